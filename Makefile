@@ -1,0 +1,29 @@
+# Each command works on a machine that has only Python (3.11 or later), pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench lint clean
+
+demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/demo.stamp  ## speed and memory, as ratios taken side by side
+	$(BIN)/python benchmarks/core.py
+
+$(VENV)/%.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo.png
