@@ -1,0 +1,82 @@
+"""What can be wrong with an input, by name.
+
+Every error says what was wrong, where, and what to do. All derive from `ConeNMFError`; each
+also derives from the built-in exception that scikit-learn's users expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "ComponentsError",
+    "ConeNMFError",
+    "DataTypeError",
+    "EmptyDataError",
+    "FactorError",
+    "FileFormatError",
+    "NegativeValueError",
+    "NonFiniteError",
+    "NotADataMatrixError",
+    "OptionError",
+    "ScaleError",
+    "ShapeError",
+    "ZeroDataError",
+]
+
+
+class ConeNMFError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class DataTypeError(ConeNMFError, TypeError, ValueError):
+    """The data are not real numbers: strings, objects, complex numbers."""
+
+
+class NotADataMatrixError(ConeNMFError, TypeError):
+    """A core function was given a bare array, whose layout it cannot know."""
+
+
+class ShapeError(ConeNMFError, ValueError):
+    """The data are not a matrix, or do not have the expected number of rows or columns."""
+
+
+class EmptyDataError(ShapeError):
+    """The matrix has no samples or no features."""
+
+
+class NonFiniteError(ConeNMFError, ValueError):
+    """The matrix holds NaN or infinity."""
+
+
+class NegativeValueError(ConeNMFError, ValueError):
+    """The matrix holds a negative entry."""
+
+
+class ZeroDataError(ConeNMFError, ValueError):
+    """Every entry of the matrix is zero."""
+
+
+class ScaleError(ConeNMFError, ValueError):
+    """The entries are so large or so small that their squares leave the number format."""
+
+
+class ComponentsError(ConeNMFError, ValueError):
+    """The number of components is below one or above what the data allow."""
+
+
+class FactorError(ConeNMFError, ValueError):
+    """A factor given by the user has the wrong shape, sign or values."""
+
+
+class FileFormatError(ConeNMFError, ValueError):
+    """A file does not hold what its name or its header promises."""
+
+
+class OptionError(ConeNMFError, ValueError):
+    """An option has a value that is not among the valid ones."""
+
+    @classmethod
+    def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
+        """Name the option, the value that was given and all that could have been."""
+        return cls(f"{option}={value!r} is unknown; choose one of {', '.join(map(repr, valid))}")

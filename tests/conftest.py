@@ -1,0 +1,120 @@
+"""Every way to hold a matrix, as data: a test that takes `backend` runs on each of them."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, settings
+
+from conenmf import data, from_columns, from_rows
+
+settings.register_profile(
+    "conenmf",
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("conenmf")
+
+
+def _strided(V):
+    wide = np.zeros((2 * V.shape[1], 3 * V.shape[0]), V.dtype)
+    wide[::2, ::3] = V.T
+    return from_rows(wide[::2, ::3])
+
+
+def _read_only(V):
+    X = np.ascontiguousarray(V.T)
+    X.flags.writeable = False
+    return from_rows(X)
+
+
+def _long_indices(V):
+    X = sp.csr_array(V.T)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return from_rows(X)
+
+
+def _duplicates(V):
+    """CSR whose entries are each stored as two halves."""
+    half = sp.coo_array(V.T / 2)
+    rows, columns = np.tile(half.row, 2), np.tile(half.col, 2)
+    order = np.argsort(rows, kind="stable")
+    indptr = np.searchsorted(rows[order], np.arange(V.shape[1] + 1))
+    parts = (np.tile(half.data, 2)[order], columns[order], indptr)
+    return from_rows(sp.csr_array(parts, shape=V.T.shape))
+
+
+DENSE = {
+    "rows-C": lambda V: from_rows(np.ascontiguousarray(V.T)),
+    "rows-F": lambda V: from_rows(np.asfortranarray(V.T)),
+    "columns-C": lambda V: from_columns(np.ascontiguousarray(V)),
+    "columns-F": lambda V: from_columns(np.asfortranarray(V)),
+    "strided": _strided,
+    "read-only": _read_only,
+}
+
+
+def _in_format(name):
+    return lambda V: from_rows(getattr(sp, name)(V.T))
+
+
+SPARSE = {
+    f"{kind}_{variant}": _in_format(f"{kind}_{variant}")
+    for kind in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
+    for variant in ("matrix", "array")
+} | {
+    "columns-csc": lambda V: from_columns(sp.csc_array(V)),
+    "columns-csr": lambda V: from_columns(sp.csr_array(V)),
+    "int64-indices": _long_indices,
+    "duplicates": _duplicates,
+}
+BACKENDS = DENSE | SPARSE
+MAIN_BACKENDS = {name: BACKENDS[name] for name in ("rows-C", "columns-C", "csr_array")}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """A function from V (F, N) to a DataMatrix, for every kind of storage."""
+    return BACKENDS[request.param]
+
+
+@pytest.fixture(params=MAIN_BACKENDS)
+def main_backend(request):
+    """The same for the three kinds whose code differs."""
+    return MAIN_BACKENDS[request.param]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Make blocks so small that even tiny matrices have several."""
+    monkeypatch.setattr(data, "_BLOCK_SAMPLES", 7)
+    monkeypatch.setattr(data, "_BLOCK_BYTES", 1)
+    original = data._SparseMatrix.__init__
+
+    def short(self, rows, n_threads):
+        original(self, rows, n_threads)
+        self._block_samples = 7
+
+    monkeypatch.setattr(data._SparseMatrix, "__init__", short)
+
+
+@pytest.fixture
+def sample_matrix():
+    """A 12 x 40 matrix with a zero row, zero columns, duplicates and about half zeros."""
+    rng = np.random.default_rng(3)
+    V = rng.random((12, 40)) * (rng.random((12, 40)) < 0.5)
+    V[5] = 0.0
+    V[:, [0, 17]] = 0.0
+    V[:, 21] = 2 * V[:, 3]
+    return V
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def both_twins(request, monkeypatch):
+    """Run with the compiled kernels and with their NumPy twins."""
+    from conenmf import kernels
+
+    if request.param == "compiled" and not kernels.AVAILABLE:
+        pytest.skip("numba is not installed")
+    monkeypatch.setattr(kernels, "AVAILABLE", request.param == "compiled")
+    return request.param
