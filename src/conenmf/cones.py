@@ -1,0 +1,314 @@
+"""Cones: Algorithm 1 (which samples go together) and Algorithm 2 (one rank-one factor each).
+
+Algorithm 1 is run exactly but lazily. Each centre after the first is the sample whose largest
+cosine to the centres so far is smallest. That cosine only grows as centres are added, so a
+cosine computed earlier is a lower bound: only samples whose bound is still among the smallest
+are looked at again. Cosines are computed in float64 whatever the type of the data, and cosines
+closer than their rounding error count as equal; ties go to the lowest index.
+
+Algorithm 2 needs the leading singular pair of every cluster. All K are found together, one pass
+over V per step, by the locally optimal conjugate gradient method for V_k V_k'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .data import Array, Block, DataMatrix, cone_products, require_data_matrix
+from .errors import ComponentsError, OptionError
+
+__all__ = ["Cones", "check_components", "cluster_cones", "cr1_nmf", "rank_one_factors"]
+
+_FIRST_BATCH = 16
+_LARGEST_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Cones:
+    """The clusters that Algorithm 1 found.
+
+    Attributes
+    ----------
+    labels : array (N,), integers
+        The cone of each sample, in the order the centres were chosen; -1 for zero samples.
+    centres : array (K,), integers
+        The samples chosen as centres.
+    directions : array (F, K)
+        The centres as unit vectors z_k.
+    cosines : array (N,)
+        Cosine of each sample to the centre of its cone; 0 for zero samples.
+    """
+
+    labels: Array
+    centres: Array
+    directions: Array
+    cosines: Array
+
+
+def cluster_cones(
+    V: DataMatrix,
+    K: int,
+    *,
+    rng: np.random.Generator | None = None,
+    first: int | None = None,
+) -> Cones:
+    """Group the samples into K cones (Algorithm 1).
+
+    z_1 is any sample, z_{k+1} = argmin_n max_{i <= k} <z_i, v_n> / ||v_n||, and sample n belongs
+    to the cone k with the largest <z_k, v_n>. Under the geometric assumption these are the true
+    cones (Lemma 1 of the paper).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+        Number of cones, at most the number of distinct directions among the samples.
+    rng : numpy.random.Generator, optional
+        Draws the first centre among the nonzero samples. Without it the first centre is the
+        longest sample, so that the result is always the same.
+    first : int, optional
+        The first centre itself.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[9.0, 1.0, 0.0, 4.0, 0.0], [1.0, 8.0, 0.0, 0.0, 2.0]])
+    >>> cluster_cones(V, 2, first=0).labels
+    array([ 0,  1, -1,  0,  1])
+    """
+    require_data_matrix(V, nonzero=True)
+    F, N = V.shape
+    K = check_components(K)
+    norms = np.sqrt(V.norms_squared)
+    nonzero = norms > 0
+    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(F)
+
+    with V.own_threads():
+        centres = np.empty(K, dtype=np.intp)
+        Z = np.empty((F, K), order="F")
+        centres[0] = _first_centre(nonzero, norms, rng, first)
+        Z[:, 0] = _direction(V, centres[0])
+
+        best, _ = V.sweep(_cosines, norms, z=Z[:, 0])
+        best[~nonzero] = np.inf  # a zero sample is never the farthest
+        seen = np.ones(N, dtype=np.intp)  # how many centres `best` has taken into account
+        for k in range(1, K):
+            _refresh_farthest(V, Z, k, best, seen, norms, tie)
+            fresh = seen == k
+            farthest = best[fresh].min(initial=np.inf)
+            if farthest >= 1.0 - tie:
+                raise ComponentsError(
+                    f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
+                    f"the {K} components asked for: use at most {k}"
+                )
+            centres[k] = np.flatnonzero(fresh & (best <= farthest + tie))[0]
+            Z[:, k] = _direction(V, centres[k])
+
+        labels, cosines, _ = V.sweep(_assign, norms, Z=Z, tie=tie)
+    return Cones(labels, centres, Z, cosines)
+
+
+def rank_one_factors(
+    V: DataMatrix, cones: Cones, *, tol: float = 1e-10, max_passes: int = 200
+) -> tuple[Array, Array]:
+    """Find the best rank-one factor of every cone (step 2 of Algorithm 2).
+
+    w_k is the leading left singular vector of V_k, the samples of cone k, and h_k = V_k' w_k;
+    both are nonnegative, and no other rank-one factor of V_k has a smaller error (Lemma 3).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    cones : Cones
+        Labels and, as starting vectors, directions.
+    tol : float
+        Stop when ||V_k V_k' w - theta w|| <= tol * theta for every cone, theta = ||V_k' w||^2.
+    max_passes : int
+        Stop after so many passes in any case.
+
+    Returns
+    -------
+    W : array (F, K), unit columns
+    H : array (K, N), at most one nonzero in each column
+    """
+    require_data_matrix(V)
+    with V.own_threads():
+        w = _leading_vectors(V, cones.labels, cones.directions.T, tol, max_passes)
+        h, _ = V.sweep(_coefficients, cones.labels, Q=w)
+    H = np.zeros((V.shape[1], w.shape[0]), dtype=V.dtype)
+    mine = cones.labels >= 0
+    H[mine, cones.labels[mine]] = h[mine]
+    return w.T.astype(V.dtype, copy=False), H.T
+
+
+def cr1_nmf(
+    V: DataMatrix,
+    K: int,
+    *,
+    rng: np.random.Generator | None = None,
+    first: int | None = None,
+    tol: float = 1e-10,
+) -> tuple[Array, Array, Cones]:
+    """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
+
+    The relative error is sqrt(sum_n ||v_n||^2 sin^2(angle of v_n to its w) / ||V||^2), which is
+    at most the largest sine of a size angle (Theorem 4).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K, rng, first
+        As in `cluster_cones`.
+    tol
+        As in `rank_one_factors`.
+
+    Returns
+    -------
+    W : array (F, K)
+    H : array (K, N)
+    cones : Cones
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> W, H, cones = cr1_nmf(from_columns([[2.0, 0.0, 4.0], [0.0, 3.0, 0.0]]), 2, first=0)
+    >>> W @ H
+    array([[2., 0., 4.],
+           [0., 3., 0.]])
+    """
+    cones = cluster_cones(V, K, rng=rng, first=first)
+    W, H = rank_one_factors(V, cones, tol=tol)
+    return W, H, cones
+
+
+def check_components(K: int) -> int:
+    """Return K as an int, or say why it is not a number of components."""
+    if isinstance(K, bool) or not isinstance(K, int | np.integer):
+        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
+    if K < 1:
+        raise ComponentsError(f"the number of components is {K}, expected at least 1")
+    return int(K)
+
+
+# --- Algorithm 1 ------------------------------------------------------------------------------
+
+
+def _first_centre(
+    nonzero: Array, norms: Array, rng: np.random.Generator | None, first: int | None
+) -> int:
+    if first is not None:
+        if not 0 <= first < norms.size or not nonzero[first]:
+            raise OptionError(
+                f"first={first} is not the index of a nonzero sample: "
+                f"there are {norms.size} samples, {nonzero.sum()} of them nonzero"
+            )
+        return int(first)
+    if rng is not None:
+        return int(rng.choice(np.flatnonzero(nonzero)))
+    return int(np.argmax(norms))
+
+
+def _direction(V: DataMatrix, n: int) -> Array:
+    column = (V.columns([n]).astype(np.float64, copy=False) @ np.ones((1, 1)))[:, 0]
+    unit: Array = column / np.linalg.norm(column)
+    return unit
+
+
+def _refresh_farthest(
+    V: DataMatrix, Z: Array, k: int, best: Array, seen: Array, norms: Array, tie: float
+) -> None:
+    """Bring `best` up to date for every sample that could be the farthest from k centres.
+
+    On return, each sample whose stored cosine is within `tie` of the smallest fresh one is
+    fresh. A stored cosine is a lower bound, so no other sample can be as far.
+    """
+    batch = _FIRST_BATCH
+    while True:
+        stale = seen < k
+        farthest = best[~stale].min(initial=np.inf)
+        candidates = np.flatnonzero(stale & (best <= farthest + tie) & np.isfinite(best))
+        if candidates.size == 0:
+            return
+        if candidates.size > batch:
+            candidates = candidates[np.argpartition(best[candidates], batch)[:batch]]
+        unseen = Z[:, seen[candidates].min() : k]
+        block = V.columns(candidates).astype(np.float64, copy=False)
+        cosines = (block.T @ unseen).max(axis=1) / norms[candidates]
+        best[candidates] = np.maximum(best[candidates], cosines)
+        seen[candidates] = k
+        batch = min(2 * batch, _LARGEST_BATCH)
+
+
+def _cosines(block: Block, norms: Array, *, z: Array) -> tuple[Array, None]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (block.astype(np.float64, copy=False).T @ z) / norms, None
+
+
+def _assign(block: Block, norms: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
+    nonzero = norms > 0
+    C = (block.astype(np.float64, copy=False).T @ Z) / np.where(nonzero, norms, 1.0)[:, None]
+    best = C.max(axis=1)
+    nearest = (C >= best[:, None] - tie).argmax(axis=1)
+    return np.where(nonzero, nearest, -1), best, None
+
+
+# --- Algorithm 2 ------------------------------------------------------------------------------
+
+
+def _apply(block: Block, labels: Array, *, Q: Array) -> tuple[Array]:
+    return (cone_products(block, labels, Q)[1],)
+
+
+def _coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
+    return cone_products(block, labels, Q, sums=False)[0], None
+
+
+def _leading_vectors(
+    V: DataMatrix, labels: Array, start: Array, tol: float, max_passes: int
+) -> Array:
+    """Maximise ||V_k' w|| over unit w for all k at once; row k of every (K, F) array is cone k's.
+
+    Each step maximises over the span of the current vector w, its residual r and the last
+    direction p, and needs the single new product A r with A = V_k V_k'. The products A w and
+    A p follow linearly.
+    """
+    basis = np.zeros((start.shape[0], 3, start.shape[1]))
+    image = np.zeros_like(basis)
+    (w, r, p), (Aw, Ar, Ap) = basis.swapaxes(0, 1), image.swapaxes(0, 1)
+    w[:] = start
+    Aw[:] = V.sweep(_apply, labels, Q=np.ascontiguousarray(w))[0]
+    for _ in range(max_passes):
+        theta = _dots(w, Aw)
+        r[:] = Aw - theta * w
+        size = np.sqrt(_dots(r, r))
+        unfinished = size > tol * theta
+        if not unfinished.any():
+            break
+        r *= np.divide(1.0, size, out=np.zeros_like(size), where=unfinished)
+        r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
+        Ar[:] = V.sweep(_apply, labels, Q=np.ascontiguousarray(r))[0]
+        for q, Aq in ((w, Aw), (r, Ar)):
+            overlap = _dots(q, p)
+            p -= overlap * q
+            Ap -= overlap * Aq
+        size = np.sqrt(_dots(p, p))
+        scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-8)
+        p *= scale
+        Ap *= scale
+        projected = basis @ image.swapaxes(1, 2)  # (K, 3, 3)
+        mixture = np.linalg.eigh((projected + projected.swapaxes(1, 2)) / 2)[1][:, None, :, -1]
+        step = mixture.copy()
+        step[..., 0] = 0.0  # the next p is the step away from w
+        (w[:], p[:]) = (mixture @ basis)[:, 0], (step @ basis)[:, 0]
+        (Aw[:], Ap[:]) = (mixture @ image)[:, 0], (step @ image)[:, 0]
+    leading: Array = np.abs(w)
+    leading /= np.sqrt(_dots(leading, leading))
+    return leading
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """Row by row <a_k, b_k>, as a column (K, 1)."""
+    products: Array = np.vecdot(a, b)[:, None]
+    return products

@@ -1,0 +1,154 @@
+"""Random matrices after the paper's generative model: samples in circular cones.
+
+Section IV of the paper describes how a sample is drawn, its Section VI how the axes and the
+lengths are chosen. This module stands alone: it makes plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ConeModel", "make_cones"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ConeModel:
+    """A matrix drawn by `make_cones`, and the truth behind it.
+
+    Attributes
+    ----------
+    V : array (F, N)
+        The samples, as columns (a view of an array that is contiguous sample by sample).
+    labels : array (N,)
+        The cone of each sample.
+    axes : array (F, K)
+        Unit vectors u_k.
+    angles : array (K,)
+        Size angles alpha_k.
+    rates : array (K,)
+        lambda_k; the squared length of a sample of cone k has mean 1 / lambda_k.
+    """
+
+    V: Array
+    labels: Array
+    axes: Array
+    angles: Array
+    rates: Array
+
+
+def make_cones(
+    F: int,
+    K: int,
+    alpha: npt.ArrayLike,
+    *,
+    n_samples: int,
+    angle: float | None = None,
+    rates: npt.ArrayLike | None = None,
+    weights: Sequence[float] | Array | None = None,
+    project: bool = True,
+    noise: float = 0.0,
+    rng: np.random.Generator,
+) -> ConeModel:
+    """Draw samples from K circular cones (the process before Theorem 5 of the paper).
+
+    A sample of cone k has squared length Exp(lambda_k) and a direction at an angle uniform on
+    [0, alpha_k] from the axis u_k; negative entries are set to zero and the length restored.
+
+    Parameters
+    ----------
+    F, K : int
+        Number of features and of cones.
+    alpha : float or array (K,)
+        Size angles of the cones, in radians.
+    n_samples : int
+        N.
+    angle : float, optional
+        Angle between any two axes; by default 4 * max(alpha) + 0.01, which satisfies the
+        geometric assumption.
+    rates : array (K,), optional
+        lambda_k, by default 1 / k.
+    weights : array (K,), optional
+        Probabilities of the cones, by default equal.
+    project : bool
+        Move samples into the nonnegative orthant. Without it V may have negative entries.
+    noise : float
+        Standard deviation delta of Gaussian noise; the result is max(V + delta E, 0).
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> model = make_cones(50, 3, 0.2, n_samples=100, rng=np.random.default_rng(0))
+    >>> model.V.shape, bool(model.V.min() >= 0)
+    ((50, 100), True)
+    >>> np.round(np.arccos(model.axes[:, 0] @ model.axes[:, 2]), 6)
+    np.float64(0.81)
+    """
+    angles = np.broadcast_to(np.asarray(alpha, dtype=float), (K,)).copy()
+    means = np.arange(1.0, K + 1) if rates is None else 1.0 / np.asarray(rates, dtype=float)
+    axes = _equal_angle_axes(F, K, 4 * angles.max() + 0.01 if angle is None else angle, rng)
+    labels = rng.choice(K, size=n_samples, p=weights)
+    beta = rng.random(n_samples) * angles[labels]
+
+    # Around the first unit vector e the direction is (cos beta, sin beta * a unit vector) ...
+    rows = rng.standard_normal((n_samples, F))
+    rows[:, 0] = 0.0
+    rows *= (np.sin(beta) / np.linalg.norm(rows, axis=1))[:, None]
+    rows[:, 0] = np.cos(beta)
+    # ... and the reflection x - 2 z <z, x> with z along e - u takes e to the axis u.
+    for k in range(K):
+        z = -axes[:, k]
+        z[0] += 1.0
+        length = np.linalg.norm(z)
+        if length > 0:
+            z /= length
+            mine = labels == k
+            rows[mine] -= np.outer(2.0 * (rows[mine] @ z), z)
+
+    lengths = np.sqrt(rng.exponential(means[labels]))
+    if project:
+        np.maximum(rows, 0.0, out=rows)
+        lengths /= np.linalg.norm(rows, axis=1)
+    rows *= lengths[:, None]
+    if noise > 0:
+        rows += noise * rng.standard_normal(rows.shape)
+        np.maximum(rows, 0.0, out=rows)
+    return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
+
+
+def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:
+    """K nonnegative unit vectors with the same angle between any two.
+
+    Each new axis is the shortest vector at that angle from all earlier ones, completed to unit
+    length by a vector orthogonal to them that lifts its smallest entry.
+    """
+    if not 0 < angle < np.pi / 2 or K > F:
+        raise ValueError(
+            f"no {K} axes in {F} dimensions at angle {angle:.3g}: the angle must lie between "
+            "0 and pi/2 and there can be no more axes than dimensions"
+        )
+    for _ in range(100):
+        axes = np.empty((F, K))
+        first = rng.random(F) + 0.5
+        axes[:, 0] = first / np.linalg.norm(first)
+        for k in range(1, K):
+            U = axes[:, :k]
+            gram = U.T @ U
+            shortest = U @ np.linalg.solve(gram, np.full(k, np.cos(angle)))
+            lift = np.zeros(F)
+            lift[np.argmin(shortest)] = 1.0
+            lift -= U @ np.linalg.solve(gram, U.T @ lift)
+            lift /= np.linalg.norm(lift)
+            axes[:, k] = shortest + np.sqrt(1.0 - shortest @ shortest) * lift
+        if axes.min() >= 0:
+            return axes
+    raise ValueError(
+        f"found no {K} nonnegative axes in {F} dimensions at angle {angle:.3g}: "
+        "use more features, fewer cones or a smaller angle"
+    )
