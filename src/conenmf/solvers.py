@@ -1,0 +1,315 @@
+"""The classical solvers: three update rules and the one loop that runs them.
+
+All minimise ||V - W H||_F over nonnegative W and H, one factor at a time. Given W, the problem
+for the samples is known through G = W'W (K, K) and C = V'W (N, K) alone; given H it is known
+through G = HH' and C = VH' (F, K). So a rule is one pure function ``(G, C, Y) -> Y`` that moves
+the rows of Y closer to the minimiser of y'Gy / 2 - c'y, and serves W and H alike.
+
+One iteration is one pass over V: a block of samples yields its part of C, its new part of H, and
+the sums VH', HH' and <V, WH>, from which follow the new W and the relative error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from . import kernels
+from .data import Array, Block, DataMatrix, require_data_matrix, residual_squared
+from .errors import OptionError
+from .nnls import nnls
+
+__all__ = [
+    "FLOOR",
+    "SOLVERS",
+    "Callback",
+    "History",
+    "Progress",
+    "Rule",
+    "Solution",
+    "Stopping",
+    "alternate",
+    "coefficients",
+    "get_rule",
+    "hals",
+    "mult",
+    "nnlsb",
+]
+
+FLOOR = 1e-16  # smallest entry that `mult` and `hals` leave, as in the published experiments
+
+Update: TypeAlias = Callable[[Array, Array, Array], Array]
+
+
+def mult(G: Array, C: Array, Y: Array) -> Array:
+    """Multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
+
+    >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
+    array([[2.]])
+    """
+    denominator = Y @ G
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(denominator > 0, C / denominator, 1.0)
+    updated: Array = np.maximum(Y * ratio, FLOOR).astype(Y.dtype, copy=False)
+    return updated
+
+
+def hals(G: Array, C: Array, Y: Array) -> Array:
+    """Hierarchical alternating least squares: for k = 1..K, minimise exactly over column k.
+
+    y_k <- max(y_k - (Y G_k - c_k) / G_kk, floor)
+
+    >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
+    array([[2.e+00, 1.e-16]])
+    """
+    if kernels.AVAILABLE:
+        Y = np.array(Y, order="C")
+        kernels.hals_rows(np.ascontiguousarray(G), np.ascontiguousarray(C), Y, FLOOR)
+        return Y
+    Y = np.array(Y, order="F")
+    for k in range(G.shape[0]):
+        if G[k, k] > 0:
+            Y[:, k] = np.maximum(Y[:, k] - (Y @ G[:, k] - C[:, k]) / G[k, k], FLOOR)
+    return np.ascontiguousarray(Y)
+
+
+def nnlsb(G: Array, C: Array, Y: Array) -> Array:
+    """Nonnegative least squares by block principal pivoting: the exact minimiser.
+
+    >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
+    array([[2., 0.]])
+    """
+    return nnls(G, C, Y)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An update rule and how the published experiments ran it.
+
+    Attributes
+    ----------
+    update : callable
+        ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
+    first : {"W", "H"}
+        Which factor an iteration updates first. A rule that begins with H needs no H to start.
+    rescale : bool
+        Scale W by <V, WH> / ||WH||^2 before the first iteration.
+    raise_start : bool
+        An H that is zero outside its cones is raised off zero before the first iteration.
+    """
+
+    update: Update
+    first: str = "W"
+    rescale: bool = False
+    raise_start: bool = False
+
+
+SOLVERS: dict[str, Rule] = {
+    "mult": Rule(mult, raise_start=True),
+    "hals": Rule(hals, rescale=True, raise_start=True),
+    "nnlsb": Rule(nnlsb, first="H"),
+}
+
+
+def get_rule(solver: str | Rule | Update) -> Rule:
+    """Return the rule of that name; a rule is returned as it is, a function becomes a rule."""
+    if isinstance(solver, Rule):
+        return solver
+    if callable(solver):
+        return Rule(solver)
+    if solver not in SOLVERS:
+        raise OptionError.unknown("solver", solver, SOLVERS)
+    return SOLVERS[solver]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback gets after every iteration; it stops the run by returning True.
+
+    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
+    the passes over V so far.
+    """
+
+    iteration: int
+    elapsed: float
+    relative_error: float
+    passes: float
+
+
+Callback: TypeAlias = Callable[[Progress], object]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When the loop ends.
+
+    Attributes
+    ----------
+    tol : float
+        Converged when the relative error fell by less than this share of itself over the last
+        `window` iterations. It does not depend on the scale of V or on the start.
+    window : int
+    max_iter : int
+    max_time : float or None
+        Seconds.
+    exact : float
+        A relative error below this is exact for the arithmetic of the loop.
+    """
+
+    tol: float = 1e-4
+    window: int = 5
+    max_iter: int = 200
+    max_time: float | None = None
+    exact: float = 1e-7
+
+    def reason(self, errors: list[float], elapsed: float) -> str | None:
+        """Return why to stop now, or None to go on."""
+        if errors and errors[-1] <= self.exact:
+            return "exact"
+        if len(errors) > self.window:
+            before, now = errors[-1 - self.window], errors[-1]
+            if before - now < self.tol * before:
+                return "converged"
+        if len(errors) >= self.max_iter:
+            return "max_iter"
+        if self.max_time is not None and elapsed >= self.max_time:
+            return "max_time"
+        return None
+
+
+@dataclass(frozen=True)
+class History:
+    """The relative error, seconds and passes over V after each iteration, as arrays."""
+
+    relative_error: Array
+    elapsed: Array
+    passes: Array
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the loop ended: W (F, K), H (K, N), the history and the reason.
+
+    The reason is "converged", "exact", "max_iter", "max_time" or "callback".
+    """
+
+    W: Array
+    H: Array
+    history: History
+    stop_reason: str
+
+
+def alternate(
+    V: DataMatrix,
+    W: Array,
+    H: Array | None,
+    rule: Rule,
+    *,
+    stopping: Stopping = Stopping(),  # noqa: B008 - frozen
+    callback: Callback | None = None,
+) -> Solution:
+    """Update H and W in turn until it is time to stop; one pass over V per iteration.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N), or None
+        None only for a rule that begins with H.
+    rule : Rule
+    stopping : Stopping
+    callback : callable, optional
+        Called with a `Progress` after every iteration; returning True ends the run.
+
+    Notes
+    -----
+    The error ||V||^2 - 2 <V, WH> + ||WH||^2 comes free with the sums, but is a difference of
+    large numbers: good to about 2e-8 (float64) of ||V||.
+    """
+    require_data_matrix(V)
+    began = time.perf_counter()
+    total = float(V.norms_squared.sum())
+    W = np.asarray(W, dtype=np.float64)
+    Ht = np.zeros((V.shape[1], W.shape[1]), V.dtype) if H is None else H.T.astype(V.dtype)
+
+    def update_samples(update: Update) -> tuple[Array, Array, Array]:
+        nonlocal Ht
+        Ht, (VH, HH, inner) = V.sweep(
+            _update_block, Ht, W=W.astype(V.dtype), G=W.T @ W, update=update
+        )
+        return VH, HH, inner
+
+    def relative_error(inner: float, HH: Array) -> float:
+        squared = total - 2.0 * inner + float(np.vdot(W.T @ W, HH))
+        return float(np.sqrt(max(squared, 0.0) / total))
+
+    errors: list[float] = []
+    elapsed: list[float] = []
+    passes: list[float] = []
+    with V.own_threads():
+        if rule.first == "W":
+            VH, HH, inner = update_samples(_unchanged)
+            if rule.rescale:
+                norm = float(np.vdot(W.T @ W, HH))
+                W = W * (float(inner) / norm) if norm > 0 else W
+        reason = stopping.reason(errors, 0.0)
+        while reason is None:
+            if rule.first == "W":
+                W = rule.update(HH, VH, W)
+                VH, HH, inner = update_samples(rule.update)
+                errors.append(relative_error(float(inner), HH))
+            else:
+                VH, HH, _ = update_samples(rule.update)
+                W = rule.update(HH, VH, W)
+                errors.append(relative_error(float(np.vdot(VH, W)), HH))
+            elapsed.append(time.perf_counter() - began)
+            passes.append(V.passes)
+            reason = stopping.reason(errors, elapsed[-1])
+            if callback is not None:
+                progress = Progress(len(errors), elapsed[-1], errors[-1], passes[-1])
+                if callback(progress) is True:
+                    reason = "callback"
+    history = History(np.array(errors), np.array(elapsed), np.array(passes))
+    return Solution(W.astype(V.dtype, copy=False), Ht.T, history, reason)
+
+
+def coefficients(V: DataMatrix, W: Array) -> tuple[Array, Array]:
+    """Return the best H for a given W, exactly, and the squared error of each sample; one pass.
+
+    Returns
+    -------
+    H : array (K, N)
+    squared_errors : array (N,), float64
+        ||v_n - W h_n||^2, summed from the differences themselves.
+    """
+    require_data_matrix(V)
+    W = np.asarray(W, dtype=np.float64)
+    with V.own_threads():
+        Ht, squared, _ = V.sweep(_finish_block, W=W, G=W.T @ W)
+    return Ht.T, squared
+
+
+def _unchanged(G: Array, C: Array, Y: Array) -> Array:
+    return Y
+
+
+def _update_block(
+    block: Block, H: Array, *, W: Array, G: Array, update: Update
+) -> tuple[Array, tuple[Array, Array, float]]:
+    """Update a block's piece of H (n, K) and its sums VH' (F, K), HH' (K, K), <V, WH>."""
+    C = block.T @ W
+    H = update(G, C, H)
+    exact = H.astype(np.float64, copy=False)
+    VH = (block @ H).astype(np.float64, copy=False)
+    return H, (VH, exact.T @ exact, float(np.vdot(C.astype(np.float64, copy=False), exact)))
+
+
+def _finish_block(block: Block, *, W: Array, G: Array) -> tuple[Array, Array, None]:
+    exact = block.astype(np.float64, copy=False)
+    C = exact.T @ W
+    H = nnls(G, C).astype(block.dtype, copy=False)
+    return H, residual_squared(exact, C, G, W, H.astype(np.float64, copy=False)), None

@@ -1,0 +1,238 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import alternate, cr1_nmf, from_columns, kernels
+from conenmf.errors import NotADataMatrixError, OptionError
+from conenmf.solvers import (
+    FLOOR,
+    SOLVERS,
+    Rule,
+    Stopping,
+    coefficients,
+    get_rule,
+    hals,
+    mult,
+    nnlsb,
+)
+
+ORACLE = sorted((Path(__file__).parent / "oracle").glob("case*.npz"))
+RULES = {"mult": mult, "hals": hals, "nnlsb": nnlsb}
+
+
+@pytest.fixture
+def start(sample_matrix):
+    rng = np.random.default_rng(1)
+    return rng.random((12, 3)), rng.random((3, 40))
+
+
+@pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("name", "iterations"), [("mult", 30), ("hals", 30), ("nnlsb", 10)])
+def test_the_original_programs_agree(path, name, iterations, main_backend, both_twins):
+    case = np.load(path)
+    run = alternate(
+        main_backend(case["V"]),
+        case["W0"],
+        case["H0"],
+        SOLVERS[name],
+        stopping=Stopping(tol=0, max_iter=iterations),
+    )
+    np.testing.assert_allclose(run.history.relative_error, case[f"{name}_err"], rtol=1e-6)
+    np.testing.assert_allclose(run.W, case[f"{name}_W"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(run.H, case[f"{name}_H"], rtol=1e-6, atol=1e-9)
+    assert run.stop_reason == "max_iter"
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@given(seed=st.integers(0, 10**6))
+def test_a_rule_never_increases_the_objective(rule, both_twins, seed):
+    rng = np.random.default_rng(seed)
+    W, v = rng.random((10, 4)), rng.random((10, 20))
+    G, C, Y = W.T @ W, v.T @ W, rng.random((20, 4))
+    kept = Y.copy()
+    after = rule(G, C, Y)
+    np.testing.assert_array_equal(Y, kept)  # pure
+
+    def objective(Y):
+        return 0.5 * np.einsum("nk,nk->n", Y @ G, Y) - np.einsum("nk,nk->n", C, Y)
+
+    assert (objective(after) <= objective(Y) + 1e-12).all()
+    assert after.min() >= 0
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_rule_keeps_the_type_and_survives_a_zero_component(rule, both_twins, dtype):
+    G = np.diag([1.0, 0.0])
+    Y = rule(G, np.array([[2, 0]], dtype), np.array([[1, 1]], dtype))
+    assert Y.dtype == dtype
+    assert np.isfinite(Y).all()
+    assert Y[0, 0] == 2
+
+
+def test_twins_of_hals_agree():
+    rng = np.random.default_rng(0)
+    W, V = rng.random((30, 8)), rng.random((30, 100))
+    arguments = (W.T @ W, V.T @ W, rng.random((100, 8)))
+    compiled = hals(*arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "AVAILABLE", False)
+        np.testing.assert_allclose(compiled, hals(*arguments), atol=1e-13)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_lemma_16_cr1_is_a_fixed_point_of_mult(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((6, 20)) + 0.01
+    W, H, _ = cr1_nmf(from_columns(V), 3, rng=rng)
+    W, H = W.astype(float), H.astype(float)
+    np.testing.assert_allclose(mult(W.T @ W, V.T @ W, H.T).T, np.maximum(H, FLOOR), rtol=1e-8)
+    np.testing.assert_allclose(mult(H @ H.T, V @ H.T, W), np.maximum(W, FLOOR), rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_error_falls_and_is_the_error(name, main_backend, small_blocks, sample_matrix, start):
+    run = alternate(
+        main_backend(sample_matrix), *start, SOLVERS[name], stopping=Stopping(0, max_iter=40)
+    )
+    errors = run.history.relative_error
+    assert (np.diff(errors) <= 1e-9).all()
+    exact = np.linalg.norm(sample_matrix - run.W @ run.H) / np.linalg.norm(sample_matrix)
+    assert errors[-1] == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_one_pass_per_iteration(name, main_backend, sample_matrix, start):
+    V = main_backend(sample_matrix)
+    before = V.passes
+    run = alternate(V, *start, SOLVERS[name], stopping=Stopping(0, max_iter=6))
+    first = 1 if SOLVERS[name].first == "W" else 0  # the sums for the first W
+    assert V.passes - before == 6 + first
+    np.testing.assert_array_equal(run.history.passes - before, np.arange(1, 7) + first)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, start):
+    runs = [
+        alternate(
+            from_columns(sample_matrix, n_threads=n),
+            *start,
+            SOLVERS[name],
+            stopping=Stopping(0, max_iter=5),
+        )
+        for n in (1, 2, 4)
+    ]
+    for run in runs[1:]:
+        assert np.array_equal(run.W, runs[0].W)
+        assert np.array_equal(run.H, runs[0].H)
+        assert np.array_equal(run.history.relative_error, runs[0].history.relative_error)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_storage_gives_the_same_factors(name, backend, small_blocks, sample_matrix, start):
+    stopping = Stopping(0, max_iter=8)
+    run = alternate(backend(sample_matrix), *start, SOLVERS[name], stopping=stopping)
+    plain = alternate(from_columns(sample_matrix), *start, SOLVERS[name], stopping=stopping)
+    np.testing.assert_allclose(run.W, plain.W, atol=1e-10)
+    np.testing.assert_allclose(run.H, plain.H, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_float32(name, main_backend, sample_matrix, start):
+    single = alternate(
+        main_backend(sample_matrix.astype(np.float32)),
+        *start,
+        SOLVERS[name],
+        stopping=Stopping(0, max_iter=20),
+    )
+    double = alternate(
+        main_backend(sample_matrix), *start, SOLVERS[name], stopping=Stopping(0, max_iter=20)
+    )
+    assert single.W.dtype == single.H.dtype == np.float32
+    np.testing.assert_allclose(
+        single.history.relative_error, double.history.relative_error, rtol=1e-4
+    )
+
+
+# --- stopping ---------------------------------------------------------------------------------
+
+
+def test_converged_does_not_depend_on_scale_or_start(sample_matrix, start):
+    W, H = start
+    plain = alternate(from_columns(sample_matrix), W, H, SOLVERS["hals"])
+    assert plain.stop_reason == "converged"
+    errors = plain.history.relative_error
+    assert errors[-6] - errors[-1] < 1e-4 * errors[-6]
+    assert (errors[:-6] - errors[5:-1] >= 1e-4 * errors[:-6]).all()
+    scaled = alternate(from_columns(2.0**20 * sample_matrix), W, H, SOLVERS["hals"])
+    assert scaled.history.relative_error.size == errors.size
+    # going on from any earlier point ends at the same place
+    middle = alternate(
+        from_columns(sample_matrix), W, H, SOLVERS["hals"], stopping=Stopping(0, max_iter=7)
+    )
+    rest = alternate(from_columns(sample_matrix), middle.W, middle.H, SOLVERS["hals"])
+    assert rest.history.relative_error[-1] == pytest.approx(errors[-1], rel=1e-3)
+
+
+def test_exact():
+    rng = np.random.default_rng(0)
+    W, H = rng.random((12, 2)), rng.random((2, 40))
+    run = alternate(from_columns(W @ H), W, None, SOLVERS["nnlsb"])
+    assert run.stop_reason == "exact"
+    assert run.history.relative_error[-1] <= 1e-7
+
+
+def test_max_iter_and_max_time(sample_matrix, start):
+    V = from_columns(sample_matrix)
+    run = alternate(V, *start, SOLVERS["mult"], stopping=Stopping(max_iter=3))
+    assert (run.stop_reason, run.history.elapsed.size) == ("max_iter", 3)
+    run = alternate(V, *start, SOLVERS["mult"], stopping=Stopping(max_iter=0))
+    assert (run.stop_reason, run.history.elapsed.size) == ("max_iter", 0)
+    np.testing.assert_array_equal(run.H, start[1])
+    run = alternate(V, *start, SOLVERS["mult"], stopping=Stopping(tol=0, max_time=1e-9))
+    assert (run.stop_reason, run.history.elapsed.size) == ("max_time", 1)
+
+
+def test_callback(sample_matrix, start):
+    seen = []
+
+    def callback(progress):
+        seen.append(progress)
+        return progress.iteration == 4
+
+    run = alternate(from_columns(sample_matrix), *start, SOLVERS["hals"], callback=callback)
+    assert run.stop_reason == "callback"
+    assert [p.iteration for p in seen] == [1, 2, 3, 4]
+    np.testing.assert_array_equal([p.relative_error for p in seen], run.history.relative_error)
+    np.testing.assert_array_equal([p.elapsed for p in seen], run.history.elapsed)
+    assert (np.diff(run.history.elapsed) > 0).all()
+    run = alternate(from_columns(sample_matrix), *start, SOLVERS["hals"], callback=lambda p: 1)
+    assert run.stop_reason != "callback"  # only True itself stops
+
+
+def test_rules_by_name_object_and_function(sample_matrix, start):
+    assert get_rule("hals") is SOLVERS["hals"]
+    assert get_rule(SOLVERS["mult"]) is SOLVERS["mult"]
+    assert get_rule(hals) == Rule(hals)
+    with pytest.raises(OptionError, match=r"solver='als' is unknown.*'mult', 'hals', 'nnlsb'"):
+        get_rule("als")
+
+
+def test_bare_arrays_are_refused(start):
+    with pytest.raises(NotADataMatrixError):
+        alternate(np.ones((12, 40)), *start, SOLVERS["hals"])
+    with pytest.raises(NotADataMatrixError):
+        coefficients(np.ones((12, 40)), start[0])
+
+
+def test_coefficients_are_exact(main_backend, both_twins, small_blocks, sample_matrix, start):
+    W = start[0]
+    H, squared = coefficients(main_backend(sample_matrix), W)
+    np.testing.assert_allclose(H, nnlsb(W.T @ W, sample_matrix.T @ W, np.zeros((40, 3))).T)
+    np.testing.assert_allclose(
+        squared, ((sample_matrix - W @ H) ** 2).sum(axis=0), rtol=1e-9, atol=1e-15
+    )
+    assert not H[:, [0, 17]].any()
