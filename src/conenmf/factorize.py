@@ -1,0 +1,317 @@
+"""The pipeline: number of components, start, solver, exact finish; and its result.
+
+Whatever the solver did, the last step is the exact nonnegative least squares for H given W, so
+that the coefficients of a sample depend on W alone and the reported error is that of the factors
+returned.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .cones import check_components
+from .data import Array, DataMatrix, require_data_matrix
+from .errors import ComponentsError, FileFormatError, OptionError
+from .inits import Init, start
+from .rank import estimate_rank
+from .solvers import (
+    FLOOR,
+    Callback,
+    History,
+    Rule,
+    Solution,
+    Stopping,
+    Update,
+    alternate,
+    coefficients,
+    get_rule,
+)
+
+__all__ = ["Factorization", "factorize", "labels_of"]
+
+
+@dataclass(frozen=True)
+class Factorization:
+    """A factorisation V ~ W H and how it came about.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    H : array (K, N)
+    labels : array (N,), integers
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
+        sample without any.
+    relative_error : float
+        ||V - W H|| / ||V|| of exactly these factors.
+    history : History
+        Error, seconds and passes after each iteration of the solver.
+    stop_reason : str
+        "converged", "exact", "max_iter", "max_time", "callback", or "start" without a solver.
+    seconds : dict
+        Time of each stage: "rank", "start", "solve", "finish".
+    passes : float
+        Passes over V in all, the validating first one not included.
+    settings : dict
+        What was asked for, in plain values.
+    """
+
+    W: Array
+    H: Array
+    labels: Array
+    relative_error: float
+    history: History
+    stop_reason: str
+    seconds: dict[str, float]
+    passes: float
+    settings: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        K, N = self.H.shape
+        if self.W.shape[1] != K or self.labels.shape != (N,) or not self.relative_error >= 0:
+            raise ValueError(
+                f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
+                f"labels {self.labels.shape}, relative error {self.relative_error}"
+            )
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return int(self.W.shape[1])
+
+    @property
+    def n_iter(self) -> int:
+        """The number of iterations of the solver."""
+        return int(self.history.relative_error.size)
+
+    def __repr__(self) -> str:
+        return (
+            f"Factorization(F={self.W.shape[0]}, N={self.H.shape[1]}, K={self.K}, "
+            f"relative_error={self.relative_error:.4g}, n_iter={self.n_iter}, "
+            f"stop_reason={self.stop_reason!r})"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one ``.npz`` file, without pickle.
+
+        The file appears under its name only when it is complete; an earlier one stays until
+        then.
+        """
+        target = Path(path)
+        facts = {
+            "format": _FORMAT,
+            "stop_reason": self.stop_reason,
+            "seconds": self.seconds,
+            "settings": self.settings,
+        }
+        with _written_whole(target) as stream:
+            np.savez(
+                stream,
+                allow_pickle=False,
+                W=self.W,
+                H=self.H,
+                labels=self.labels,
+                relative_error=np.float64(self.relative_error),
+                history_relative_error=self.history.relative_error,
+                history_elapsed=self.history.elapsed,
+                history_passes=self.history.passes,
+                passes=np.float64(self.passes),
+                facts=np.array(json.dumps(facts)),
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Factorization:
+        """Read what `save` wrote."""
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+                facts = json.loads(str(stored["facts"]))
+                if facts["format"] != _FORMAT:
+                    raise FileFormatError(
+                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}"
+                    )
+                return cls(
+                    W=stored["W"],
+                    H=stored["H"],
+                    labels=stored["labels"],
+                    relative_error=float(stored["relative_error"]),
+                    history=History(
+                        stored["history_relative_error"],
+                        stored["history_elapsed"],
+                        stored["history_passes"],
+                    ),
+                    stop_reason=facts["stop_reason"],
+                    seconds=facts["seconds"],
+                    passes=float(stored["passes"]),
+                    settings=facts["settings"],
+                )
+        except FileFormatError:
+            raise
+        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as problem:
+            raise FileFormatError(
+                f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
+            ) from problem
+
+
+_FORMAT = "conenmf-factorization-1"
+
+
+def factorize(
+    V: DataMatrix,
+    K: int | str = "auto",
+    *,
+    init: Init = "cr1",
+    solver: str | Rule | Update | None = "hals",
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    max_time: float | None = None,
+    callback: Callback | None = None,
+    rng: np.random.Generator | None = None,
+) -> Factorization:
+    """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int or "auto"
+        Number of components; "auto" takes the largest ratio of adjacent singular values.
+    init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
+        The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "spkm", "kmeans", a function
+        ``(V, K, rng) -> (W, H or None)``, or your own W, or W and H.
+    solver : str, Rule, callable or None
+        "mult", "hals", "nnlsb", an update ``(G, C, Y) -> Y``, or None for the start alone.
+    max_iter, tol, max_time
+        See `Stopping`. `max_time` counts from the call, start included.
+    callback : callable, optional
+        Called with a `Progress` after every iteration; returning True ends the run.
+    rng : numpy.random.Generator, optional
+        For starts that draw. Without it "cr1" is deterministic.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> from conenmf.simulate import make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> result = factorize(from_columns(model.V))
+    >>> result.K, result.relative_error < 0.1
+    (4, True)
+    """
+    require_data_matrix(V, nonzero=True)
+    rule = None if solver is None else get_rule(solver)
+    _check_limits(max_iter, tol, max_time)
+    began = time.perf_counter()
+    passes = V.passes
+    seconds = dict.fromkeys(("rank", "start", "solve", "finish"), 0.0)
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        entered = time.perf_counter()
+        yield
+        seconds[name] = time.perf_counter() - entered
+
+    with V.own_threads():
+        with stage("rank"):
+            components = _number_of_components(V, K)
+        with stage("start"):
+            W, H = start(V, components, init, rule or Rule(_no_update, first="H"), rng)
+        with stage("solve"):
+            left = None if max_time is None else max_time - (time.perf_counter() - began)
+            if rule is None:
+                nothing = np.empty(0)
+                solution = Solution(W, W, History(nothing, nothing, nothing), "start")
+            else:
+                stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
+                solution = alternate(V, W, H, rule, stopping=stopping, callback=callback)
+        with stage("finish"):
+            W = np.where(solution.W > FLOOR, solution.W, 0)  # what was held off zero is zero
+            H, squared = coefficients(V, W)
+    return Factorization(
+        W=W,
+        H=H,
+        labels=labels_of(W, H),
+        relative_error=float(np.sqrt(squared.sum() / V.norms_squared.sum())),
+        history=solution.history,
+        stop_reason=solution.stop_reason,
+        seconds=seconds,
+        passes=V.passes - passes,
+        settings={
+            "K": K if isinstance(K, str) else components,
+            "init": _name(init),
+            "solver": _name(solver),
+            "max_iter": max_iter,
+            "tol": tol,
+            "max_time": max_time,
+        },
+    )
+
+
+def labels_of(W: Array, H: Array) -> Array:
+    """Return argmax_k ||w_k|| H(k, n) for each sample n, and -1 where all are zero.
+
+    >>> labels_of(np.eye(2), np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0]]))
+    array([ 0,  1, -1])
+    """
+    weights = np.linalg.norm(W, axis=0)[:, None] * H
+    return np.where(weights.max(axis=0) > 0, weights.argmax(axis=0), -1)
+
+
+def _number_of_components(V: DataMatrix, K: int | str) -> int:
+    if isinstance(K, str):
+        if K != "auto":
+            raise ComponentsError(
+                f"the number of components is {K!r}, expected an integer or 'auto'"
+            )
+        return estimate_rank(V).K
+    return check_components(K)
+
+
+def _check_limits(max_iter: int, tol: float, max_time: float | None) -> None:
+    if not isinstance(max_iter, int | np.integer) or max_iter < 0:
+        raise OptionError(f"max_iter={max_iter!r}, expected an integer of at least 0")
+    if not tol >= 0:
+        raise OptionError(f"tol={tol!r}, expected a number of at least 0")
+    if max_time is not None and not max_time >= 0:
+        raise OptionError(f"max_time={max_time!r}, expected seconds of at least 0, or None")
+
+
+def _no_update(G: Array, C: Array, Y: Array) -> Array:
+    return Y
+
+
+def _name(option: object) -> str | None:
+    if option is None or isinstance(option, str):
+        return option
+    if isinstance(option, Rule):
+        option = option.update
+    return str(getattr(option, "__name__", "custom"))
+
+
+@contextmanager
+def _written_whole(target: Path) -> Iterator[Any]:
+    """Open a temporary file beside the target; move it into place if all went well."""
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,222 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf.errors import (
+    ComponentsError,
+    FileFormatError,
+    NotADataMatrixError,
+    OptionError,
+    ZeroDataError,
+)
+from conenmf.factorize import labels_of
+from conenmf.inits import INITS
+from conenmf.nnls import nnls
+from conenmf.solvers import SOLVERS, hals
+
+
+@pytest.fixture(scope="module")
+def cones():
+    return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("solver", [*SOLVERS, None])
+def test_every_start_with_every_solver(init, solver, main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
+    result = factorize(V, 4, init=init, solver=solver, max_iter=20, rng=np.random.default_rng(0))
+    W, H = result.W, result.H
+    assert W.shape == (12, 4)
+    assert H.shape == (4, 40)
+    assert W.min() >= 0
+    assert H.min() >= 0
+    exact = np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix)
+    assert result.relative_error == pytest.approx(exact, rel=1e-10)
+    np.testing.assert_allclose(H, nnls(W.T @ W, sample_matrix.T @ W).T, atol=1e-10)
+    np.testing.assert_array_equal(result.labels == -1, ~sample_matrix.any(axis=0))
+    if solver is None:
+        assert (result.n_iter, result.stop_reason) == (0, "start")
+    else:
+        assert result.relative_error <= result.history.relative_error[-1] + 1e-8
+
+
+def test_auto_finds_the_number_of_cones(cones, main_backend):
+    result = factorize(main_backend(cones))
+    assert result.K == 4
+    assert result.relative_error < np.sin(0.15)
+    assert result.settings["K"] == "auto"
+
+
+def test_what_a_result_tells(cones):
+    V = from_columns(cones)
+    before = V.passes
+    result = factorize(V, 4, max_iter=3, tol=0)
+    assert result.K == 4
+    assert result.n_iter == 3
+    assert result.stop_reason == "max_iter"
+    assert result.passes == V.passes - before
+    assert set(result.seconds) == {"rank", "start", "solve", "finish"}
+    assert all(s > 0 for stage, s in result.seconds.items())
+    assert result.settings == {
+        "K": 4,
+        "init": "cr1",
+        "solver": "hals",
+        "max_iter": 3,
+        "tol": 0,
+        "max_time": None,
+    }
+    assert repr(result).startswith("Factorization(F=80, N=300, K=4, relative_error=0.0")
+    with pytest.raises(AttributeError):
+        result.W = None
+
+
+def test_own_rules_and_starts_are_named(cones):
+    def mine(V, K, rng):
+        return np.ones((80, K)) + np.eye(80, K), None
+
+    result = factorize(from_columns(cones), 4, init=mine, solver=hals, max_iter=2)
+    assert (result.settings["init"], result.settings["solver"]) == ("mine", "hals")
+
+
+def test_parts_that_do_not_fit_are_refused(cones):
+    result = factorize(from_columns(cones), 4, max_iter=1)
+    with pytest.raises(ValueError, match="do not make a factorisation"):
+        Factorization(**{**vars(result), "W": result.W[:, :2]})
+    with pytest.raises(ValueError, match="do not make a factorisation"):
+        Factorization(**{**vars(result), "relative_error": float("nan")})
+
+
+def test_same_bits_for_any_number_of_threads(small_blocks, cones):
+    runs = [factorize(from_columns(cones, n_threads=n), max_iter=10) for n in (1, 2, 4)]
+    for run in runs[1:]:
+        assert np.array_equal(run.W, runs[0].W)
+        assert np.array_equal(run.H, runs[0].H)
+        assert run.relative_error == runs[0].relative_error
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix, solver):
+    result = factorize(backend(sample_matrix), 3, solver=solver, max_iter=10, tol=0)
+    plain = factorize(from_columns(sample_matrix), 3, solver=solver, max_iter=10, tol=0)
+    np.testing.assert_array_equal(result.labels, plain.labels)
+    np.testing.assert_allclose(result.W, plain.W, atol=1e-10)
+    np.testing.assert_allclose(result.H, plain.H, atol=1e-10)
+
+
+def test_max_time_counts_from_the_call(cones):
+    result = factorize(from_columns(cones), 4, max_time=0.0)
+    assert (result.stop_reason, result.n_iter) == ("max_time", 0)
+    assert result.relative_error < np.sin(0.15)  # the start alone is good
+
+
+def test_callback_stops(cones):
+    result = factorize(from_columns(cones), 4, callback=lambda p: p.iteration == 2)
+    assert (result.stop_reason, result.n_iter) == ("callback", 2)
+
+
+def test_tiny_shapes():
+    for V in ([[2.0]], [[1.0, 2.0, 3.0]], [[1.0], [2.0]], np.eye(3), np.ones((3, 3))):
+        result = factorize(from_columns(V))
+        np.testing.assert_array_less(result.relative_error, 1.0)
+        assert result.H.shape[1] == np.shape(V)[1]
+    assert factorize(from_columns(np.eye(3)), 3).relative_error < 1e-12
+
+
+@pytest.mark.parametrize("K", [0, -1, 2.5, "many", None])
+def test_bad_number_of_components(K, cones):
+    with pytest.raises(ComponentsError, match="the number of components is"):
+        factorize(from_columns(cones), K)
+
+
+def test_more_components_than_directions():
+    V = from_columns(np.outer([1.0, 2.0], [1.0, 1.0, 4.0]))
+    with pytest.raises(ComponentsError, match="only 1 distinct direction"):
+        factorize(V, 2)
+    assert factorize(V, 2, init="random", rng=np.random.default_rng(0)).relative_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "newton"}, "solver='newton' is unknown"),
+        ({"init": "guess"}, "init='guess' is unknown"),
+        ({"max_iter": -1}, "max_iter=-1"),
+        ({"max_iter": 1.5}, "max_iter=1.5"),
+        ({"tol": -1e-3}, "tol=-0.001"),
+        ({"tol": float("nan")}, "tol=nan"),
+        ({"max_time": -1}, "max_time=-1"),
+    ],
+)
+def test_bad_options(options, message, cones):
+    with pytest.raises(OptionError, match=message):
+        factorize(from_columns(cones), 4, **options)
+
+
+def test_bad_data(cones):
+    with pytest.raises(NotADataMatrixError):
+        factorize(cones, 4)
+    with pytest.raises(ZeroDataError):
+        factorize(from_columns(np.zeros((3, 3))), 1)
+
+
+def test_labels_weigh_components_by_their_length():
+    W = np.array([[10.0, 0.0], [0.0, 1.0]])
+    assert labels_of(W, np.array([[1.0, 0.1, 0.0], [2.0, 2.0, 0.0]])).tolist() == [0, 1, -1]
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tmp_path, cones):
+    result = factorize(from_columns(cones), max_iter=5)
+    result.save(tmp_path / "result.npz")
+    back = Factorization.load(tmp_path / "result.npz")
+    for name in ("W", "H", "labels"):
+        assert np.array_equal(getattr(back, name), getattr(result, name))
+    for name in ("relative_error", "stop_reason", "seconds", "passes", "settings"):
+        assert getattr(back, name) == getattr(result, name)
+    for name in ("relative_error", "elapsed", "passes"):
+        assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
+    assert os.listdir(tmp_path) == ["result.npz"]
+    with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-1"
+
+
+def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
+    result = factorize(from_columns(cones), max_iter=1)
+    target = tmp_path / "result.npz"
+    result.save(target)
+    before = target.read_bytes()
+
+    def full_disk(stream, **arrays):
+        stream.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        result.save(target)
+    assert target.read_bytes() == before
+    assert os.listdir(tmp_path) == ["result.npz"]
+
+
+def test_damaged_and_foreign_files(tmp_path, cones):
+    target = tmp_path / "result.npz"
+    factorize(from_columns(cones), max_iter=1).save(target)
+    whole = target.read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.npz").write_text("not a zip")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    np.savez(tmp_path / "other.npz", W=np.ones((2, 2)))
+    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    for name in ("cut.npz", "text.npz", "empty.npz", "other.npz", "pickle.npy"):
+        with pytest.raises(FileFormatError, match=name):
+            Factorization.load(tmp_path / name)
+    facts = {"format": "conenmf-factorization-9"}
+    np.savez(tmp_path / "new.npz", facts=np.array(json.dumps(facts)))
+    with pytest.raises(FileFormatError, match=r"this version reads 'conenmf-factorization-1'"):
+        Factorization.load(tmp_path / "new.npz")
+    with pytest.raises(FileNotFoundError):
+        Factorization.load(tmp_path / "missing.npz")
