@@ -1,0 +1,268 @@
+"""`ConeNMF`, the door for scikit-learn's users.
+
+Here, and nowhere below, samples are rows and the words are scikit-learn's: X has shape
+(n_samples, n_features), `components_` is the transpose of the paper's W, and what
+`fit_transform` returns is the transpose of the paper's H.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .cones import cr1_nmf
+from .data import Array, DataMatrix, Negative, from_rows
+from .errors import FactorError, OptionError
+from .factorize import factorize, labels_of
+from .inits import Init, check_factor, raise_off_zero
+from .solvers import Callback, Progress, Rule, Update, coefficients
+
+__all__ = ["ConeNMF", "sklearn_init"]
+
+
+class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Nonnegative matrix factorization started from cones.
+
+    Finds nonnegative coefficients A and components C such that X is close to A C in the
+    Frobenius norm. `fit_transform(X)` returns A, `components_` is C.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        "auto" estimates it from the ratios of adjacent singular values.
+    init : str, callable or array or pair of arrays
+        "cr1" (cones, Algorithm 2 of the paper), "random", "nndsvd", "nndsvda", "nndsvdar",
+        "spkm", "kmeans"; your own components (n_components, n_features); or your own pair of
+        coefficients (n_samples, n_components) and components.
+    solver : {"hals", "mult", "nnlsb"} or callable or None
+        None stops at the start.
+    max_iter : int
+    tol : float
+        Stop when the relative error fell by less than this share of itself over 5 iterations.
+    max_time : float, optional
+        Seconds for the whole fit.
+    n_threads : int, optional
+        By default all cores this process may use. The result has the same bits for any number.
+    negative : {"raise", "clip"}
+        "clip" reads negative entries of at most 1e-6 of the largest entry as zeros.
+    callback : callable, optional
+        Called after every iteration with an object that has `iteration`, `elapsed`,
+        `relative_error` and `passes`; the fit stops when it returns True.
+    random_state : int, RandomState, Generator or None
+        For starts that draw. With None, "cr1" always gives the same result.
+    verbose : int
+        With 1, print a line per iteration.
+
+    Attributes
+    ----------
+    components_ : array (n_components, n_features)
+    n_components_ : int
+    labels_ : array (n_samples,)
+        The component that contributes most to each sample; -1 for samples without any.
+    reconstruction_err_ : float
+        Frobenius norm of the difference between X and its reconstruction.
+    relative_error_ : float
+        The same, divided by the norm of X.
+    n_iter_ : int
+    history_ : History
+        Relative error, seconds and passes over X after each iteration.
+    stop_reason_ : str
+    result_ : Factorization
+        Everything, in the paper's letters; it can be saved.
+
+    Examples
+    --------
+    >>> from conenmf.simulate import make_cones
+    >>> X = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V.T
+    >>> model = ConeNMF().fit(X)
+    >>> model.n_components_, model.transform(X).shape
+    (4, (200, 4))
+    """
+
+    components_: Array
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        init: Init = "cr1",
+        solver: str | Rule | Update | None = "hals",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        max_time: float | None = None,
+        n_threads: int | None = None,
+        negative: Negative = "raise",
+        callback: Callback | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.init = init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_time = max_time
+        self.n_threads = n_threads
+        self.negative = negative
+        self.callback = callback
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Learn the components of X, an array or sparse matrix (n_samples, n_features)."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: object = None) -> Array:
+        """Learn the components and return the coefficients (n_samples, n_components)."""
+        V = self._read(X, reset=True)
+        result = factorize(
+            V,
+            self.n_components,
+            init=self._init(V),
+            solver=self.solver,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_time=self.max_time,
+            callback=self._callback(),
+            rng=_generator(self.random_state),
+        )
+        self.components_ = np.ascontiguousarray(result.W.T)
+        self.n_components_ = result.K
+        self.labels_ = result.labels
+        self.relative_error_ = result.relative_error
+        self.reconstruction_err_ = result.relative_error * V.norm
+        self.n_iter_ = result.n_iter
+        self.history_ = result.history
+        self.stop_reason_ = result.stop_reason
+        self.result_ = result
+        return result.H.T
+
+    def transform(self, X: Any) -> Array:
+        """Return the exact nonnegative least-squares coefficients of X, new samples or old."""
+        return self._coefficients(X)[1]
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Array:
+        """Return the samples (n_samples, n_features) that these coefficients stand for."""
+        check_is_fitted(self)
+        coefficients_ = np.asarray(X)
+        if coefficients_.ndim != 2 or coefficients_.shape[1] != self.n_components_:
+            raise FactorError(
+                f"the coefficients have shape {coefficients_.shape}, "
+                f"expected (n_samples, {self.n_components_})"
+            )
+        return coefficients_ @ self.components_
+
+    def predict(self, X: Any) -> Array:
+        """Return the component that contributes most to each sample, -1 where none does."""
+        _, A, _ = self._coefficients(X)
+        return labels_of(self.components_.T, A.T)
+
+    def score(self, X: Any, y: object = None) -> float:
+        """Return the share of the squared norm of X that is reconstructed, at most 1."""
+        V, _, squared = self._coefficients(X)
+        return 1.0 - float(squared.sum()) / float(V.norms_squared.sum() or 1.0)
+
+    def _coefficients(self, X: Any) -> tuple[DataMatrix, Array, Array]:
+        check_is_fitted(self)
+        V = self._read(X, reset=False)
+        H, squared = coefficients(V, self.components_.T)
+        return V, H.T, squared
+
+    def _read(self, X: Any, *, reset: bool) -> DataMatrix:
+        X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
+        return from_rows(X, negative=self.negative, n_threads=self.n_threads)
+
+    def _init(self, V: DataMatrix) -> Init:
+        """Check the user's own arrays in scikit-learn's layout, then turn them to the paper's."""
+        init = self.init
+        if isinstance(init, str) or callable(init):
+            return init
+        F, N = V.shape
+        given = init if isinstance(init, tuple) else (None, init)
+        if len(given) != 2:
+            raise FactorError(
+                f"init is a tuple of {len(given)}, expected the pair (coefficients, components)"
+            )
+        A, C = given
+        K = np.shape(C)[0] if self.n_components == "auto" else self.n_components
+        if not isinstance(K, int | np.integer):
+            raise OptionError(f"n_components={K!r}, expected an integer or 'auto'")
+        self_made = check_factor(C, (int(K), F), "components", V.dtype).T
+        if A is None:
+            return self_made
+        return self_made, check_factor(A, (N, int(K)), "coefficients", V.dtype).T
+
+    def _callback(self) -> Callback | None:
+        if not self.verbose:
+            return self.callback
+
+        def report(progress: Progress) -> object:
+            print(
+                f"[ConeNMF] iteration {progress.iteration}: relative error "
+                f"{progress.relative_error:.6f} after {progress.elapsed:.2f} s"
+            )
+            return None if self.callback is None else self.callback(progress)
+
+        return report
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def sklearn_init(
+    X: Any, n_components: int, *, solver: str = "cd", random_state: Any = None
+) -> tuple[Array, Array]:
+    """Return the start W, H for ``sklearn.decomposition.NMF(init="custom")``.
+
+    Parameters
+    ----------
+    X : array or sparse matrix (n_samples, n_features)
+    n_components : int
+    solver : {"cd", "mu"}
+        The solver of scikit-learn's NMF that will run. "mu" cannot leave zeros, so for it
+        both factors are strictly positive.
+    random_state : int, RandomState, Generator or None
+
+    Returns
+    -------
+    W : array (n_samples, n_components)
+    H : array (n_components, n_features)
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import NMF
+    >>> X = np.array([[2.0, 0.1], [4.0, 0.0], [0.0, 3.0]])
+    >>> W, H = sklearn_init(X, 2)
+    >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
+    (3, 2)
+    """
+    if solver not in ("cd", "mu"):
+        raise OptionError.unknown("solver", solver, ("cd", "mu"))
+    W, H, _ = cr1_nmf(from_rows(X), n_components, rng=_generator(random_state), tol=1e-4)
+    components = np.ascontiguousarray(W.T)
+    if solver == "mu":
+        components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
+    return np.ascontiguousarray(raise_off_zero(H).T), components
+
+
+def _generator(random_state: Any) -> np.random.Generator | None:
+    """Turn what scikit-learn calls a random state into a Generator."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, int | np.integer):
+        return np.random.default_rng(int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,237 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import NMF
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from conenmf import ConeNMF, Factorization, make_cones, sklearn_init
+from conenmf.errors import (
+    ComponentsError,
+    FactorError,
+    NegativeValueError,
+    NonFiniteError,
+    OptionError,
+    ZeroDataError,
+)
+from conenmf.solvers import SOLVERS
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_cones(60, 4, 0.15, n_samples=200, rng=np.random.default_rng(0)).V.T
+
+
+@parametrize_with_checks([ConeNMF(), ConeNMF(1, solver="nnlsb", init="random", random_state=0)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_attributes(X):
+    model = ConeNMF(random_state=0)
+    A = model.fit_transform(X)
+    assert A.shape == (200, 4)
+    assert model.components_.shape == (4, 60)
+    assert model.n_components_ == 4
+    assert model.labels_.shape == (200,)
+    error = np.linalg.norm(X - A @ model.components_)
+    assert model.reconstruction_err_ == pytest.approx(error, rel=1e-10)
+    assert model.relative_error_ == pytest.approx(error / np.linalg.norm(X), rel=1e-10)
+    assert model.n_iter_ == model.history_.relative_error.size > 0
+    assert model.stop_reason_ == "converged"
+    assert isinstance(model.result_, Factorization)
+    assert model.n_features_in_ == 60
+    assert model.score(X) == pytest.approx(1 - model.relative_error_**2)
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, None])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fit_transform_is_fit_then_transform(X, solver, dtype):
+    X = X.astype(dtype)
+    model = ConeNMF(solver=solver, max_iter=30)
+    A = model.fit_transform(X)
+    assert A.dtype == dtype
+    tolerance = 1e-12 if dtype == np.float64 else 1e-6
+    np.testing.assert_allclose(model.transform(X), A, atol=tolerance * A.max())
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_dense_and_sparse_are_exchangeable(X):
+    X = np.where(X < 0.1, 0, X)
+    dense, sparse = ConeNMF(4).fit(X), ConeNMF(4).fit(sp.csc_matrix(X))
+    np.testing.assert_allclose(dense.components_, sparse.components_, atol=1e-10)
+    np.testing.assert_allclose(dense.transform(sp.coo_array(X)), sparse.transform(X), atol=1e-10)
+    frame = ConeNMF(4).fit(pd.DataFrame(np.asfortranarray(X)).rename(columns=str))
+    np.testing.assert_allclose(frame.components_, dense.components_, atol=1e-10)
+
+
+def test_inverse_transform(X):
+    model = ConeNMF(4)
+    A = model.fit_transform(X)
+    np.testing.assert_allclose(model.inverse_transform(A), A @ model.components_)
+    with pytest.raises(FactorError, match=r"shape \(200, 3\), expected \(n_samples, 4\)"):
+        model.inverse_transform(A[:, :3])
+
+
+def test_zero_samples_and_zero_features_are_legal(X):
+    X = X.copy()
+    X[[3, 9]] = 0
+    X[:, 5] = 0
+    model = ConeNMF(4).fit(X)
+    assert (model.labels_[[3, 9]] == -1).all()
+    assert not model.components_[:, 5].any()
+    assert not model.transform(np.zeros((2, 60))).any()
+    assert model.predict(np.zeros((1, 60))).tolist() == [-1]
+    assert model.score(np.zeros((1, 60))) == 1.0
+
+
+def test_names_and_output(X):
+    model = ConeNMF(4).set_output(transform="pandas")
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(60)])
+    out = model.fit_transform(frame)
+    assert list(out.columns) == ["conenmf0", "conenmf1", "conenmf2", "conenmf3"]
+    assert list(model.get_feature_names_out()) == list(out.columns)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    pd.testing.assert_frame_equal(model.transform(frame), out)
+
+
+def test_clone_and_pickle(X):
+    model = ConeNMF(4, init="nndsvda", solver="nnlsb", random_state=3)
+    assert clone(model).get_params() == model.get_params()
+    model.fit(X)
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(back.transform(X), model.transform(X))
+
+
+def test_pipeline_and_grid_search():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    pipeline = make_pipeline(Normalizer(), ConeNMF(8), LogisticRegression(max_iter=500))
+    search = GridSearchCV(
+        pipeline, {"conenmf__n_components": [2, 12], "conenmf__solver": ["hals"]}, cv=3
+    )
+    search.fit(X, y)
+    assert search.best_params_["conenmf__n_components"] == 12
+    assert search.best_score_ > 0.6
+    alone = GridSearchCV(ConeNMF(), {"n_components": [1, 5]}, cv=3).fit(X)
+    assert alone.best_params_ == {"n_components": 5}
+
+
+def test_in_parallel_processes(X):
+    search = GridSearchCV(ConeNMF(), {"n_components": [1, 4]}, cv=2, n_jobs=2).fit(X)
+    assert search.best_params_ == {"n_components": 4}
+
+
+def test_random_state(X):
+    def components(state, init="random"):
+        return ConeNMF(4, init=init, random_state=state, max_iter=3).fit(X).components_
+
+    np.testing.assert_array_equal(components(1), components(1))
+    assert not np.array_equal(components(1), components(2))
+    assert not np.array_equal(components(None), components(None))
+    np.testing.assert_array_equal(components(None, "cr1"), components(None, "cr1"))
+    state = np.random.RandomState(0)
+    assert not np.array_equal(components(state), components(state))
+    np.testing.assert_array_equal(
+        components(np.random.default_rng(5)), components(np.random.default_rng(5))
+    )
+
+
+def test_callback_and_verbose(X, capsys):
+    seen = []
+    model = ConeNMF(4, verbose=1, callback=lambda p: seen.append(p) or p.iteration == 2).fit(X)
+    assert (model.stop_reason_, model.n_iter_, len(seen)) == ("callback", 2, 2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("[ConeNMF] iteration 2: relative error 0.")
+
+
+def test_own_start_in_scikit_learns_layout(X):
+    rng = np.random.default_rng(0)
+    A, C = rng.random((200, 4)), rng.random((4, 60))
+    both = ConeNMF(4, init=(A, C), max_iter=5, tol=0).fit(X)
+    assert both.n_iter_ == 5
+    alone = ConeNMF(init=C, solver="nnlsb", max_iter=5).fit(X)
+    assert alone.n_components_ == 4
+    for init, message in (
+        (C.T, r"components has shape \(60, 4\), expected \(4, 60\)"),
+        ((A.T, C), r"coefficients has shape \(4, 200\), expected \(200, 4\)"),
+        (-C, "components is negative at"),
+        ((A, C, C), "tuple of 3"),
+    ):
+        with pytest.raises(FactorError, match=message):
+            ConeNMF(4, init=init).fit(X)
+
+
+def test_bad_input(X):
+    bad = X.copy()
+    bad[2, 1] = -3
+    with pytest.raises(NegativeValueError, match=r"row 2 \(sample\), column 1 \(feature\) is -3"):
+        ConeNMF().fit(bad)
+    bad[4, 7] = np.nan
+    with pytest.raises(NonFiniteError, match="row 4"):
+        ConeNMF().fit(bad)
+    with pytest.raises(ZeroDataError):
+        ConeNMF().fit(np.zeros((3, 3)))
+    with pytest.raises(ComponentsError, match="only 200 distinct directions"):
+        ConeNMF(201).fit(X)
+    with pytest.raises(ComponentsError, match="'some'"):
+        ConeNMF("some").fit(X)
+    with pytest.raises(OptionError, match="solver='cd' is unknown"):
+        ConeNMF(solver="cd").fit(X)
+    with pytest.raises(ValueError, match="X has 59 features, but ConeNMF is expecting 60"):
+        ConeNMF(4).fit(X).transform(X[:, :59])
+    with pytest.raises(ValueError, match="bytes/strings"):
+        ConeNMF().fit([["a", "b"], ["c", "d"]])
+    for method in ("transform", "predict", "score", "inverse_transform"):
+        with pytest.raises(NotFittedError):
+            getattr(ConeNMF(), method)(X)
+
+
+def test_tiny_negative_entries_can_be_clipped(X):
+    X = X.copy()
+    X[0, 0] = -1e-12
+    with pytest.raises(NegativeValueError, match='negative="clip"'):
+        ConeNMF(4).fit(X)
+    assert ConeNMF(4, negative="clip").fit(X).transform(X).min() >= 0
+
+
+def test_max_iter_zero_keeps_the_start(X):
+    model = ConeNMF(4, max_iter=0).fit(X)
+    assert (model.n_iter_, model.stop_reason_) == (0, "max_iter")
+
+
+# --- for people who stay with scikit-learn ----------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Maximum number of iterations")
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("solver", ["cd", "mu"])
+def test_a_start_for_scikit_learn(X, make, solver):
+    W, H = sklearn_init(make(X), 4, solver=solver)
+    assert W.shape == (200, 4)
+    assert H.shape == (4, 60)
+    assert W.min() > 0
+    if solver == "mu":
+        assert H.min() > 0
+    ours = NMF(4, init="custom", solver=solver, max_iter=10, tol=0)
+    ours.fit_transform(make(X), W=W, H=H)
+    random = NMF(4, init="random", solver=solver, max_iter=10, tol=0, random_state=0)
+    random.fit(make(X))
+    assert ours.reconstruction_err_ < random.reconstruction_err_
+
+
+def test_a_start_for_scikit_learn_keeps_the_type(X):
+    W, H = sklearn_init(X.astype(np.float32), 4, solver="mu", random_state=1)
+    assert W.dtype == H.dtype == np.float32
+    with pytest.raises(OptionError, match="'cd', 'mu'"):
+        sklearn_init(X, 4, solver="hals")

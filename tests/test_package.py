@@ -1,0 +1,42 @@
+"""The package as a whole: what it exports, what it needs, how it behaves without numba."""
+
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conenmf
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_names_are_exported_and_documented():
+    for name in conenmf.__all__:
+        assert getattr(conenmf, name).__doc__, name
+
+
+def test_one_version():
+    assert importlib.metadata.version("conenmf") == conenmf.__version__
+    assert f"version: {conenmf.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {conenmf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("numba", ["1", "0"])
+def test_it_works_with_and_without_numba(numba):
+    program = (
+        "import numpy as np, conenmf\n"
+        f"assert conenmf.kernels.AVAILABLE is ({numba} == 1)\n"
+        "X = conenmf.make_cones(30, 3, 0.1, n_samples=90, rng=np.random.default_rng(0)).V.T\n"
+        "for solver in ('hals', 'mult', 'nnlsb'):\n"
+        "    print(conenmf.ConeNMF(solver=solver, max_iter=20).fit(X).n_components_)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={"PATH": "", "CONENMF_NUMBA": numba},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == ["3", "3", "3"]
