@@ -39,14 +39,16 @@ def main() -> None:
         f"time                     {seconds:.2f} s, {fit.n_iter_} iterations ({fit.stop_reason_})"
     )
 
-    draw(X, fit, model.axes)
+    draw(X, fit, model.axes, below)
     print(f"\nA picture is in {PICTURE.resolve()}")
 
 
-def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray) -> None:
+def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray, below: float) -> None:
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    left.semilogx(fit.history_.elapsed * 1e3, fit.history_.relative_error, marker=".")
+    left.plot(fit.history_.elapsed * 1e3, fit.history_.relative_error, marker=".", label="hals")
+    left.axhline(below, color="black", linestyle="--", label="no 9 components are below")
     left.set(title="Error while solving", xlabel="milliseconds", ylabel="relative error")
+    left.legend()
 
     components = fit.components_ / np.linalg.norm(fit.components_, axis=1, keepdims=True)
     cosines = components @ axes
@@ -55,11 +57,11 @@ def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray) -> None:
     middle.set(title="Cosine: component found, true axis", xlabel="true cone", ylabel="component")
     figure.colorbar(image, ax=middle, shrink=0.8)
 
-    shown = components[order[:3]]
-    flat = np.linalg.qr(shown.T)[0].T
-    points = X / np.linalg.norm(X, axis=1, keepdims=True) @ flat.T
-    right.scatter(points[:, 1], points[:, 2], c=fit.labels_, s=4, cmap="tab10")
-    right.set(title="Samples, coloured by cone", xticks=[], yticks=[])
+    position = np.argsort(order)
+    sorted_samples = np.argsort(position[fit.labels_], kind="stable")
+    closeness = (X / np.linalg.norm(X, axis=1, keepdims=True)) @ components[order].T
+    right.imshow(closeness[sorted_samples], vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    right.set(title="Cosine: sample, component", xlabel="component", ylabel="samples by cone")
     figure.savefig(PICTURE, dpi=120)
 
 
