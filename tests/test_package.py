@@ -1,6 +1,7 @@
 """The package as a whole: what it exports, what it needs, how it behaves without numba."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,13 @@ def test_one_version():
     assert importlib.metadata.version("conenmf") == conenmf.__version__
     assert f"version: {conenmf.__version__}" in (ROOT / "CITATION.cff").read_text()
     assert f"## {conenmf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_python_of_the_readme_runs(capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    exec(compile(program, "README.md", "exec"), {})
+    error, below = map(float, capsys.readouterr().out.split())
+    assert below < error < 1.2 * below
 
 
 @pytest.mark.parametrize("numba", ["1", "0"])

@@ -74,7 +74,7 @@ def test_too_many_singular_values():
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("normalize", [False, True])
-def test_theorem_7_finds_the_number_of_cones(main_backend, method, seed, normalize):
+def test_theorem_9_finds_the_number_of_cones(main_backend, method, seed, normalize):
     K = 3 + seed
     rng = np.random.default_rng(seed)
     model = make_cones(120, K, 0.15, n_samples=800, rng=rng)

@@ -84,7 +84,7 @@ def test_twins_of_hals_agree():
 
 
 @given(seed=st.integers(0, 10**6))
-def test_lemma_16_cr1_is_a_fixed_point_of_mult(seed):
+def test_lemma_15_cr1_is_a_fixed_point_of_mult(seed):
     rng = np.random.default_rng(seed)
     V = rng.random((6, 20)) + 0.01
     W, H, _ = cr1_nmf(from_columns(V), 3, rng=rng)

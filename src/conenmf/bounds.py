@@ -1,7 +1,7 @@
 """How good is a factorisation: bounds on its relative error from above and below.
 
-From above: the error of cr1-nmf is at most the largest sine of a size angle (Theorem 2 and
-Theorem 4 of the paper). From below: no factorisation with K components beats the truncated
+From above: the error of cr1-nmf is at most the largest sine of a size angle (Theorems 4 and
+5 of the paper). From below: no factorisation with K components beats the truncated
 singular value decomposition (Eckart and Young).
 """
 

@@ -104,7 +104,7 @@ def check_factor(
 def raise_off_zero(H: Array) -> Array:
     """Add the mean of the positive entries to every entry.
 
-    The pair from Algorithm 2 is a fixed point of `mult` (Lemma 16 of the paper); raised like
+    The pair from Algorithm 2 is a fixed point of `mult` (Lemma 15 of the paper); raised like
     this, as in the published experiments, it is a start.
 
     >>> raise_off_zero(np.array([[0.0, 1.0], [3.0, 0.0]]))

@@ -1,6 +1,6 @@
 """Leading singular values of V, and the number of components they suggest.
 
-The paper estimates K by the largest ratio of adjacent singular values (Section V, Theorem 7).
+The paper estimates K by the largest ratio of adjacent singular values (Section V, Theorem 9).
 The singular values come from the eigenvalues of VV', which is summed over the samples: as a
 whole if F is small, otherwise on a growing subspace (block Davidson), one pass per step.
 """

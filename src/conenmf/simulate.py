@@ -56,7 +56,7 @@ def make_cones(
     noise: float = 0.0,
     rng: np.random.Generator,
 ) -> ConeModel:
-    """Draw samples from K circular cones (the process before Theorem 5 of the paper).
+    """Draw samples from K circular cones (the process before Theorem 6 of the paper).
 
     A sample of cone k has squared length Exp(lambda_k) and a direction at an angle uniform on
     [0, alpha_k] from the axis u_k; negative entries are set to zero and the length restored.
