@@ -1,10 +1,8 @@
 """Cones: Algorithm 1 (which samples go together) and Algorithm 2 (one rank-one factor each).
 
-Algorithm 1 is run exactly but lazily. Each centre after the first is the sample whose largest
-cosine to the centres so far is smallest. That cosine only grows as centres are added, so a
-cosine computed earlier is a lower bound: only samples whose bound is still among the smallest
-are looked at again. Cosines are computed in float64 whatever the type of the data, and cosines
-closer than their rounding error count as equal; ties go to the lowest index.
+Algorithm 1 is run exactly but lazily (see `greedy`). Cosines are computed in float64 whatever the
+type of the data, and cosines closer than their rounding error count as equal; ties go to the
+lowest index.
 
 Algorithm 2 needs the leading singular pair of every cluster. All K are found together, one pass
 over V per step, by the locally optimal conjugate gradient method for V_k V_k'.
@@ -18,11 +16,9 @@ import numpy as np
 
 from .data import Array, Block, DataMatrix, cone_products, require_data_matrix
 from .errors import ComponentsError, OptionError
+from .greedy import LazyScores
 
 __all__ = ["Cones", "check_components", "cluster_cones", "cr1_nmf", "rank_one_factors"]
-
-_FIRST_BATCH = 16
-_LARGEST_BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -45,6 +41,26 @@ class Cones:
     centres: Array
     directions: Array
     cosines: Array
+
+    @property
+    def radius(self) -> float:
+        """The largest angle between a sample and the centre of its cone, in radians.
+
+        It certifies the clustering, whatever the data (Gonzalez, 1985): let rho be the radius.
+        Every cluster lies within rho of its centre, so no size angle is above rho. And no K
+        clusters do better than half of it: whichever way the nonzero samples are put into K
+        clusters, one of them holds two samples at an angle of rho or more, so one of any K
+        circular cones that hold all samples has a size angle of at least rho / 2.
+
+        Proof. Take the K centres and a sample at angle rho from its centre. These K + 1 samples
+        are pairwise at angles of at least rho: the sample from every centre, because its own
+        centre is the nearest; and the k-th centre from each earlier one, because it was chosen
+        as the sample farthest from them, so no sample, that one included, was farther then than
+        it was. Two of the K + 1 share a cluster. The angle between two vectors of a cone of
+        size angle alpha is at most 2 alpha, by the triangle inequality on the sphere.
+        """
+        nonzero = self.labels >= 0
+        return float(np.arccos(np.clip(self.cosines[nonzero].min(), -1.0, 1.0)))
 
 
 def cluster_cones(
@@ -79,7 +95,7 @@ def cluster_cones(
     array([ 0,  1, -1,  0,  1])
     """
     require_data_matrix(V, nonzero=True)
-    F, N = V.shape
+    F = V.shape[0]
     K = check_components(K)
     norms = np.sqrt(V.norms_squared)
     nonzero = norms > 0
@@ -91,19 +107,21 @@ def cluster_cones(
         centres[0] = _first_centre(nonzero, norms, rng, first)
         Z[:, 0] = _direction(V, centres[0])
 
-        best, _ = V.sweep(_cosines, norms, z=Z[:, 0])
-        best[~nonzero] = np.inf  # a zero sample is never the farthest
-        seen = np.ones(N, dtype=np.intp)  # how many centres `best` has taken into account
+        cosines, _ = V.sweep(_cosines, norms, z=Z[:, 0])
+        lazy = LazyScores(np.where(nonzero, -cosines, -np.inf), chosen=1, tie=tie)
         for k in range(1, K):
-            _refresh_farthest(V, Z, k, best, seen, norms, tie)
-            fresh = seen == k
-            farthest = best[fresh].min(initial=np.inf)
-            if farthest >= 1.0 - tie:
+
+            def refresh(samples: Array, seen: int, k: int = k) -> Array:
+                block = V.columns(samples).astype(np.float64, copy=False)
+                nearest: Array = (block.T @ Z[:, seen:k]).max(axis=1) / norms[samples]
+                return -nearest
+
+            centres[k], farthest = lazy.worst(k, refresh)
+            if -farthest >= 1.0 - tie:
                 raise ComponentsError(
                     f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
                     f"the {K} components asked for: use at most {k}"
                 )
-            centres[k] = np.flatnonzero(fresh & (best <= farthest + tie))[0]
             Z[:, k] = _direction(V, centres[k])
 
         labels, cosines, _ = V.sweep(_assign, norms, Z=Z, tie=tie)
@@ -214,31 +232,6 @@ def _direction(V: DataMatrix, n: int) -> Array:
     column = (V.columns([n]).astype(np.float64, copy=False) @ np.ones((1, 1)))[:, 0]
     unit: Array = column / np.linalg.norm(column)
     return unit
-
-
-def _refresh_farthest(
-    V: DataMatrix, Z: Array, k: int, best: Array, seen: Array, norms: Array, tie: float
-) -> None:
-    """Bring `best` up to date for every sample that could be the farthest from k centres.
-
-    On return, each sample whose stored cosine is within `tie` of the smallest fresh one is
-    fresh. A stored cosine is a lower bound, so no other sample can be as far.
-    """
-    batch = _FIRST_BATCH
-    while True:
-        stale = seen < k
-        farthest = best[~stale].min(initial=np.inf)
-        candidates = np.flatnonzero(stale & (best <= farthest + tie) & np.isfinite(best))
-        if candidates.size == 0:
-            return
-        if candidates.size > batch:
-            candidates = candidates[np.argpartition(best[candidates], batch)[:batch]]
-        unseen = Z[:, seen[candidates].min() : k]
-        block = V.columns(candidates).astype(np.float64, copy=False)
-        cosines = (block.T @ unseen).max(axis=1) / norms[candidates]
-        best[candidates] = np.maximum(best[candidates], cosines)
-        seen[candidates] = k
-        batch = min(2 * batch, _LARGEST_BATCH)
 
 
 def _cosines(block: Block, norms: Array, *, z: Array) -> tuple[Array, None]:

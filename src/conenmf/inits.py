@@ -17,7 +17,8 @@ from .cones import check_components, cr1_nmf
 from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError, FactorError, OptionError
 from .rank import truncated_svd
-from .solvers import Rule, coefficients
+from .separable import snpa, spa
+from .solvers import Rule, coefficients, hals
 
 __all__ = ["INITS", "Init", "check_factor", "raise_off_zero", "start"]
 
@@ -25,6 +26,7 @@ Factors: TypeAlias = tuple[Array, Array | None]
 Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Factors]
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
+_CORRECTION_STEPS = 20
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
@@ -194,6 +196,53 @@ def _kmeans(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     return W.astype(V.dtype), Ht.T
 
 
+def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
+    """NNSVD with low-rank correction (Atif, Qazi and Gillis, 2019).
+
+    Both the positive and the negative parts of about K / 2 singular pairs become components;
+    a few iterations of `hals` on the truncated SVD, which is cheap, then improve them.
+    """
+    rank = min(K // 2 + 1, *V.shape)
+    U, sigma, R = truncated_svd(V, rank)
+    A, B = U * np.sqrt(sigma), np.sqrt(sigma)[:, None] * R
+    W, H = [np.abs(A[:, 0])], [np.abs(B[0])]
+    for k in range(1, rank):
+        for sign in (1.0, -1.0):
+            W.append(np.maximum(sign * A[:, k], 0))
+            H.append(np.maximum(sign * B[k], 0))
+    if len(W) < K:
+        raise ComponentsError(
+            f"nnsvdlrc makes at most {len(W)} components of a {V.shape[1]} x {V.shape[0]} matrix, "
+            f"not the {K} asked for"
+        )
+    left, right = np.stack(W[:K], axis=1), np.stack(H[:K], axis=1)
+    total, before = float((sigma**2).sum()), np.inf
+    for _ in range(_CORRECTION_STEPS):
+        left = hals(right.T @ right, A @ (B @ right), left)
+        G, C = left.T @ left, B.T @ (A.T @ left)
+        right = hals(G, C, right)
+        squared = total - 2 * float(np.vdot(C, right)) + float(np.vdot(G, right.T @ right))
+        if before - squared < 1e-3 * total * 1e-2:
+            break
+        before = squared
+    return left.astype(V.dtype), right.T.astype(V.dtype)
+
+
+def _spa(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
+    """The samples chosen by successive projection."""
+    return _samples(V, spa(V, K)), None
+
+
+def _snpa(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
+    """The samples chosen by successive nonnegative projection."""
+    return _samples(V, snpa(V, K)), None
+
+
+def _samples(V: DataMatrix, indices: Array) -> Array:
+    chosen: Array = V.columns(indices) @ np.eye(indices.size, dtype=V.dtype)
+    return chosen
+
+
 INITS: dict[str, Start] = {
     "cr1": _cr1,
     "random": _random,
@@ -202,6 +251,9 @@ INITS: dict[str, Start] = {
     "nndsvdar": _nndsvdar,
     "spkm": _spkm,
     "kmeans": _kmeans,
+    "nnsvdlrc": _nnsvdlrc,
+    "spa": _spa,
+    "snpa": _snpa,
 }
 
 

@@ -6,16 +6,17 @@ lengths are chosen. This module stands alone: it makes plain arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ConeModel", "make_cones"]
+__all__ = ["ConeModel", "make_cone_data", "make_cones"]
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
+LengthLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def make_cones(
     angle: float | None = None,
     rates: npt.ArrayLike | None = None,
     weights: Sequence[float] | Array | None = None,
+    squared_length: LengthLaw | None = None,
     project: bool = True,
     noise: float = 0.0,
     rng: np.random.Generator,
@@ -76,6 +78,9 @@ def make_cones(
         lambda_k, by default 1 / k.
     weights : array (K,), optional
         Probabilities of the cones, by default equal.
+    squared_length : callable, optional
+        ``(rng, means) -> squared lengths``, given the mean 1 / lambda of each sample; by
+        default exponential. The theory holds for any sub-exponential law.
     project : bool
         Move samples into the nonnegative orthant. Without it V may have negative entries.
     noise : float
@@ -111,7 +116,8 @@ def make_cones(
             mine = labels == k
             rows[mine] -= np.outer(2.0 * (rows[mine] @ z), z)
 
-    lengths = np.sqrt(rng.exponential(means[labels]))
+    draw = _exponential if squared_length is None else squared_length
+    lengths = np.sqrt(draw(rng, means[labels]))
     if project:
         np.maximum(rows, 0.0, out=rows)
         lengths /= np.linalg.norm(rows, axis=1)
@@ -120,6 +126,52 @@ def make_cones(
         rows += noise * rng.standard_normal(rows.shape)
         np.maximum(rows, 0.0, out=rows)
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
+
+
+def make_cone_data(
+    n_samples: int = 100,
+    n_features: int = 20,
+    n_components: int = 3,
+    *,
+    alpha: npt.ArrayLike = 0.1,
+    noise: float = 0.0,
+    random_state: int | np.random.Generator | None = None,
+    **options: Any,
+) -> tuple[Array, Array]:
+    """Draw samples from cones in scikit-learn's style, for tests and examples.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_components : int
+    alpha : float or array (n_components,)
+        Size angles of the cones, in radians.
+    noise : float
+        Standard deviation of Gaussian noise.
+    random_state : int, Generator or None
+    **options
+        Further options of `make_cones`.
+
+    Returns
+    -------
+    X : array (n_samples, n_features)
+    y : array (n_samples,)
+        The cone of each sample.
+
+    Examples
+    --------
+    >>> X, y = make_cone_data(50, 30, 4, random_state=0)
+    >>> X.shape, sorted(set(y.tolist()))
+    ((50, 30), [0, 1, 2, 3])
+    """
+    rng = np.random.default_rng(random_state)
+    model = make_cones(
+        n_features, n_components, alpha, n_samples=n_samples, noise=noise, rng=rng, **options
+    )
+    return model.V.T, model.labels
+
+
+def _exponential(rng: np.random.Generator, means: Array) -> Array:
+    return rng.exponential(means)
 
 
 def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:

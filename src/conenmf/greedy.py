@@ -1,0 +1,66 @@
+"""Choosing samples one at a time, looking again only at those that may be next.
+
+Algorithm 1 of the paper and the successive projection algorithms all choose, again and again, the
+sample that is worst served by the samples chosen so far. How badly a sample is served can only
+fall as more are chosen, so what was computed earlier is an upper bound: to find the worst sample,
+bring the few with the largest bounds up to date until the largest one is. The choice is exactly
+that of the plain method, which looks at every sample every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .data import Array
+
+__all__ = ["LazyScores"]
+
+_FIRST_BATCH = 16
+_LARGEST_BATCH = 512
+
+
+class LazyScores:
+    """How badly each sample is served by the choices so far, kept as upper bounds.
+
+    Parameters
+    ----------
+    scores : array (N,)
+        Exact for the first `chosen` choices; -inf for samples that must not be chosen.
+    chosen : int
+        How many choices the scores take into account.
+    tie : float
+        Scores closer than this count as equal, and the lowest index wins.
+    """
+
+    def __init__(self, scores: Array, *, chosen: int, tie: float) -> None:
+        self.scores = scores
+        self.seen = np.where(np.isfinite(scores), chosen, np.iinfo(np.intp).max)
+        self.tie = tie
+
+    def worst(self, k: int, refresh: Callable[[Array, int], Array]) -> tuple[int, float]:
+        """Return the sample with the largest score after k choices, and its score.
+
+        Parameters
+        ----------
+        k : int
+        refresh : callable
+            ``refresh(samples, seen) -> scores``: exact scores of a few samples after k choices,
+            given that each has already been scored against the first `seen` choices.
+        """
+        batch = _FIRST_BATCH
+        while True:
+            stale = self.seen < k
+            largest = self.scores[~stale].max(initial=-np.inf)
+            candidates = np.flatnonzero(stale & (self.scores >= largest - self.tie))
+            if candidates.size == 0:
+                first = int(np.argmax(~stale & (self.scores >= largest - self.tie)))
+                return first, float(largest)
+            if candidates.size > batch:
+                order = np.argpartition(-self.scores[candidates], batch)[:batch]
+                candidates = candidates[order]
+            fresh = refresh(candidates, int(self.seen[candidates].min()))
+            self.scores[candidates] = np.minimum(self.scores[candidates], fresh)
+            self.seen[candidates] = k
+            batch = min(2 * batch, _LARGEST_BATCH)
