@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -88,14 +88,35 @@ def test_it_reads_far_less_than_one_pass_per_centre():
     assert V.passes - before < 5  # the plain form takes 20
 
 
-@pytest.mark.parametrize("seed", range(20))
+@given(seed=st.integers(0, 10**7))
 def test_lemma_1_clusters_are_the_true_cones(seed):
     rng = np.random.default_rng(seed)
     K = int(rng.integers(2, 7))
-    model = make_cones(80, K, rng.uniform(0.05, 0.25), n_samples=150, rng=rng)
+    angles = rng.uniform(0.01, 0.25, K)
+    largest, second = np.sort(angles)[::-1][:2]
+    apart = 3 * largest + second + rng.uniform(1e-3, 0.1)  # barely more than is assumed
+    model = make_cones(80, K, angles, angle=apart, n_samples=150, rng=rng)
+    assume(np.unique(model.labels).size == K)
     labels = cluster_cones(from_columns(model.V), K, rng=rng).labels
     pairs = set(zip(model.labels.tolist(), labels.tolist(), strict=True))
-    assert len(pairs) == K == len({true for true, _ in pairs})
+    assert len(pairs) == len({true for true, _ in pairs})
+    assert len(pairs) == len({found for _, found in pairs})
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_radius_certifies_the_clustering(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((5, 12)) * (rng.random((5, 12)) < 0.7)
+    V[0, 0] += 1
+    K = int(rng.integers(1, min(4, count_directions(V)) + 1))
+    cones = cluster_cones(from_columns(V), K, rng=rng)
+    unit = V[:, V.any(axis=0)] / np.linalg.norm(V[:, V.any(axis=0)], axis=0)
+    angles = np.arccos(np.clip(unit.T @ unit, -1, 1))
+    labels = cones.labels[V.any(axis=0)]
+    assert angles[labels[:, None] == labels].max() <= 2 * cones.radius + 1e-6
+    for _ in range(20):  # no other clustering has all its angular diameters below the radius
+        other = rng.integers(0, K, labels.size)
+        assert angles[other[:, None] == other].max() >= cones.radius - 1e-6
 
 
 def test_zero_columns_belong_to_no_cone(backend, sample_matrix):

@@ -205,6 +205,27 @@ def test_tiny_negative_entries_can_be_clipped(X):
     assert ConeNMF(4, negative="clip").fit(X).transform(X).min() >= 0
 
 
+def test_certificate(X):
+    model = ConeNMF(4, tol=1e-9, max_iter=1000).fit(X)
+    certificate = model.certificate_
+    assert certificate is model.certificate_
+    assert certificate.relative_error == pytest.approx(model.relative_error_)
+    assert 0 <= certificate.gap < 0.01
+    assert certificate.kkt_residual < 1e-3
+    assert pickle.loads(pickle.dumps(model)).certificate_ == certificate
+    unasked = pickle.loads(pickle.dumps(ConeNMF(4).fit(X)))
+    with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
+        _ = unasked.certificate_
+    assert len(pickle.dumps(ConeNMF(4, max_iter=1).fit(X))) < X.nbytes / 2
+
+
+def test_auto_start_suits_the_data(X):
+    assert ConeNMF(4).fit(X).result_.settings["init_used"] == "cr1"
+    rng = np.random.default_rng(0)
+    mixtures = rng.gamma(1.0, size=(300, 5)) @ np.repeat(np.eye(5), 6, axis=1)
+    assert ConeNMF(5).fit(mixtures).result_.settings["init_used"] == "nndsvd"
+
+
 def test_max_iter_zero_keeps_the_start(X):
     model = ConeNMF(4, max_iter=0).fit(X)
     assert (model.n_iter_, model.stop_reason_) == (0, "max_iter")

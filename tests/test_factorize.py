@@ -62,7 +62,9 @@ def test_what_a_result_tells(cones):
     assert all(s > 0 for stage, s in result.seconds.items())
     assert result.settings == {
         "K": 4,
+        "K_decided_by": "user",
         "init": "cr1",
+        "init_used": "cr1",
         "solver": "hals",
         "max_iter": 3,
         "tol": 0,

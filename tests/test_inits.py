@@ -29,7 +29,7 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matrix):
     V = backend(sample_matrix.astype(dtype))
-    W, H = start(V, 4, name, HALS, rng())
+    W, H, _ = start(V, 4, name, HALS, rng())
     assert W.shape == (12, 4)
     assert H.shape == (4, 40)
     assert W.dtype == H.dtype == V.dtype
@@ -40,10 +40,12 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
     assert W.any(axis=0).all()
 
 
-@pytest.mark.parametrize("name", ["cr1", "nndsvd", "nndsvda", "spkm", "kmeans"])
+@pytest.mark.parametrize(
+    "name", ["auto", "cr1", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"]
+)
 def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
-    W, H = start(backend(sample_matrix), 4, name, HALS, rng())
-    W0, H0 = start(from_columns(sample_matrix), 4, name, HALS, rng())
+    W, H, _ = start(backend(sample_matrix), 4, name, HALS, rng())
+    W0, H0, _ = start(from_columns(sample_matrix), 4, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)
 
@@ -51,7 +53,7 @@ def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_
 @pytest.mark.parametrize("name", INITS)
 def test_the_generator_decides(name, sample_matrix):
     V = from_columns(sample_matrix)
-    first, second = start(V, 4, name, HALS, rng()), start(V, 4, name, HALS, rng())
+    first, second = (start(V, 4, name, HALS, rng()) for _ in range(2))
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])
 
@@ -60,10 +62,10 @@ def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix
     V = from_columns(sample_matrix)
     W, H, _ = cr1_nmf(V, 4, tol=1e-4)
     for rule in (MULT, HALS):
-        start_W, start_H = start(V, 4, "cr1", rule)
+        start_W, start_H, _ = start(V, 4, "cr1", rule)
         np.testing.assert_array_equal(start_W, W)
         np.testing.assert_allclose(start_H, H + H[H > 0].mean(), rtol=1e-14)
-    start_W, start_H = start(V, 4, "cr1", NNLSB)
+    start_W, start_H, _ = start(V, 4, "cr1", NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 
@@ -79,6 +81,18 @@ def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
     War, Har = INITS["nndsvdar"](V, 4, rng())
     assert War[W == 0].max() <= sample_matrix.mean() / 100
     np.testing.assert_array_equal(Har[H != 0], H[H != 0])
+
+
+def test_nnsvdlrc_is_better_than_nndsvd_before_any_iteration():
+    rng_ = rng()
+    V = rng_.gamma(1.0, size=(40, 6)) @ rng_.gamma(0.3, size=(6, 90))
+    errors = [
+        np.linalg.norm(V - W @ H)
+        for W, H in (INITS[name](from_columns(V), 6, None) for name in ("nnsvdlrc", "nndsvd"))
+    ]
+    assert errors[0] < errors[1]
+    with pytest.raises(ComponentsError, match="nnsvdlrc makes at most 3 components"):
+        INITS["nnsvdlrc"](from_columns(V[:2]), 4, None)
 
 
 def test_spherical_k_means_finds_cones():
@@ -120,13 +134,13 @@ def test_more_clusters_than_samples(sample_matrix):
 def test_own_factors(sample_matrix):
     V = from_columns(sample_matrix)
     W, H = rng().random((12, 3)), rng().random((3, 40))
-    start_W, start_H = start(V, 3, (W, H), HALS)
+    start_W, start_H, _ = start(V, 3, (W, H), HALS)
     np.testing.assert_array_equal(start_W, W)
     np.testing.assert_array_equal(start_H, H)
-    start_W, start_H = start(V, 3, W, MULT)
+    start_W, start_H, _ = start(V, 3, W, MULT)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
     np.testing.assert_allclose(start_H, raise_off_zero(best))
-    start_W, start_H = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    start_W, start_H, _ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 
@@ -150,7 +164,7 @@ def test_bad_own_factors(init, message, sample_matrix):
 
 
 def test_bad_options(sample_matrix):
-    with pytest.raises(OptionError, match=r"init='svd' is unknown; choose one of 'cr1', 'random'"):
+    with pytest.raises(OptionError, match=r"init='svd' is unknown; choose one of 'auto', 'cr1'"):
         start(from_columns(sample_matrix), 3, "svd", HALS)
     with pytest.raises(ComponentsError):
         start(from_columns(sample_matrix), 0, "random", HALS)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from conenmf import make_cones
+from conenmf import make_cone_data, make_cones
 from conenmf.simulate import _equal_angle_axes
 
 
@@ -45,6 +45,23 @@ def test_options():
     assert (model.labels == 0).mean() == pytest.approx(0.9, abs=0.02)
     squared = (model.V**2).sum(axis=0)
     assert squared[model.labels == 1].mean() == pytest.approx(1 / 8, rel=0.15)
+
+
+def test_any_length_law():
+    model = make_cones(
+        50, 2, 0.1, n_samples=300, squared_length=lambda rng, means: means, rng=_rng()
+    )
+    np.testing.assert_allclose((model.V**2).sum(axis=0), 1 / model.rates[model.labels])
+
+
+def test_scikit_learns_style():
+    X, y = make_cone_data(120, 40, 3, alpha=[0.1, 0.2, 0.1], noise=0.01, random_state=4, angle=1.0)
+    assert X.shape == (120, 40)
+    assert y.shape == (120,)
+    again, _ = make_cone_data(
+        120, 40, 3, alpha=[0.1, 0.2, 0.1], noise=0.01, random_state=4, angle=1.0
+    )
+    np.testing.assert_array_equal(X, again)
 
 
 def test_noise_is_added_and_projected():

@@ -5,20 +5,35 @@ Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the funct
 a matrix opened with `from_rows` or `from_columns`.
 """
 
-from .bounds import deterministic_bound, lower_bound
+from .bounds import (
+    Certificate,
+    certify,
+    deterministic_bound,
+    largest_angle_in_orthant,
+    lower_bound,
+    probabilistic_bound,
+    sample_size,
+    weighted_bound,
+)
 from .cones import Cones, cluster_cones, cr1_nmf, rank_one_factors
 from .data import DataMatrix, from_columns, from_rows
 from .errors import ConeNMFError
 from .estimator import ConeNMF, sklearn_init
 from .factorize import Factorization, factorize
+from .geometry import ConeGeometry, cone_geometry, enclosing_cones
+from .metrics import dice, match_components, purity
 from .nnls import nnls
-from .rank import RankEstimate, estimate_rank, truncated_svd
-from .simulate import ConeModel, make_cones
+from .rank import RankEstimate, estimate_rank
+from .selection import Selection, select_k
+from .simulate import ConeModel, make_cone_data, make_cones
 from .solvers import Progress, Rule, alternate
+from .spectrum import truncated_svd
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Certificate",
+    "ConeGeometry",
     "ConeModel",
     "ConeNMF",
     "ConeNMFError",
@@ -28,18 +43,31 @@ __all__ = [
     "Progress",
     "RankEstimate",
     "Rule",
+    "Selection",
     "alternate",
+    "certify",
     "cluster_cones",
+    "cone_geometry",
     "cr1_nmf",
     "deterministic_bound",
+    "dice",
+    "enclosing_cones",
     "estimate_rank",
     "factorize",
     "from_columns",
     "from_rows",
+    "largest_angle_in_orthant",
     "lower_bound",
+    "make_cone_data",
     "make_cones",
+    "match_components",
     "nnls",
+    "probabilistic_bound",
+    "purity",
     "rank_one_factors",
+    "sample_size",
+    "select_k",
     "sklearn_init",
     "truncated_svd",
+    "weighted_bound",
 ]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .data import Array, Block, DataMatrix, cone_products, require_data_matrix, residual_squared
 from .errors import FactorError
-from .rank import singular_values
+from .spectrum import singular_values
 
 __all__ = [
     "Certificate",

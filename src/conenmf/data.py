@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -43,11 +44,14 @@ __all__ = [
     "Negative",
     "add",
     "cone_products",
+    "cross_products",
     "feature_gram",
     "from_columns",
     "from_rows",
     "require_data_matrix",
     "residual_squared",
+    "shuffled_samples",
+    "unit_samples",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -146,6 +150,9 @@ class DataMatrix(ABC):
             raise OptionError(f"n_threads={n_threads}; give at least 1, or None for all cores")
         self._block_samples = block_samples
         self._clip = False
+        # One block of so much data is better left to the threads of BLAS than to one thread.
+        large = shape[0] * shape[1] * dtype.itemsize > 4 * _BLOCK_BYTES
+        self._leave_to_blas = block_samples >= shape[1] and large
 
     @abstractmethod
     def _block(self, start: int, stop: int) -> Block:
@@ -236,11 +243,11 @@ class DataMatrix(ABC):
         """Keep BLAS to one thread while blocks of V run on our own.
 
         An algorithm holds this from beginning to end: threads of BLAS that have just worked
-        between two passes would keep spinning and take the cores from the next one. Data of a
-        single block are left to BLAS and its threads.
+        between two passes would keep spinning and take the cores from the next one. Large
+        data of a single block (few samples of very many features) are left to BLAS.
         """
         global _blas_users, _blas_limit
-        if self._block_samples >= self.shape[1]:
+        if self._leave_to_blas:
             yield
             return
         with _blas_lock:
@@ -363,6 +370,37 @@ def feature_gram(block: Block, weights: Array | None = None) -> Array:
     product = scaled @ scaled.T
     gram: Array = product.toarray() if sp.issparse(product) else product
     return gram
+
+
+def unit_samples(V: DataMatrix) -> DataMatrix:
+    """A copy of a small V with samples of unit length; zero samples stay zero."""
+    rows = V.columns(np.arange(V.shape[1])).T.astype(np.float64, copy=False)
+    norms = np.sqrt(np.where(V.norms_squared > 0, V.norms_squared, 1.0))
+    return from_rows(sp.diags_array(1.0 / norms) @ rows, n_threads=V.n_threads)
+
+
+def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> DataMatrix:
+    """A matrix like V with the values of every feature shuffled over the samples.
+
+    Only for matrices small enough to be held twice.
+    """
+    features = V.columns(np.arange(V.shape[1])).T  # one row per sample
+    if not sp.issparse(features):
+        return from_rows(rng.permuted(features, axis=0), n_threads=V.n_threads)
+    by_feature = sp.csc_array(features)
+    N = by_feature.shape[0]
+    rows = by_feature.indices.copy()
+    for start, stop in pairwise(by_feature.indptr):
+        rows[start:stop] = rng.choice(N, stop - start, replace=False)
+    parts = (by_feature.data, rows, by_feature.indptr)
+    return from_rows(sp.csc_array(parts, shape=by_feature.shape), n_threads=V.n_threads)
+
+
+def cross_products(block: Block, other: Block) -> Array:
+    """Return the products of all samples of two blocks, (n, m) in float64."""
+    product = block.astype(np.float64, copy=False).T @ other.astype(np.float64, copy=False)
+    products: Array = product.toarray() if sp.issparse(product) else product
+    return products
 
 
 def residual_squared(block: Block, C: Array, G: Array, W: Array, H: Array) -> Array:

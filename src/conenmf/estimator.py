@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .bounds import Certificate, certify
 from .cones import cr1_nmf
 from .data import Array, DataMatrix, Negative, from_rows
 from .errors import FactorError, OptionError
@@ -34,11 +35,13 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or "auto"
-        "auto" estimates it from the ratios of adjacent singular values.
+        "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
+        else by parallel analysis; ``result_.settings["K_decided_by"]`` says which.
     init : str, callable or array or pair of arrays
         "cr1" (cones, Algorithm 2 of the paper), "random", "nndsvd", "nndsvda", "nndsvdar",
-        "spkm", "kmeans"; your own components (n_components, n_features); or your own pair of
-        coefficients (n_samples, n_components) and components.
+        "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"; "auto" takes "cr1" for samples in cones and
+        "nndsvd" for mixtures of parts; your own components (n_components, n_features); or your
+        own pair of coefficients (n_samples, n_components) and components.
     solver : {"hals", "mult", "nnlsb"} or callable or None
         None stops at the start.
     max_iter : int
@@ -74,6 +77,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     stop_reason_ : str
     result_ : Factorization
         Everything, in the paper's letters; it can be saved.
+    certificate_ : Certificate
+        How far the fit is from the best possible and from a stationary point; computed when
+        first asked for, until when the model keeps a reference to X.
 
     Examples
     --------
@@ -90,7 +96,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self,
         n_components: int | str = "auto",
         *,
-        init: Init = "cr1",
+        init: Init = "auto",
         solver: str | Rule | Update | None = "hals",
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -141,7 +147,28 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
         self.result_ = result
+        self._fitted_on: DataMatrix | None = V
+        self._certificate: Certificate | None = None
         return result.H.T
+
+    @property
+    def certificate_(self) -> Certificate:
+        """How far the fit is from the best possible and from a stationary point."""
+        check_is_fitted(self)
+        if self._certificate is None:
+            if self._fitted_on is None:
+                raise AttributeError(
+                    "certificate_ was not asked for before this model was pickled, and the data "
+                    "are not kept: use certify(from_rows(X), model.result_.W, model.result_.H)"
+                )
+            self._certificate = certify(self._fitted_on, self.result_.W, self.result_.H)
+            self._fitted_on = None
+        return self._certificate
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the data."""
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "_fitted_on": None} if "_fitted_on" in state else state
 
     def transform(self, X: Any) -> Array:
         """Return the exact nonnegative least-squares coefficients of X, new samples or old."""

@@ -24,7 +24,7 @@ from .cones import check_components
 from .data import Array, DataMatrix, require_data_matrix
 from .errors import ComponentsError, FileFormatError, OptionError
 from .inits import Init, start
-from .rank import estimate_rank
+from .selection import choose_k
 from .solvers import (
     FLOOR,
     Callback,
@@ -183,10 +183,12 @@ def factorize(
     ----------
     V : DataMatrix (F, N)
     K : int or "auto"
-        Number of components; "auto" takes the largest ratio of adjacent singular values.
+        Number of components; "auto" takes the largest ratio of adjacent singular values if
+        cones are evident, else parallel analysis; settings["K_decided_by"] says which.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "spkm", "kmeans", a function
-        ``(V, K, rng) -> (W, H or None)``, or your own W, or W and H.
+        The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
+        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones and "nndsvd" for
+        mixtures of parts; a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Rule, callable or None
         "mult", "hals", "nnlsb", an update ``(G, C, Y) -> Y``, or None for the start alone.
     max_iter, tol, max_time
@@ -220,9 +222,9 @@ def factorize(
 
     with V.own_threads():
         with stage("rank"):
-            components = _number_of_components(V, K)
+            components, decided_by = _number_of_components(V, K)
         with stage("start"):
-            W, H = start(V, components, init, rule or Rule(_no_update, first="H"), rng)
+            W, H, start_name = start(V, components, init, rule or _START_ONLY, rng)
         with stage("solve"):
             left = None if max_time is None else max_time - (time.perf_counter() - began)
             if rule is None:
@@ -245,7 +247,9 @@ def factorize(
         passes=V.passes - passes,
         settings={
             "K": K if isinstance(K, str) else components,
+            "K_decided_by": decided_by,
             "init": _name(init),
+            "init_used": start_name,
             "solver": _name(solver),
             "max_iter": max_iter,
             "tol": tol,
@@ -264,14 +268,14 @@ def labels_of(W: Array, H: Array) -> Array:
     return np.where(weights.max(axis=0) > 0, weights.argmax(axis=0), -1)
 
 
-def _number_of_components(V: DataMatrix, K: int | str) -> int:
+def _number_of_components(V: DataMatrix, K: int | str) -> tuple[int, str]:
     if isinstance(K, str):
         if K != "auto":
             raise ComponentsError(
                 f"the number of components is {K!r}, expected an integer or 'auto'"
             )
-        return estimate_rank(V).K
-    return check_components(K)
+        return choose_k(V)
+    return check_components(K), "user"
 
 
 def _check_limits(max_iter: int, tol: float, max_time: float | None) -> None:
@@ -285,6 +289,9 @@ def _check_limits(max_iter: int, tol: float, max_time: float | None) -> None:
 
 def _no_update(G: Array, C: Array, Y: Array) -> Array:
     return Y
+
+
+_START_ONLY = Rule(_no_update, first="H")  # asks a start for W alone
 
 
 def _name(option: object) -> str | None:

@@ -8,7 +8,7 @@ a rule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,23 +16,32 @@ import numpy.typing as npt
 from .cones import check_components, cr1_nmf
 from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError, FactorError, OptionError
-from .rank import truncated_svd
 from .separable import snpa, spa
 from .solvers import Rule, coefficients, hals
+from .spectrum import truncated_svd
 
-__all__ = ["INITS", "Init", "check_factor", "raise_off_zero", "start"]
+__all__ = ["INITS", "Init", "StartingPoint", "check_factor", "mixing", "raise_off_zero", "start"]
 
 Factors: TypeAlias = tuple[Array, Array | None]
 Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Factors]
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
+_MOSTLY_CONES = 0.12  # share of mixing up to which "auto" takes cr1
 _CORRECTION_STEPS = 20
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
+class StartingPoint(NamedTuple):
+    """W (F, K), H (K, N) or None, and the name of the start they come from."""
+
+    W: Array
+    H: Array | None
+    name: str
+
+
 def start(
     V: DataMatrix, K: int, init: Init, rule: Rule, rng: np.random.Generator | None = None
-) -> Factors:
+) -> StartingPoint:
     """Make the factors a rule starts from.
 
     Parameters
@@ -40,7 +49,8 @@ def start(
     V : DataMatrix (F, N)
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        A name in `INITS`, a function ``(V, K, rng) -> (W, H or None)``, W alone, or W and H.
+        A name in `INITS`; "auto" for "cr1" or "nndsvd", whichever suits the data; a function
+        ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
     rule : Rule
         A rule that begins with H gets None for it. If the rule asks for it, an H that comes
         from cr1-nmf or from W alone is raised off zero.
@@ -50,25 +60,51 @@ def start(
     """
     require_data_matrix(V)
     K = check_components(K)
-    W, H, exact = _factors(V, K, init, rng)
+    if isinstance(init, str) and init == "auto":
+        W, H, name = _choose(V, K, rng)
+    else:
+        W, H, name = _factors(V, K, init, rng)
     if rule.first == "H":
-        return W, None
+        return StartingPoint(W, None, name)
+    exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses
     if H is None:
-        H, exact = coefficients(V, W)[0], True
-    if exact and rule.raise_start:
-        H = raise_off_zero(H)
-    return W, H
+        H = coefficients(V, W)[0]
+    return StartingPoint(W, raise_off_zero(H) if exact and rule.raise_start else H, name)
 
 
-def _factors(
-    V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None
-) -> tuple[Array, Array | None, bool]:
-    """W, H and whether H is the exact answer for this W, zeros included."""
+def mixing(V: DataMatrix, K: int) -> float:
+    """Return how much of the error of cr1-nmf goes if samples may mix cones, from 0 to 1.
+
+    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*. Near 0
+    the samples lie in cones; far from 0 they are mixtures of parts.
+    """
+    W, H, _ = cr1_nmf(V, K, tol=1e-4)
+    return _mixing(V, W, H)
+
+
+def _mixing(V: DataMatrix, W: Array, H: Array) -> float:
+    total = float(V.norms_squared.sum())
+    pure = total - float(np.einsum("kn,kn->", H, H, dtype=np.float64))
+    if pure <= 1e-12 * total:
+        return 0.0
+    mixed = float(coefficients(V, W)[1].sum())
+    return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+
+
+def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
+    """Take cr1 if samples lie in cones, an SVD start if they are mixtures of parts."""
+    W, H, _ = cr1_nmf(V, K, rng=rng, tol=1e-4)
+    if K > min(V.shape) or _mixing(V, W, H) <= _MOSTLY_CONES:
+        return StartingPoint(W, H, "cr1")
+    return StartingPoint(*_nndsvd(V, K, rng), "nndsvd")
+
+
+def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None) -> StartingPoint:
     if isinstance(init, str):
         if init not in INITS:
-            raise OptionError.unknown("init", init, INITS)
-        W, H = INITS[init](V, K, rng)
-        return W, H, init == "cr1"
+            raise OptionError.unknown("init", init, ("auto", *INITS))
+        return StartingPoint(*INITS[init](V, K, rng), init)
+    name = str(getattr(init, "__name__", "custom"))
     if callable(init):
         W, H = init(V, K, rng)
     elif isinstance(init, tuple):
@@ -79,7 +115,7 @@ def _factors(
         W, H = np.asarray(init), None
     F, N = V.shape
     W = check_factor(W, (F, K), "W", V.dtype)
-    return W, None if H is None else check_factor(H, (K, N), "H", V.dtype), False
+    return StartingPoint(W, None if H is None else check_factor(H, (K, N), "H", V.dtype), name)
 
 
 def check_factor(
@@ -113,7 +149,7 @@ def raise_off_zero(H: Array) -> Array:
     array([[2., 3.],
            [5., 2.]])
     """
-    positive = H[H > 0]
+    positive = H[H > 1e-12 * H.max(initial=0.0)]  # rounding on either side of zero is zero
     raised: Array = H + (positive.mean(dtype=np.float64) if positive.size else 1.0)
     return raised.astype(H.dtype, copy=False)
 
