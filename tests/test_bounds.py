@@ -18,7 +18,7 @@ from conenmf import (
     weighted_bound,
 )
 from conenmf.bounds import cone_sines
-from conenmf.errors import FactorError, ZeroDataError
+from conenmf.errors import FactorError, ShapeError, ZeroDataError
 
 
 def f(alpha):
@@ -48,6 +48,21 @@ def test_sines(main_backend, both_twins, sample_matrix):
         v, w = sample_matrix[:, n], W[:, cones.labels[n]]
         angle = np.arccos(v @ w / np.linalg.norm(v) / np.linalg.norm(w))
         assert sines[n] == pytest.approx(np.sin(angle))
+
+
+def test_labels_and_axes_that_do_not_fit(sample_matrix):
+    V = from_columns(sample_matrix)
+    W, _, cones = cr1_nmf(V, 4)
+    with pytest.raises(FactorError, match=r"W has shape \(4, 12\), expected \(12, K\)"):
+        deterministic_bound(V, W.T, cones.labels)
+    for labels in (cones.labels[:10], cones.labels + 5, cones.labels - 7, cones.labels * 1.0):
+        with pytest.raises(ShapeError, match="labels"):
+            deterministic_bound(V, W, labels)
+        with pytest.raises(ShapeError, match="labels"):
+            weighted_bound(V, labels, np.full(4, 0.1))
+    nowhere = np.full(40, -1)
+    assert deterministic_bound(V, W, nowhere) == 1
+    assert weighted_bound(V, nowhere, np.full(4, 0.1)) == 1
 
 
 # --- the paper's model ------------------------------------------------------------------------

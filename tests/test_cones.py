@@ -9,7 +9,13 @@ from hypothesis.extra import numpy as hnp
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones, rank_one_factors
 from conenmf.cones import Cones
-from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
+from conenmf.errors import (
+    ComponentsError,
+    NotADataMatrixError,
+    OptionError,
+    ShapeError,
+    ZeroDataError,
+)
 
 ORACLE = sorted((Path(__file__).parent / "oracle").glob("case*.npz"))
 
@@ -230,6 +236,14 @@ def test_rank_one_factors_are_leading_singular_pairs(seed):
     assert W.min() >= 0
     assert H.min() >= 0
     assert ((H > 0).sum(axis=0) <= 1).all()
+
+
+def test_cones_of_other_data(sample_matrix):
+    cones = cluster_cones(from_columns(sample_matrix), 3)
+    with pytest.raises(ShapeError, match="directions of 12 features, the data have 11"):
+        rank_one_factors(from_columns(sample_matrix[1:]), cones)
+    with pytest.raises(ShapeError, match="expected 39 integers"):
+        rank_one_factors(from_columns(sample_matrix[:, 1:]), cones)
 
 
 def test_a_start_orthogonal_to_nothing_is_enough_when_a_cone_splits():

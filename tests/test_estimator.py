@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -57,7 +57,7 @@ def test_attributes(X):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_fit_transform_is_fit_then_transform(X, solver, dtype):
     X = X.astype(dtype)
-    model = ConeNMF(solver=solver, max_iter=30)
+    model = ConeNMF(solver=solver, max_iter=30, tol=0)
     A = model.fit_transform(X)
     assert A.dtype == dtype
     tolerance = 1e-12 if dtype == np.float64 else 1e-6
@@ -133,7 +133,7 @@ def test_in_parallel_processes(X):
 
 def test_random_state(X):
     def components(state, init="random"):
-        return ConeNMF(4, init=init, random_state=state, max_iter=3).fit(X).components_
+        return ConeNMF(4, init=init, random_state=state, max_iter=3, tol=0).fit(X).components_
 
     np.testing.assert_array_equal(components(1), components(1))
     assert not np.array_equal(components(1), components(2))
@@ -160,12 +160,14 @@ def test_own_start_in_scikit_learns_layout(X):
     A, C = rng.random((200, 4)), rng.random((4, 60))
     both = ConeNMF(4, init=(A, C), max_iter=5, tol=0).fit(X)
     assert both.n_iter_ == 5
-    alone = ConeNMF(init=C, solver="nnlsb", max_iter=5).fit(X)
+    assert ConeNMF(init=(A, C), max_iter=2, tol=0).fit(X).n_components_ == 4
+    assert ConeNMF(4, init=None).fit(X).result_.settings["init"] == "auto"
+    alone = ConeNMF(init=C, solver="nnlsb", max_iter=5, tol=0).fit(X)
     assert alone.n_components_ == 4
     for init, message in (
-        (C.T, r"components has shape \(60, 4\), expected \(4, 60\)"),
-        ((A.T, C), r"coefficients has shape \(4, 200\), expected \(200, 4\)"),
-        (-C, "components is negative at"),
+        (C.T, r"bad components: shape \(60, 4\), expected \(4, 60\)"),
+        ((A.T, C), r"bad coefficients: shape \(4, 200\), expected \(200, 4\)"),
+        (-C, "bad components: negative at"),
         ((A, C, C), "tuple of 3"),
     ):
         with pytest.raises(FactorError, match=message):
@@ -186,7 +188,7 @@ def test_bad_input(X):
         ConeNMF(201).fit(X)
     with pytest.raises(ComponentsError, match="'some'"):
         ConeNMF("some").fit(X)
-    with pytest.raises(OptionError, match="solver='cd' is unknown"):
+    with pytest.raises(OptionError, match=r"solver='cd' is unknown.*scikit-learn's 'cd' is 'hals'"):
         ConeNMF(solver="cd").fit(X)
     with pytest.raises(ValueError, match="X has 59 features, but ConeNMF is expecting 60"):
         ConeNMF(4).fit(X).transform(X[:, :59])
@@ -216,14 +218,24 @@ def test_certificate(X):
     unasked = pickle.loads(pickle.dumps(ConeNMF(4).fit(X)))
     with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
         _ = unasked.certificate_
-    assert len(pickle.dumps(ConeNMF(4, max_iter=1).fit(X))) < X.nbytes / 2
+    assert len(pickle.dumps(ConeNMF(4, max_iter=1, tol=0).fit(X))) < X.nbytes / 2
 
 
 def test_auto_start_suits_the_data(X):
     assert ConeNMF(4).fit(X).result_.settings["init_used"] == "cr1"
     rng = np.random.default_rng(0)
     mixtures = rng.gamma(1.0, size=(300, 5)) @ np.repeat(np.eye(5), 6, axis=1)
-    assert ConeNMF(5).fit(mixtures).result_.settings["init_used"] == "nndsvd"
+    assert ConeNMF(5).fit(mixtures).result_.settings["init_used"] == "nnsvdlrc"
+
+
+def test_a_fit_that_did_not_converge_warns(X):
+    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=1 before it converged"):
+        ConeNMF(4, max_iter=1).fit(X)
+
+
+def test_fit_predict(X):
+    model = ConeNMF(4)
+    np.testing.assert_array_equal(model.fit_predict(X), model.labels_)
 
 
 def test_max_iter_zero_keeps_the_start(X):

@@ -150,6 +150,10 @@ def test_more_components_than_directions():
         ({"tol": -1e-3}, "tol=-0.001"),
         ({"tol": float("nan")}, "tol=nan"),
         ({"max_time": -1}, "max_time=-1"),
+        ({"max_time": "1"}, "max_time='1'"),
+        ({"tol": "a"}, "tol='a'"),
+        ({"callback": 3}, "callback=3"),
+        ({"rng": 0}, r"rng=0, expected a numpy.random.Generator"),
     ],
 )
 def test_bad_options(options, message, cones):
@@ -222,3 +226,5 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         Factorization.load(tmp_path / "new.npz")
     with pytest.raises(FileNotFoundError):
         Factorization.load(tmp_path / "missing.npz")
+    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+        Factorization.load(target).save(tmp_path / "nowhere" / "result.npz")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import kernels, nnls
+from conenmf.errors import ShapeError
 from conenmf.nnls import _positive_definite, _solve, _solve_one_by_one
 
 module = __import__("conenmf.nnls", fromlist=["nnls"])
@@ -81,6 +82,13 @@ def test_zero_right_hand_side(both_twins):
 def test_a_component_that_is_zero_gets_nothing(both_twins):
     Y = nnls(np.diag([1.0, 0.0]), np.array([[1.0, 0.0], [2.0, 0.0]]), np.ones((2, 2)))
     np.testing.assert_array_equal(Y, [[1, 0], [2, 0]])
+
+
+def test_shapes_that_do_not_fit():
+    G, C = np.eye(5), np.ones((7, 5))
+    for arguments in ((G[:4], C), (G, C[:, :4]), (G, C[0]), (G, C, np.ones((2, 5)))):
+        with pytest.raises(ShapeError, match="shape"):
+            nnls(*arguments)
 
 
 def test_float32_in_float32_out(both_twins):

@@ -38,7 +38,7 @@ def test_it_works_with_and_without_numba(numba):
         f"assert conenmf.kernels.AVAILABLE is ({numba} == 1)\n"
         "X = conenmf.make_cones(30, 3, 0.1, n_samples=90, rng=np.random.default_rng(0)).V.T\n"
         "for solver in ('hals', 'mult', 'nnlsb'):\n"
-        "    print(conenmf.ConeNMF(solver=solver, max_iter=20).fit(X).n_components_)\n"
+        "    print(conenmf.ConeNMF(solver=solver, max_iter=20, tol=0).fit(X).n_components_)\n"
     )
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],

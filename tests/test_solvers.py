@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import alternate, cr1_nmf, from_columns, kernels
-from conenmf.errors import NotADataMatrixError, OptionError
+from conenmf.errors import FactorError, NotADataMatrixError, OptionError
 from conenmf.solvers import (
     FLOOR,
     SOLVERS,
@@ -219,6 +219,25 @@ def test_rules_by_name_object_and_function(sample_matrix, start):
     assert get_rule(hals) == Rule(hals)
     with pytest.raises(OptionError, match=r"solver='als' is unknown.*'mult', 'hals', 'nnlsb'"):
         get_rule("als")
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda G, C, Y: Y * np.nan, "not finite"),
+        (lambda G, C, Y: -Y, "negative entry"),
+        (lambda G, C, Y: None, "returned NoneType"),
+        (lambda G, C, Y: Y[:, :1], r"expected an array of shape \(12, 3\)"),
+    ],
+)
+def test_rules_that_break_their_promise(rule, message, sample_matrix, start):
+    with pytest.raises(FactorError, match=message):
+        alternate(from_columns(sample_matrix), *start, Rule(rule))
+
+
+def test_history_reads_well(sample_matrix, start):
+    run = alternate(from_columns(sample_matrix), *start, SOLVERS["hals"], stopping=Stopping(0))
+    assert repr(run.history).startswith("<History of 200 iterations: relative error 0.")
 
 
 def test_bare_arrays_are_refused(start):

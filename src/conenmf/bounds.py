@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .data import Array, Block, DataMatrix, cone_products, require_data_matrix, residual_squared
+from .data import (
+    Array,
+    Block,
+    DataMatrix,
+    check_labels,
+    cone_products,
+    require_data_matrix,
+    residual_squared,
+)
 from .errors import FactorError
 from .spectrum import singular_values
 
@@ -43,15 +51,24 @@ def cone_sines(V: DataMatrix, W: Array, labels: Array) -> Array:
     W : array (F, K)
         Axes; their lengths do not matter.
     labels : array (N,)
-        The cone of each sample, -1 for zero samples, whose sine is 0.
+        The cone of each sample, -1 for none: then the sine is 1, or 0 for a zero sample.
     """
     require_data_matrix(V)
-    axes = np.ascontiguousarray(W.T, dtype=np.float64)
-    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    W = np.asarray(W, dtype=np.float64)
+    if W.ndim != 2 or W.shape[0] != V.shape[0]:
+        raise FactorError(
+            f"W has shape {W.shape}, expected ({V.shape[0]}, K): axes are columns "
+            "(for a fitted ConeNMF, components_.T)"
+        )
+    labels = check_labels(V, labels, W.shape[1])
+    axes = np.ascontiguousarray(W.T)
+    size = np.linalg.norm(axes, axis=1, keepdims=True)
+    axes = np.divide(axes, size, out=np.zeros_like(axes), where=size > 0)
     with V.own_threads():
         h, _ = V.sweep(_project, labels, Q=axes)
     squared = V.norms_squared
     cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
+    cosine_squared[(labels < 0) & (squared > 0)] = 0.0  # in no cone: nothing of it is explained
     sines: Array = np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0))
     return sines
 
@@ -90,9 +107,10 @@ def weighted_bound(V: DataMatrix, labels: Array, angles: Array) -> float:
         Size angles of cones that hold the samples, such as those of `enclosing_cones`.
     """
     require_data_matrix(V, nonzero=True)
-    mine = labels >= 0
-    energy = np.bincount(labels[mine], V.norms_squared[mine], minlength=len(angles))
-    return float(np.sqrt((energy * np.sin(angles) ** 2).sum() / V.norms_squared.sum()))
+    angles = np.asarray(angles, dtype=float)
+    labels = check_labels(V, labels, angles.size)
+    sines = np.where(labels >= 0, np.sin(angles)[labels], 1.0)
+    return float(np.sqrt((V.norms_squared * sines**2).sum() / V.norms_squared.sum()))
 
 
 def probabilistic_bound(

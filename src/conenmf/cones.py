@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .data import Array, Block, DataMatrix, cone_products, require_data_matrix
-from .errors import ComponentsError, OptionError
+from .data import Array, Block, DataMatrix, check_labels, cone_products, require_data_matrix
+from .errors import ComponentsError, OptionError, ShapeError
 from .greedy import LazyScores
 
 __all__ = ["Cones", "check_components", "cluster_cones", "cr1_nmf", "rank_one_factors"]
@@ -152,6 +152,12 @@ def rank_one_factors(
     H : array (K, N), at most one nonzero in each column
     """
     require_data_matrix(V)
+    if cones.directions.shape[0] != V.shape[0]:
+        raise ShapeError(
+            f"the cones have directions of {cones.directions.shape[0]} features, "
+            f"the data have {V.shape[0]}"
+        )
+    check_labels(V, cones.labels, cones.directions.shape[1])
     with V.own_threads():
         w = _leading_vectors(V, cones.labels, cones.directions.T, tol, max_passes)
         h, _ = V.sweep(_coefficients, cones.labels, Q=w)
@@ -201,7 +207,7 @@ def cr1_nmf(
     return W, H, cones
 
 
-def check_components(K: int) -> int:
+def check_components(K: object) -> int:
     """Return K as an int, or say why it is not a number of components."""
     if isinstance(K, bool) or not isinstance(K, int | np.integer):
         raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")

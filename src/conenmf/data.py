@@ -43,6 +43,7 @@ __all__ = [
     "DataMatrix",
     "Negative",
     "add",
+    "check_labels",
     "cone_products",
     "cross_products",
     "feature_gram",
@@ -328,6 +329,19 @@ def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
         )
     if nonzero and not V.norms_squared.any():
         raise ZeroDataError("every entry is zero: there is nothing to factor")
+
+
+def check_labels(V: DataMatrix, labels: Any, K: int) -> Array:
+    """Return labels as an array of one integer from -1 to K - 1 per sample, or say why not."""
+    array = np.asarray(labels)
+    if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
+        raise ShapeError(
+            f"labels have shape {array.shape} and type {array.dtype}, "
+            f"expected {V.shape[1]} integers, one per sample"
+        )
+    if array.min() < -1 or array.max() >= K:
+        raise ShapeError(f"labels run from {array.min()} to {array.max()}, expected -1 to {K - 1}")
+    return array
 
 
 def cone_products(

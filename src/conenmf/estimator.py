@@ -7,16 +7,18 @@ Here, and nowhere below, samples are rows and the words are scikit-learn's: X ha
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .bounds import Certificate, certify
-from .cones import cr1_nmf
+from .cones import check_components, cr1_nmf
 from .data import Array, DataMatrix, Negative, from_rows
 from .errors import FactorError, OptionError
 from .factorize import factorize, labels_of
@@ -40,7 +42,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     init : str, callable or array or pair of arrays
         "cr1" (cones, Algorithm 2 of the paper), "random", "nndsvd", "nndsvda", "nndsvdar",
         "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"; "auto" takes "cr1" for samples in cones and
-        "nndsvd" for mixtures of parts; your own components (n_components, n_features); or your
+        "nnsvdlrc" for mixtures of parts; your own components (n_components, n_features); or your
         own pair of coefficients (n_samples, n_components) and components.
     solver : {"hals", "mult", "nnlsb"} or callable or None
         None stops at the start.
@@ -48,7 +50,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
     max_time : float, optional
-        Seconds for the whole fit.
+        Seconds after which the solver stops, counted from the call. The choice of the number of
+        components and of the start are not interrupted, and the exact finish comes on top.
     n_threads : int, optional
         By default all cores this process may use. The result has the same bits for any number.
     negative : {"raise", "clip"}
@@ -96,7 +99,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self,
         n_components: int | str = "auto",
         *,
-        init: Init = "auto",
+        init: Init | None = "auto",
         solver: str | Rule | Update | None = "hals",
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -127,10 +130,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit_transform(self, X: Any, y: object = None) -> Array:
         """Learn the components and return the coefficients (n_samples, n_components)."""
         V = self._read(X, reset=True)
+        n_components, init = self._start(V)
         result = factorize(
             V,
-            self.n_components,
-            init=self._init(V),
+            n_components,
+            init=init,
             solver=self.solver,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -147,6 +151,13 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
         self.result_ = result
+        if result.stop_reason == "max_iter" and self.max_iter > 0 and self.tol > 0:
+            warnings.warn(
+                f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
+                f"tol={self.tol}: increase one of them",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._fitted_on: DataMatrix | None = V
         self._certificate: Certificate | None = None
         return result.H.T
@@ -169,6 +180,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Leave out the data."""
         state: dict[str, Any] = super().__getstate__()
         return {**state, "_fitted_on": None} if "_fitted_on" in state else state
+
+    def fit_predict(self, X: Any, y: object = None) -> Array:
+        """Learn the components and return the label of each sample."""
+        self.fit_transform(X)
+        return self.labels_
 
     def transform(self, X: Any) -> Array:
         """Return the exact nonnegative least-squares coefficients of X, new samples or old."""
@@ -205,25 +221,24 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
         return from_rows(X, negative=self.negative, n_threads=self.n_threads)
 
-    def _init(self, V: DataMatrix) -> Init:
+    def _start(self, V: DataMatrix) -> tuple[int | str, Init]:
         """Check the user's own arrays in scikit-learn's layout, then turn them to the paper's."""
-        init = self.init
+        init = "auto" if self.init is None else self.init
         if isinstance(init, str) or callable(init):
-            return init
+            return self.n_components, init
         F, N = V.shape
-        given = init if isinstance(init, tuple) else (None, init)
-        if len(given) != 2:
+        pair = init if isinstance(init, tuple) else (None, init)
+        if len(pair) != 2:
             raise FactorError(
-                f"init is a tuple of {len(given)}, expected the pair (coefficients, components)"
+                f"bad init: a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
-        A, C = given
-        K = np.shape(C)[0] if self.n_components == "auto" else self.n_components
-        if not isinstance(K, int | np.integer):
-            raise OptionError(f"n_components={K!r}, expected an integer or 'auto'")
-        self_made = check_factor(C, (int(K), F), "components", V.dtype).T
-        if A is None:
-            return self_made
-        return self_made, check_factor(A, (N, int(K)), "coefficients", V.dtype).T
+        A, C = pair
+        K = self.n_components
+        if K == "auto":
+            K = np.shape(C)[0] if np.ndim(C) == 2 else 1
+        K = check_components(K)
+        W = check_factor(C, (K, F), "components", V.dtype).T
+        return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
     def _callback(self) -> Callback | None:
         if not self.verbose:

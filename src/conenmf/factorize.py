@@ -104,10 +104,12 @@ class Factorization:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one ``.npz`` file, without pickle.
 
-        The file appears under its name only when it is complete; an earlier one stays until
-        then.
+        The file appears under exactly this name, and only when it is complete; an earlier one
+        stays until then.
         """
         target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
         facts = {
             "format": _FORMAT,
             "stop_reason": self.stop_reason,
@@ -187,12 +189,13 @@ def factorize(
         cones are evident, else parallel analysis; settings["K_decided_by"] says which.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
-        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones and "nndsvd" for
+        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones and "nnsvdlrc" for
         mixtures of parts; a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Rule, callable or None
         "mult", "hals", "nnlsb", an update ``(G, C, Y) -> Y``, or None for the start alone.
     max_iter, tol, max_time
-        See `Stopping`. `max_time` counts from the call, start included.
+        See `Stopping`. `max_time` counts from the call; what comes after the solver, one exact
+        pass for H, is not counted.
     callback : callable, optional
         Called with a `Progress` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
@@ -209,7 +212,7 @@ def factorize(
     """
     require_data_matrix(V, nonzero=True)
     rule = None if solver is None else get_rule(solver)
-    _check_limits(max_iter, tol, max_time)
+    _check_options(max_iter, tol, max_time, callback, rng)
     began = time.perf_counter()
     passes = V.passes
     seconds = dict.fromkeys(("rank", "start", "solve", "finish"), 0.0)
@@ -278,13 +281,21 @@ def _number_of_components(V: DataMatrix, K: int | str) -> tuple[int, str]:
     return check_components(K), "user"
 
 
-def _check_limits(max_iter: int, tol: float, max_time: float | None) -> None:
+def _check_options(
+    max_iter: object, tol: object, max_time: object, callback: object, rng: object
+) -> None:
     if not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise OptionError(f"max_iter={max_iter!r}, expected an integer of at least 0")
-    if not tol >= 0:
+    if not (isinstance(tol, float | int | np.number) and tol >= 0):
         raise OptionError(f"tol={tol!r}, expected a number of at least 0")
-    if max_time is not None and not max_time >= 0:
+    if max_time is not None and not (
+        isinstance(max_time, float | int | np.number) and max_time >= 0
+    ):
         raise OptionError(f"max_time={max_time!r}, expected seconds of at least 0, or None")
+    if callback is not None and not callable(callback):
+        raise OptionError(f"callback={callback!r}, expected a function or None")
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
 
 
 def _no_update(G: Array, C: Array, Y: Array) -> Array:

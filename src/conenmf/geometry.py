@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .data import Array, Block, DataMatrix, cone_products, require_data_matrix
+from .data import Array, Block, DataMatrix, check_labels, cone_products, require_data_matrix
 from .errors import ShapeError
 from .nnls import nnls
 
@@ -158,12 +158,7 @@ def enclosing_cones(V: DataMatrix, labels: Array, *, tol: float = 1e-10) -> tupl
 
 
 def _checked_labels(V: DataMatrix, labels: Array) -> Array:
-    labels = np.asarray(labels)
-    if labels.shape != (V.shape[1],) or labels.dtype.kind not in "iu":
-        raise ShapeError(
-            f"labels have shape {labels.shape} and type {labels.dtype}, "
-            f"expected {V.shape[1]} integers"
-        )
+    labels = check_labels(V, labels, V.shape[1])
     labels = np.where(V.norms_squared > 0, labels, -1)
     missing = np.setdiff1d(np.arange(labels.max() + 1), labels)
     if labels.max() < 0 or missing.size:

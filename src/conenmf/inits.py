@@ -20,13 +20,22 @@ from .separable import snpa, spa
 from .solvers import Rule, coefficients, hals
 from .spectrum import truncated_svd
 
-__all__ = ["INITS", "Init", "StartingPoint", "check_factor", "mixing", "raise_off_zero", "start"]
+__all__ = [
+    "INITS",
+    "MOSTLY_CONES",
+    "Init",
+    "StartingPoint",
+    "check_factor",
+    "mixing",
+    "raise_off_zero",
+    "start",
+]
 
 Factors: TypeAlias = tuple[Array, Array | None]
 Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Factors]
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
-_MOSTLY_CONES = 0.12  # share of mixing up to which "auto" takes cr1
+MOSTLY_CONES = 0.2  # mixing up to which samples count as lying in cones
 _CORRECTION_STEPS = 20
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
@@ -49,7 +58,7 @@ def start(
     V : DataMatrix (F, N)
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        A name in `INITS`; "auto" for "cr1" or "nndsvd", whichever suits the data; a function
+        A name in `INITS`; "auto" for "cr1" or "nnsvdlrc", whichever suits the data; a function
         ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
     rule : Rule
         A rule that begins with H gets None for it. If the rule asks for it, an H that comes
@@ -94,9 +103,9 @@ def _mixing(V: DataMatrix, W: Array, H: Array) -> float:
 def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
     """Take cr1 if samples lie in cones, an SVD start if they are mixtures of parts."""
     W, H, _ = cr1_nmf(V, K, rng=rng, tol=1e-4)
-    if K > min(V.shape) or _mixing(V, W, H) <= _MOSTLY_CONES:
+    if K // 2 + 1 > min(V.shape) or _mixing(V, W, H) <= MOSTLY_CONES:
         return StartingPoint(W, H, "cr1")
-    return StartingPoint(*_nndsvd(V, K, rng), "nndsvd")
+    return StartingPoint(*_nnsvdlrc(V, K, rng), "nnsvdlrc")
 
 
 def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None) -> StartingPoint:
@@ -109,7 +118,7 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
         W, H = init(V, K, rng)
     elif isinstance(init, tuple):
         if len(init) != 2:
-            raise FactorError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
+            raise FactorError(f"bad init: a tuple of {len(init)}, expected the pair (W, H)")
         W, H = init
     else:
         W, H = np.asarray(init), None
@@ -124,18 +133,18 @@ def check_factor(
     """Return a factor that a user gave as a fresh array, or say what is wrong with it."""
     array = np.asarray(factor)
     if array.dtype.kind not in "fiub":
-        raise FactorError(f"the given {name} has type {array.dtype}, expected real numbers")
+        raise FactorError(f"bad {name}: type {array.dtype}, expected real numbers")
     if array.shape != shape:
-        raise FactorError(f"the given {name} has shape {array.shape}, expected {shape}")
+        raise FactorError(f"bad {name}: shape {array.shape}, expected {shape}")
     array = array.astype(dtype)
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise FactorError(f"the given {name} is not finite at {where}: {array[where]}")
+        raise FactorError(f"bad {name}: not finite at {where}: {array[where]}")
     if array.min() < 0:
         where = tuple(int(i) for i in np.unravel_index(array.argmin(), shape))
-        raise FactorError(f"the given {name} is negative at {where}: {array[where]}")
+        raise FactorError(f"bad {name}: negative at {where}: {array[where]}")
     if not array.any():
-        raise FactorError(f"the given {name} is all zero: no rule can leave that point")
+        raise FactorError(f"bad {name}: all zero, and no rule can leave that point")
     return array
 
 

@@ -20,6 +20,7 @@ from numpy.linalg import LinAlgError
 
 from . import kernels
 from .data import Array
+from .errors import ShapeError
 
 __all__ = ["nnls"]
 
@@ -50,6 +51,15 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     array([[3., 0.],
            [2., 5.]])
     """
+    G, C = np.asarray(G), np.asarray(C)
+    K = G.shape[0] if G.ndim == 2 else -1
+    if G.shape != (K, K) or C.ndim != 2 or C.shape[1] != K or not C.dtype.kind == "f":
+        raise ShapeError(
+            f"G has shape {G.shape} and C shape {C.shape}, type {C.dtype}: "
+            "expected (K, K) and (n, K) of floating point numbers"
+        )
+    if Y is not None and np.shape(Y) != C.shape:
+        raise ShapeError(f"Y has shape {np.shape(Y)}, expected that of C, {C.shape}")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     scale = np.sqrt(np.diagonal(G).astype(np.float64))
     dead = scale <= 0.0

@@ -25,7 +25,7 @@ from .data import (
     unit_samples,
 )
 from .errors import ComponentsError, OptionError
-from .inits import mixing, start
+from .inits import MOSTLY_CONES, mixing, start
 from .metrics import match_components
 from .rank import default_range, estimate_rank
 from .solvers import SOLVERS, Stopping, alternate
@@ -42,7 +42,6 @@ _SHUFFLES = 3
 _RESTARTS = 6
 _STABLE = 0.75  # silhouette from which a set of components counts as found again
 _EVIDENT_MARGIN = 1.2
-_EVIDENT_MIXING = 0.12
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def _cones_are_evident(V: DataMatrix, K: int, ks: Array | None) -> tuple[bool, s
         margin = min(raw.margin, unit.margin)
         return False, f"the largest ratio stands out by a factor of only {margin:.2f}"
     share = mixing(V, K)
-    if share > _EVIDENT_MIXING:
+    if share > MOSTLY_CONES:
         return False, f"samples are mixtures: {share:.0%} of the error goes if cones may mix"
     return True, ""
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from . import kernels
 from .data import Array, Block, DataMatrix, require_data_matrix, residual_squared
-from .errors import OptionError
+from .errors import FactorError, OptionError
 from .nnls import nnls
 
 __all__ = [
@@ -122,7 +122,10 @@ def get_rule(solver: str | Rule | Update) -> Rule:
     if callable(solver):
         return Rule(solver)
     if solver not in SOLVERS:
-        raise OptionError.unknown("solver", solver, SOLVERS)
+        problem = OptionError.unknown("solver", solver, SOLVERS)
+        known = {"cd": "hals", "mu": "mult"}.get(solver)
+        hint = f" (scikit-learn's {solver!r} is {known!r} here)" if known else ""
+        raise OptionError(f"{problem}{hint}")
     return SOLVERS[solver]
 
 
@@ -189,6 +192,12 @@ class History:
     elapsed: Array
     passes: Array
 
+    def __repr__(self) -> str:
+        n = self.relative_error.size
+        first, last = self.relative_error[:1], self.relative_error[-1:]
+        ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
+        return f"<History of {n} iterations{ends}>"
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -245,6 +254,8 @@ def alternate(
 
     def relative_error(inner: float, HH: Array) -> float:
         squared = total - 2.0 * inner + float(np.vdot(W.T @ W, HH))
+        if not np.isfinite(squared):
+            raise FactorError("the solver returned factors that are not finite")
         return float(np.sqrt(max(squared, 0.0) / total))
 
     errors: list[float] = []
@@ -259,12 +270,12 @@ def alternate(
         reason = stopping.reason(errors, 0.0)
         while reason is None:
             if rule.first == "W":
-                W = rule.update(HH, VH, W)
+                W = _updated(rule.update, HH, VH, W)
                 VH, HH, inner = update_samples(rule.update)
                 errors.append(relative_error(float(inner), HH))
             else:
                 VH, HH, _ = update_samples(rule.update)
-                W = rule.update(HH, VH, W)
+                W = _updated(rule.update, HH, VH, W)
                 errors.append(relative_error(float(np.vdot(VH, W)), HH))
             elapsed.append(time.perf_counter() - began)
             passes.append(V.passes)
@@ -293,6 +304,17 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Array, Array]:
     return Ht.T, squared
 
 
+def _updated(update: Update, G: Array, C: Array, Y: Array) -> Array:
+    """Apply a rule, which may be the user's own, and check what it returned."""
+    after = update(G, C, Y)
+    if not isinstance(after, np.ndarray) or after.shape != Y.shape:
+        got = getattr(after, "shape", type(after).__name__)
+        raise FactorError(f"the solver returned {got}, expected an array of shape {Y.shape}")
+    if after.size and after.min() < 0:
+        raise FactorError(f"the solver returned a negative entry: {after.min():g}")
+    return after
+
+
 def _unchanged(G: Array, C: Array, Y: Array) -> Array:
     return Y
 
@@ -302,7 +324,7 @@ def _update_block(
 ) -> tuple[Array, tuple[Array, Array, float]]:
     """Update a block's piece of H (n, K) and its sums VH' (F, K), HH' (K, K), <V, WH>."""
     C = block.T @ W
-    H = update(G, C, H)
+    H = _updated(update, G, C, H)
     exact = H.astype(np.float64, copy=False)
     VH = (block @ H).astype(np.float64, copy=False)
     return H, (VH, exact.T @ exact, float(np.vdot(C.astype(np.float64, copy=False), exact)))
