@@ -286,11 +286,10 @@ def _check_options(
 ) -> None:
     if not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise OptionError(f"max_iter={max_iter!r}, expected an integer of at least 0")
-    if not (isinstance(tol, float | int | np.number) and tol >= 0):
+    number = float | int | np.number
+    if not (isinstance(tol, number) and tol >= 0):
         raise OptionError(f"tol={tol!r}, expected a number of at least 0")
-    if max_time is not None and not (
-        isinstance(max_time, float | int | np.number) and max_time >= 0
-    ):
+    if max_time is not None and not (isinstance(max_time, number) and max_time >= 0):
         raise OptionError(f"max_time={max_time!r}, expected seconds of at least 0, or None")
     if callback is not None and not callable(callback):
         raise OptionError(f"callback={callback!r}, expected a function or None")
