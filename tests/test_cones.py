@@ -166,6 +166,8 @@ def test_one_direction_only():
     np.testing.assert_allclose(W @ H, [[1.0, 2.0, 3.0]])
     with pytest.raises(ComponentsError, match="only 1 distinct direction,"):
         cr1_nmf(V, 2)
+    with pytest.raises(ComponentsError, match="3 nonzero samples, fewer than the 1000000000"):
+        cr1_nmf(V, 10**9)
 
 
 def test_one_sample():

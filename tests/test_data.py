@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from conenmf import data, from_columns, from_rows
 from conenmf.data import cone_products, feature_gram, require_data_matrix, residual_squared
@@ -136,6 +136,57 @@ def blas_threads(block):
     return (max(counts),)
 
 
+def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks, sample_matrix):
+    V = from_columns(sample_matrix)
+    before = blas_threads(None)
+    seen = []
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def first():
+        with V.own_threads():
+            first_in.set()
+            second_in.wait()
+        first_out.set()
+
+    def second():
+        first_in.wait()
+        with V.own_threads():
+            second_in.set()
+            first_out.wait()
+            seen.append(blas_threads(None))
+
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [(1,)]
+    assert blas_threads(None) == before
+    with threadpool_limits(1):
+        assert blas_threads(None) == (1,)
+    assert blas_threads(None) == before
+
+
+def test_same_bits_from_any_thread():
+    X = np.random.default_rng(0).random((3000, 400))
+    results = []
+
+    def work():
+        V = from_rows(X)
+        results.append(V.sweep(products, np.arange(3000), W=X[:50].T)[2][0])
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert np.array_equal(*results)
+
+
+def test_an_aligned_array_of_another_length(sample_matrix):
+    with pytest.raises(ShapeError, match="has 39 rows, expected one for each of 40"):
+        from_columns(sample_matrix).sweep(products, np.arange(39), W=np.ones((12, 1)))
+
+
 def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     V = from_columns(sample_matrix)
     before = blas_threads(None)
@@ -214,6 +265,11 @@ def test_not_numbers(X):
         from_rows(X)
 
 
+def test_masked_arrays_are_not_read_as_if_they_were_not():
+    with pytest.raises(DataTypeError, match="masked"):
+        from_rows(np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)))
+
+
 def test_complex():
     with pytest.raises(DataTypeError, match="Complex data not supported"):
         from_rows(np.ones((2, 2), complex))
@@ -227,7 +283,7 @@ def test_unknown_option():
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(1e200, np.float64), (1e25, np.float32), (5e-324, np.float64), (1e-200, np.float64)],
+    [(1e200, np.float64), (1e25, np.float32), (5e-324, np.float64), (1e-80, np.float64)],
 )
 def test_squares_that_leave_the_number_format(make, value, dtype):
     with pytest.raises(ScaleError, match="divide the data by their largest entry"):
@@ -254,6 +310,15 @@ def test_a_bare_array_is_refused_with_the_names_of_the_doors():
 
 
 # --- products of a block ----------------------------------------------------------------------
+
+
+def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
+    block = from_rows(np.ascontiguousarray(sample_matrix.T)[:, :-1]).columns(np.arange(40))
+    labels = np.zeros(40, int)
+    h, _ = cone_products(block, labels, np.ones((1, 11)))
+    np.testing.assert_allclose(h, sample_matrix[:-1].sum(axis=0))
+    with pytest.raises(ShapeError, match="one direction per label"):
+        cone_products(block, labels + 1, np.ones((1, 11)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from conenmf import ConeNMF, Factorization, make_cones, sklearn_init
 from conenmf.errors import (
     ComponentsError,
+    ConeNMFError,
     FactorError,
     NegativeValueError,
     NonFiniteError,
@@ -64,6 +65,17 @@ def test_fit_transform_is_fit_then_transform(X, solver, dtype):
     tolerance = 1e-12 if dtype == np.float64 else 1e-6
     np.testing.assert_allclose(model.transform(X), A, atol=tolerance * A.max())
     np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_fit_transform_is_fit_then_transform_even_if_rank_deficient():
+    rng = np.random.default_rng(79)
+    X = rng.random((52, 2)) @ rng.random((2, 32))
+    for seed in range(20):
+        model = ConeNMF(7, init="random", solver="nnlsb", random_state=seed, max_iter=20, tol=0)
+        A = model.fit_transform(X)
+        np.testing.assert_array_equal(model.transform(X), A)
+        A[:] = -1  # the caller's own
+        assert model.result_.H.min() >= 0
 
 
 def test_dense_and_sparse_are_exchangeable(X):
@@ -186,7 +198,7 @@ def test_bad_input(X):
         ConeNMF().fit(bad)
     with pytest.raises(ZeroDataError):
         ConeNMF().fit(np.zeros((3, 3)))
-    with pytest.raises(ComponentsError, match="only 200 distinct directions"):
+    with pytest.raises(ComponentsError, match="200 nonzero samples, fewer than the 201"):
         ConeNMF(201).fit(X)
     with pytest.raises(ComponentsError, match="'some'"):
         ConeNMF("some").fit(X)
@@ -217,6 +229,11 @@ def test_certificate(X):
     assert 0 <= certificate.gap < 0.01
     assert certificate.kkt_residual < 1e-3
     assert pickle.loads(pickle.dumps(model)).certificate_ == certificate
+    changed = X.copy()
+    other = ConeNMF(4, tol=0, max_iter=3).fit(changed)
+    changed /= changed.sum(axis=1, keepdims=True)
+    with pytest.raises(ConeNMFError, match="X was changed after the fit"):
+        _ = other.certificate_
     unasked = pickle.loads(pickle.dumps(ConeNMF(4).fit(X)))
     with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
         _ = unasked.certificate_

@@ -191,6 +191,30 @@ def test_save_and_load(tmp_path, cones):
         assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-1"
 
 
+def test_numbers_of_numpy_can_be_saved(tmp_path, cones):
+    result = factorize(from_columns(cones), np.int64(4), max_iter=np.int64(2), tol=np.float32(0))
+    result.save(tmp_path / "result.npz")
+    assert Factorization.load(tmp_path / "result.npz").settings == result.settings
+
+
+def test_any_damage_is_named(tmp_path, cones):
+    target = tmp_path / "result.npz"
+    factorize(from_columns(cones[:, :20]), 2, max_iter=1).save(target)
+    whole = bytearray(target.read_bytes())
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(200):
+        broken = whole.copy()
+        for place in rng.integers(0, len(whole), 3):
+            broken[place] ^= int(rng.integers(1, 256))
+        target.write_bytes(broken)
+        try:
+            Factorization.load(target)
+        except FileFormatError:
+            refused += 1
+    assert refused > 150
+
+
 def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
     result = factorize(from_columns(cones), max_iter=1)
     target = tmp_path / "result.npz"

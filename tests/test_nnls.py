@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import kernels, nnls
-from conenmf.errors import ShapeError
+from conenmf.errors import NonFiniteError, ShapeError
 from conenmf.nnls import _positive_definite, _solve, _solve_one_by_one
 
 module = __import__("conenmf.nnls", fromlist=["nnls"])
@@ -89,6 +89,22 @@ def test_shapes_that_do_not_fit():
     for arguments in ((G[:4], C), (G, C[:, :4]), (G, C[0]), (G, C, np.ones((2, 5)))):
         with pytest.raises(ShapeError, match="shape"):
             nnls(*arguments)
+
+
+def test_integers_and_values_that_are_not_finite():
+    np.testing.assert_allclose(nnls(2 * np.eye(2), [[3, 1]]), [[1.5, 0.5]])
+    with pytest.raises(NonFiniteError):
+        nnls(np.eye(2), [[np.nan, 1.0]])
+
+
+def test_smooth_components_whose_pivoting_cycles(both_twins):
+    """Overlapping bumps make a Gram matrix so bad that pivoting gives up on many rows."""
+    grid = np.linspace(0, 1, 100)[:, None]
+    W = np.exp(-((grid - np.linspace(0, 1, 20)) ** 2) / 0.02)
+    V = np.random.default_rng(0).random((100, 60))
+    G, C = W.T @ W, V.T @ W
+    Y = nnls(G, C)
+    assert kkt_residual(G, C, Y) < 1e-8
 
 
 def test_float32_in_float32_out(both_twins):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import alternate, cr1_nmf, from_columns, kernels
-from conenmf.errors import FactorError, NotADataMatrixError, OptionError
+from conenmf.errors import FactorError, NotADataMatrixError, OptionError, ZeroDataError
 from conenmf.solvers import (
     FLOOR,
     SOLVERS,
@@ -111,7 +111,7 @@ def test_one_pass_per_iteration(name, main_backend, sample_matrix, start):
     run = alternate(V, *start, SOLVERS[name], stopping=Stopping(0, max_iter=6))
     first = 1 if SOLVERS[name].first == "W" else 0  # the sums for the first W
     assert V.passes - before == 6 + first
-    np.testing.assert_array_equal(run.history.passes - before, np.arange(1, 7) + first)
+    np.testing.assert_array_equal(run.history.passes, np.arange(1, 7) + first)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -155,6 +155,37 @@ def test_float32(name, main_backend, sample_matrix, start):
     np.testing.assert_allclose(
         single.history.relative_error, double.history.relative_error, rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("scale", [2.0**-220, 2.0**-40, 2.0**220])
+def test_the_scale_of_the_data_does_not_matter(name, scale, sample_matrix, start):
+    W, H = start
+    plain = alternate(from_columns(sample_matrix), W, H, name, stopping=Stopping(0, max_iter=20))
+    for share in (1.0, scale, np.sqrt(scale)):  # however it is divided between W and H
+        scaled = alternate(
+            from_columns(sample_matrix * scale),
+            W * share,
+            H * (scale / share),
+            name,
+            stopping=Stopping(0, max_iter=20),
+        )
+        np.testing.assert_allclose(
+            scaled.history.relative_error, plain.history.relative_error, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            scaled.W @ scaled.H / scale, plain.W @ plain.H, rtol=1e-6, atol=1e-9
+        )
+
+
+def test_float32_error_is_that_of_the_rounded_factors():
+    """A small error is a difference of large numbers; both must come from the same W."""
+    rng = np.random.default_rng(0)
+    V = rng.random((40, 3)) @ rng.random((3, 200)) + 1e-2 * rng.random((40, 200))
+    single = from_columns(V.astype(np.float32))
+    run = alternate(single, rng.random((40, 3)), None, "nnlsb", stopping=Stopping(0, max_iter=30))
+    exact = np.linalg.norm(V - run.W.astype(float) @ run.H) / np.linalg.norm(V)
+    assert run.history.relative_error[-1] == pytest.approx(exact, rel=0.02)
 
 
 # --- stopping ---------------------------------------------------------------------------------
@@ -211,6 +242,15 @@ def test_callback(sample_matrix, start):
     assert (np.diff(run.history.elapsed) > 0).all()
     run = alternate(from_columns(sample_matrix), *start, SOLVERS["hals"], callback=lambda p: 1)
     assert run.stop_reason != "callback"  # only True itself stops
+    run = alternate(from_columns(sample_matrix), *start, "hals", callback=lambda p: np.True_)
+    assert run.history.elapsed.size == 1
+
+
+def test_starts_that_cannot_be(sample_matrix, start):
+    with pytest.raises(FactorError, match="needs an H"):
+        alternate(from_columns(sample_matrix), start[0], None, "hals")
+    with pytest.raises(ZeroDataError):
+        alternate(from_columns(np.zeros((12, 40))), *start, "hals")
 
 
 def test_rules_by_name_object_and_function(sample_matrix, start):

@@ -20,11 +20,11 @@ from .data import (
     Block,
     DataMatrix,
     check_labels,
-    cone_products,
+    cone_coefficients,
     require_data_matrix,
     residual_squared,
 )
-from .errors import FactorError
+from .errors import FactorError, check_components
 from .spectrum import singular_values
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "sample_size",
     "weighted_bound",
 ]
+
+_ACCURACY = 1e-11  # of the share of ||V||^2 that singular values explain; errs on the safe side
 
 # --- from above: the paper's theorems ---------------------------------------------------------
 
@@ -65,7 +67,7 @@ def cone_sines(V: DataMatrix, W: Array, labels: Array) -> Array:
     size = np.linalg.norm(axes, axis=1, keepdims=True)
     axes = np.divide(axes, size, out=np.zeros_like(axes), where=size > 0)
     with V.own_threads():
-        h, _ = V.sweep(_project, labels, Q=axes)
+        h, _ = V.sweep(cone_coefficients, labels, Q=axes)
     squared = V.norms_squared
     cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
     cosine_squared[(labels < 0) & (squared > 0)] = 0.0  # in no cone: nothing of it is explained
@@ -218,10 +220,11 @@ def lower_bound(V: DataMatrix, K: int) -> float:
     0.447214
     """
     require_data_matrix(V, nonzero=True)
+    K = check_components(K)
     if min(V.shape) <= K:
         return 0.0
     explained = float(np.sum(singular_values(V, K) ** 2)) / float(V.norms_squared.sum())
-    return float(np.sqrt(max(1.0 - explained, 0.0)))
+    return float(np.sqrt(max(1.0 - explained - _ACCURACY, 0.0)))
 
 
 @dataclass(frozen=True)
@@ -293,10 +296,6 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: npt.ArrayLike) -> Certificate:
 
 
 # --- parts ------------------------------------------------------------------------------------
-
-
-def _project(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    return cone_products(block, labels, Q, sums=False)[0], None
 
 
 def _judge(

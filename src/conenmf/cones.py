@@ -14,11 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .data import Array, Block, DataMatrix, check_labels, cone_products, require_data_matrix
-from .errors import ComponentsError, OptionError, ShapeError
+from .data import (
+    Array,
+    Block,
+    DataMatrix,
+    check_labels,
+    cone_coefficients,
+    cone_products,
+    require_data_matrix,
+)
+from .errors import ComponentsError, OptionError, ShapeError, check_components
 from .greedy import LazyScores
 
-__all__ = ["Cones", "check_components", "cluster_cones", "cr1_nmf", "rank_one_factors"]
+__all__ = ["Cones", "cluster_cones", "cr1_nmf", "rank_one_factors"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,10 @@ def cluster_cones(
     K = check_components(K)
     norms = np.sqrt(V.norms_squared)
     nonzero = norms > 0
+    if nonzero.sum() < K:
+        raise ComponentsError(
+            f"there are {nonzero.sum()} nonzero samples, fewer than the {K} components asked for"
+        )
     tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(F)
 
     with V.own_threads():
@@ -160,7 +172,7 @@ def rank_one_factors(
     check_labels(V, cones.labels, cones.directions.shape[1])
     with V.own_threads():
         w = _leading_vectors(V, cones.labels, cones.directions.T, tol, max_passes)
-        h, _ = V.sweep(_coefficients, cones.labels, Q=w)
+        h, _ = V.sweep(cone_coefficients, cones.labels, Q=w)
     H = np.zeros((V.shape[1], w.shape[0]), dtype=V.dtype)
     mine = cones.labels >= 0
     H[mine, cones.labels[mine]] = h[mine]
@@ -207,15 +219,6 @@ def cr1_nmf(
     return W, H, cones
 
 
-def check_components(K: object) -> int:
-    """Return K as an int, or say why it is not a number of components."""
-    if isinstance(K, bool) or not isinstance(K, int | np.integer):
-        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
-    if K < 1:
-        raise ComponentsError(f"the number of components is {K}, expected at least 1")
-    return int(K)
-
-
 # --- Algorithm 1 ------------------------------------------------------------------------------
 
 
@@ -258,10 +261,6 @@ def _assign(block: Block, norms: Array, *, Z: Array, tie: float) -> tuple[Array,
 
 def _apply(block: Block, labels: Array, *, Q: Array) -> tuple[Array]:
     return (cone_products(block, labels, Q)[1],)
-
-
-def _coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    return cone_products(block, labels, Q, sums=False)[0], None
 
 
 def _leading_vectors(

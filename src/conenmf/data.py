@@ -44,6 +44,7 @@ __all__ = [
     "Negative",
     "add",
     "check_labels",
+    "cone_coefficients",
     "cone_products",
     "cross_products",
     "feature_gram",
@@ -72,8 +73,9 @@ def from_rows(X: Any, *, negative: Negative = "raise", n_threads: int | None = N
     Parameters
     ----------
     X : array or scipy sparse matrix or array, shape (N, F)
-        Nonnegative and finite. Never copied: float32 is computed in float32, every other type
-        block by block in float64. Sparse formats other than CSR are converted once.
+        Nonnegative and finite. Dense arrays are never copied: float32 (and float16) is computed
+        in float32, every other type block by block in float64. Sparse formats other than CSR,
+        and CSR with unsorted or repeated indices, are converted once.
     negative : {"raise", "clip"}
         With "clip", negative entries no larger in size than 1e-6 times the largest entry
         are read as zeros; larger ones are an error all the same.
@@ -213,6 +215,12 @@ class DataMatrix(ABC):
         The borders of the blocks and the order of the sums depend only on V, so the results
         have the same bits for any number of threads.
         """
+        for array in aligned:
+            if len(array) != self.shape[1]:
+                raise ShapeError(
+                    f"an aligned array has {len(array)} rows, expected one for each of "
+                    f"{self.shape[1]} samples"
+                )
         self.passes += 1.0
         N, size = self.shape[1], self._block_samples
         borders = [(start, min(start + size, N)) for start in range(0, N, size)]
@@ -247,22 +255,11 @@ class DataMatrix(ABC):
         between two passes would keep spinning and take the cores from the next one. Large
         data of a single block (few samples of very many features) are left to BLAS.
         """
-        global _blas_users, _blas_limit
         if self._leave_to_blas:
             yield
-            return
-        with _blas_lock:
-            _blas_users += 1
-            if _blas_users == 1:
-                _blas_limit = _blas_controller().limit(limits=1)
-        try:
-            yield
-        finally:
-            with _blas_lock:
-                _blas_users -= 1
-                if _blas_users == 0:  # the last of several users restores
-                    _blas_limit.restore_original_limits()
-                    _blas_limit = None
+        else:
+            with _keeper.one_thread():
+                yield
 
 
 class _DenseMatrix(DataMatrix):
@@ -353,6 +350,12 @@ def cone_products(
     with s_k = sum of h_n v_n over the samples of cone k, both in float64; S is empty without
     `sums`. A sample labelled -1 is zero, and may as well belong to cone 0.
     """
+    if Q.shape[1] != block.shape[0] or labels.max(initial=-1) >= Q.shape[0]:
+        raise ShapeError(
+            f"directions have shape {Q.shape} and labels reach {labels.max(initial=-1)}: "
+            f"expected {block.shape[0]} features and one direction per label"
+        )
+    Q = np.ascontiguousarray(Q)
     cones = np.maximum(labels, 0).astype(np.uintp)
     wanted = Q if sums else Q[:0]
     if not kernels.AVAILABLE:
@@ -363,7 +366,7 @@ def cone_products(
             np.put_along_axis(coefficients, cones[:, None], h[:, None], axis=1)
         return h, (exact @ coefficients).T
     h = np.zeros(cones.size)
-    if not sp.issparse(block) and not block.T.flags.c_contiguous:
+    if not sp.issparse(block) and block.strides[0] != block.itemsize:
         S = np.zeros_like(wanted.T, order="C")
         kernels.cone_products_columns(block, cones, np.ascontiguousarray(Q.T), h, S)
         return h, S.T
@@ -371,8 +374,13 @@ def cone_products(
     if sp.issparse(block):
         kernels.cone_products_sparse(block.data, block.indices, block.indptr, cones, Q, h, S)
     else:
-        kernels.cone_products_rows(block.T, cones, Q, h, S)
+        kernels.cone_products_rows(np.ascontiguousarray(block.T), cones, Q, h, S)
     return h, S
+
+
+def cone_coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
+    """Step of a sweep: <v_n, q_label(n)> for each sample, with one direction per row of Q."""
+    return cone_products(block, labels, Q, sums=False)[0], None
 
 
 def feature_gram(block: Block, weights: Array | None = None) -> Array:
@@ -447,8 +455,10 @@ def _open(
     if negative not in ("raise", "clip"):
         raise OptionError.unknown("negative", negative, ("raise", "clip"))
     if not sp.issparse(matrix):
-        matrix = np.asarray(matrix)
+        matrix = np.asanyarray(matrix)
     kind = matrix.dtype.kind
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
     if kind == "c":
         raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
     if kind not in "fiub":
@@ -469,7 +479,7 @@ def _open(
     if sp.issparse(rows):
         V = _SparseMatrix(_canonical_rows(rows), n_threads)
     else:
-        V = _DenseMatrix(rows, n_threads)
+        V = _DenseMatrix(np.asarray(rows), n_threads)
     _validate(V, samples_in, negative)
     return V
 
@@ -511,10 +521,10 @@ def _sum_entries(block: Block) -> tuple[float]:
 
 def _validate(V: DataMatrix, samples_in: str, negative: str) -> None:
     norms_squared, low = V.sweep(_measure, reduce=np.minimum)
-    limits = np.finfo(V.dtype)
-    smallest = 1e8 * float(limits.tiny)  # of the largest square
+    # Products of four entries stay finite in float64, products of two in float32.
+    largest, smallest = (1e150, 1e-150) if V.dtype == np.float64 else (1e36, 1e-30)
     total, longest = norms_squared.sum(), norms_squared.max()
-    if low >= 0 and total < 1e-2 * float(limits.max) and longest >= V.shape[0] * smallest:
+    if low >= 0 and total < largest and longest >= V.shape[0] * smallest:
         V.norms_squared = norms_squared
         return
 
@@ -535,7 +545,7 @@ def _validate(V: DataMatrix, samples_in: str, negative: str) -> None:
         _validate(V, samples_in, negative)
         return
     too_small = high > 0 and high * high < smallest
-    if too_small or not total < 1e-2 * float(limits.max):
+    if too_small or not total < largest:
         raise ScaleError(
             f"the largest entry is {high:g}: squares leave the range of {V.dtype}; "
             "divide the data by their largest entry"
@@ -589,6 +599,10 @@ def _run_in_order(
     failures: list[BaseException] = []
     due = 0
 
+    def help_() -> None:
+        with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+            work()
+
     def work() -> None:
         nonlocal due
         try:
@@ -606,7 +620,7 @@ def _run_in_order(
         except BaseException as failure:
             failures.append(failure)
 
-    helpers = [threading.Thread(target=work) for _ in range(min(n_threads, count) - 1)]
+    helpers = [threading.Thread(target=help_) for _ in range(min(n_threads, count) - 1)]
     for helper in helpers:
         helper.start()
     work()
@@ -616,11 +630,58 @@ def _run_in_order(
         raise failures[0]
 
 
-_blas_lock = threading.Lock()
-_blas_users = 0
-_blas_limit: Any = None
-
-
 @cache
 def _blas_controller() -> Any:
     return ThreadpoolController().select(user_api="blas")
+
+
+class _BlasKeeper:
+    """Holds BLAS to one thread as long as anybody in the process asks for it.
+
+    The limit of OpenBLAS belongs to the whole process, and threadpoolctl lets only the thread
+    that set it take it back. So a thread of the keeper's own sets it for the first user and takes
+    it back after the last, whichever threads those are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._leave = threading.Event()
+        self._thread = threading.Thread()
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                ready, self._leave = threading.Event(), threading.Event()
+                self._thread = threading.Thread(
+                    target=self._hold, args=(ready, self._leave), daemon=True
+                )
+                self._thread.start()
+                ready.wait()
+        try:
+            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+                yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._leave.set()
+                    self._thread.join()
+
+    @staticmethod
+    def _hold(ready: threading.Event, leave: threading.Event) -> None:
+        with _blas_controller().limit(limits=1):
+            ready.set()
+            leave.wait()
+
+
+def _new_keeper() -> None:
+    global _keeper
+    _keeper = _BlasKeeper()
+
+
+_keeper = _BlasKeeper()
+if hasattr(os, "register_at_fork"):  # a child has none of the threads, and no users
+    os.register_at_fork(after_in_child=_new_keeper)

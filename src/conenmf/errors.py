@@ -7,6 +7,7 @@ also derives from the built-in exception that scikit-learn's users expect.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 
 __all__ = [
     "ComponentsError",
@@ -22,6 +23,7 @@ __all__ = [
     "ScaleError",
     "ShapeError",
     "ZeroDataError",
+    "check_components",
 ]
 
 
@@ -80,3 +82,12 @@ class OptionError(ConeNMFError, ValueError):
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
         """Name the option, the value that was given and all that could have been."""
         return cls(f"{option}={value!r} is unknown; choose one of {', '.join(map(repr, valid))}")
+
+
+def check_components(K: object) -> int:
+    """Return K as an int, or say why it is not a number of components."""
+    if isinstance(K, bool) or not isinstance(K, Integral):
+        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
+    if K < 1:
+        raise ComponentsError(f"the number of components is {K}, expected at least 1")
+    return int(K)

@@ -18,9 +18,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .bounds import Certificate, certify
-from .cones import check_components, cr1_nmf
+from .cones import cr1_nmf
 from .data import Array, DataMatrix, Negative, from_rows
-from .errors import FactorError, OptionError
+from .errors import ConeNMFError, FactorError, OptionError, check_components
 from .factorize import factorize, labels_of
 from .inits import Init, check_factor, raise_off_zero
 from .solvers import Callback, Progress, Rule, Update, coefficients
@@ -160,7 +160,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         self._fitted_on: DataMatrix | None = V
         self._certificate: Certificate | None = None
-        return result.H.T
+        return np.array(result.H.T)
 
     @property
     def certificate_(self) -> Certificate:
@@ -172,7 +172,13 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     "certificate_ was not asked for before this model was pickled, and the data "
                     "are not kept: use certify(from_rows(X), model.result_.W, model.result_.H)"
                 )
-            self._certificate = certify(self._fitted_on, self.result_.W, self.result_.H)
+            certificate = certify(self._fitted_on, self.result_.W, self.result_.H)
+            if not np.isclose(certificate.relative_error, self.relative_error_, rtol=1e-6):
+                raise ConeNMFError(
+                    "X was changed after the fit, so it cannot be certified: fit again, or ask "
+                    "for certificate_ before changing X"
+                )
+            self._certificate = certificate
             self._fitted_on = None
         return self._certificate
 

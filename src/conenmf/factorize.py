@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from .cones import check_components
 from .data import Array, DataMatrix, require_data_matrix
-from .errors import ComponentsError, FileFormatError, OptionError
+from .errors import ComponentsError, FileFormatError, OptionError, check_components
 from .inits import Init, start
 from .selection import choose_k
 from .solvers import (
@@ -41,7 +39,7 @@ from .solvers import (
 __all__ = ["Factorization", "factorize", "labels_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factorization:
     """A factorisation V ~ W H and how it came about.
 
@@ -77,8 +75,13 @@ class Factorization:
     settings: dict[str, Any]
 
     def __post_init__(self) -> None:
-        K, N = self.H.shape
-        if self.W.shape[1] != K or self.labels.shape != (N,) or not self.relative_error >= 0:
+        K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
+        if (
+            self.W.ndim != 2
+            or self.W.shape[1] != K
+            or self.labels.shape != (N,)
+            or not self.relative_error >= 0
+        ):
             raise ValueError(
                 f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
@@ -119,7 +122,6 @@ class Factorization:
         with _written_whole(target) as stream:
             np.savez(
                 stream,
-                allow_pickle=False,
                 W=self.W,
                 H=self.H,
                 labels=self.labels,
@@ -156,9 +158,9 @@ class Factorization:
                     passes=float(stored["passes"]),
                     settings=facts["settings"],
                 )
-        except FileFormatError:
+        except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
             raise
-        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as problem:
+        except Exception as problem:  # whatever a damaged zip or array header leads to
             raise FileFormatError(
                 f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
             ) from problem
@@ -237,7 +239,9 @@ def factorize(
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
                 solution = alternate(V, W, H, rule, stopping=stopping, callback=callback)
         with stage("finish"):
-            W = np.where(solution.W > FLOOR, solution.W, 0)  # what was held off zero is zero
+            W = solution.W
+            if rule is not None and rule.floored:  # what was held off zero is zero
+                W = np.where(W > FLOOR, W, 0)
             H, squared = coefficients(V, W)
     return Factorization(
         W=W,
@@ -254,9 +258,9 @@ def factorize(
             "init": _name(init),
             "init_used": start_name,
             "solver": _name(solver),
-            "max_iter": max_iter,
-            "tol": tol,
-            "max_time": max_time,
+            "max_iter": int(max_iter),
+            "tol": float(tol),
+            "max_time": None if max_time is None else float(max_time),
         },
     )
 
@@ -315,20 +319,13 @@ def _name(option: object) -> str | None:
 @contextmanager
 def _written_whole(target: Path) -> Iterator[Any]:
     """Open a temporary file beside the target; move it into place if all went well."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with open(temporary, "xb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

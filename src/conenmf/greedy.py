@@ -18,7 +18,7 @@ from .data import Array
 __all__ = ["LazyScores"]
 
 _FIRST_BATCH = 16
-_LARGEST_BATCH = 512
+_CHUNK = 512  # samples that are read at a time
 
 
 class LazyScores:
@@ -60,7 +60,8 @@ class LazyScores:
             if candidates.size > batch:
                 order = np.argpartition(-self.scores[candidates], batch)[:batch]
                 candidates = candidates[order]
-            fresh = refresh(candidates, int(self.seen[candidates].min()))
-            self.scores[candidates] = np.minimum(self.scores[candidates], fresh)
-            self.seen[candidates] = k
-            batch = min(2 * batch, _LARGEST_BATCH)
+            for part in np.array_split(candidates, -(-candidates.size // _CHUNK)):
+                fresh = refresh(part, int(self.seen[part].min()))
+                self.scores[part] = np.minimum(self.scores[part], fresh)
+                self.seen[part] = k
+            batch *= 2

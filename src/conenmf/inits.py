@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .cones import check_components, cr1_nmf
+from .cones import cr1_nmf
 from .data import Array, Block, DataMatrix, require_data_matrix
-from .errors import ComponentsError, FactorError, OptionError
+from .errors import ComponentsError, FactorError, OptionError, check_components
 from .separable import snpa, spa
 from .solvers import Rule, coefficients, hals
 from .spectrum import truncated_svd
@@ -189,7 +189,7 @@ def _nndsvd(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     U, sigma, R = truncated_svd(V, K)
     W, H = np.zeros_like(U), np.zeros_like(R)
     W[:, 0], H[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0]) * np.abs(R[0])
-    for k in range(1, K):
+    for k in range(1, int(np.count_nonzero(sigma > 1e-12 * sigma[0]))):
         pairs = [(np.maximum(s * U[:, k], 0), np.maximum(s * R[k], 0)) for s in (1.0, -1.0)]
         weights = [float(np.linalg.norm(u) * np.linalg.norm(r)) for u, r in pairs]
         best = int(np.argmax(weights))
@@ -347,7 +347,8 @@ def _nearest(
     exact = block.astype(np.float64, copy=False)
     products = (exact.T @ centroids) * weights[:, None]
     distances = (centroids**2).sum(axis=0) - 2.0 * products
-    labels = distances.argmin(axis=1)
+    tie = 1e-12 * float((centroids**2).sum(axis=0).max())  # rounding must not choose a cluster
+    labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
     member = np.zeros_like(products)
     member[np.arange(labels.size), labels] = 1.0
     distance = squared + distances[np.arange(labels.size), labels]

@@ -19,6 +19,7 @@ __all__ = [
     "cone_products_rows",
     "cone_products_sparse",
     "hals_rows",
+    "nnls_one_by_one",
     "nnls_rows",
 ]
 
@@ -38,9 +39,15 @@ def _compiled(function: _Function) -> _Function:
     """Compile at the first call; sums may be reassociated, NaN and infinity keep their meaning."""
     if not AVAILABLE:
         return function
-    fastmath = {"reassoc", "contract", "nsz"}
-    compiler: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)
-    result: _Function = compiler(function)
+
+    def compiler(cache: bool) -> Any:
+        fastmath = {"reassoc", "contract", "nsz"}
+        return numba.njit(nogil=True, cache=cache, error_model="numpy", fastmath=fastmath)
+
+    try:
+        result: _Function = compiler(cache=True)(function)
+    except RuntimeError:  # nowhere to write the cache: a read-only installation
+        result = compiler(cache=False)(function)
     return result
 
 
@@ -101,6 +108,35 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: float) -> None:
 
 
 @_compiled
+def _factor(G: Any, members: Any, size: int, L: Any) -> None:
+    """Cholesky factor of the rows and columns of G that `members` names."""
+    for i in range(size):
+        for j in range(i + 1):
+            value = G[members[i], members[j]]
+            for m in range(j):
+                value -= L[i, m] * L[j, m]
+            if i == j:
+                L[i, i] = np.sqrt(max(value, 1e-300))
+            else:
+                L[i, j] = value / L[j, j]
+
+
+@_compiled
+def _substitute(L: Any, members: Any, size: int, c: Any, x: Any) -> None:
+    """Solve L L' x = c[members]."""
+    for i in range(size):
+        value = c[members[i]]
+        for m in range(i):
+            value -= L[i, m] * x[m]
+        x[i] = value / L[i, i]
+    for i in range(size - 1, -1, -1):
+        value = x[i]
+        for m in range(i + 1, size):
+            value -= L[m, i] * x[m]
+        x[i] = value / L[i, i]
+
+
+@_compiled
 def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
@@ -111,7 +147,7 @@ def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
     passive = np.zeros(K, dtype=np.bool_)
     members = np.zeros(K, dtype=np.intp)
     factored = np.zeros(K, dtype=np.bool_)
-    n_factored = -1
+    any_factored = False
     L = np.zeros((K, K))
     x = np.zeros(K)
     wrong = np.zeros(K, dtype=np.intp)
@@ -124,38 +160,21 @@ def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
         fewest = K + 1
         retries = 3
         finished = False
+        size = 0
         for _ in range(max_pivots):
-            same = n_factored >= 0
+            same = any_factored
             size = 0
             for k in range(K):
                 if passive[k] != factored[k]:
                     same = False
+                    factored[k] = passive[k]
                 if passive[k]:
                     members[size] = k
                     size += 1
             if not same:
-                for k in range(K):
-                    factored[k] = passive[k]
-                n_factored = size
-                for i in range(size):
-                    for j in range(i + 1):
-                        value = G[members[i], members[j]]
-                        for m in range(j):
-                            value -= L[i, m] * L[j, m]
-                        if i == j:
-                            L[i, i] = np.sqrt(max(value, 1e-300))
-                        else:
-                            L[i, j] = value / L[j, j]
-            for i in range(size):
-                value = C[n, members[i]]
-                for m in range(i):
-                    value -= L[i, m] * x[m]
-                x[i] = value / L[i, i]
-            for i in range(size - 1, -1, -1):
-                value = x[i]
-                for m in range(i + 1, size):
-                    value -= L[m, i] * x[m]
-                x[i] = value / L[i, i]
+                _factor(G, members, size, L)
+                any_factored = True
+            _substitute(L, members, size, C[n], x)
             n_wrong = 0
             position = 0
             for k in range(K):
@@ -185,12 +204,73 @@ def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
             for i in range(n_wrong):
                 passive[wrong[i]] = not passive[wrong[i]]
         for k in range(K):
-            Y[n, k] = 0.0
+            Y[n, k] = 0.0 if finished else np.nan
         if finished:
             for i in range(size):
                 Y[n, members[i]] = x[i]
         else:
             unfinished += 1
-            for k in range(K):
-                Y[n, k] = np.nan
     return unfinished
+
+
+@_compiled
+def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) -> None:
+    """Lawson and Hanson's method for each row of C, into Y (see `nnls._solve_one_by_one`)."""
+    K = G.shape[0]
+    members = np.zeros(K, dtype=np.intp)
+    passive = np.zeros(K, dtype=np.bool_)
+    target = np.zeros(K)
+    L = np.zeros((K, K))
+    x = np.zeros(K)
+    for n in range(C.shape[0]):
+        y = Y[n]
+        scale = 0.0
+        for k in range(K):
+            y[k] = 0.0
+            passive[k] = False
+            scale = max(scale, abs(C[n, k]))
+        for _ in range(max_steps):
+            enter = -1
+            steepest = -tolerance * scale
+            for k in range(K):
+                if not passive[k]:
+                    gradient = -C[n, k]
+                    for j in range(K):
+                        gradient += G[k, j] * y[j]
+                    if gradient < steepest:
+                        steepest = gradient
+                        enter = k
+            if enter < 0:
+                break
+            passive[enter] = True
+            while True:
+                size = 0
+                for k in range(K):
+                    if passive[k]:
+                        members[size] = k
+                        size += 1
+                if size == 0:
+                    break
+                _factor(G, members, size, L)
+                _substitute(L, members, size, C[n], x)
+                share = 1.0
+                for k in range(K):
+                    target[k] = 0.0
+                for i in range(size):
+                    k = members[i]
+                    target[k] = x[i]
+                    if x[i] <= 0.0:
+                        share = min(share, y[k] / (y[k] - x[i]) if y[k] > 0.0 else 0.0)
+                if share == 1.0:
+                    for k in range(K):
+                        y[k] = target[k]
+                    break
+                largest = 0.0
+                for k in range(K):
+                    y[k] += share * (target[k] - y[k])
+                    largest = max(largest, y[k])
+                for k in range(K):
+                    if passive[k] and y[k] <= 1e-15 * largest:
+                        passive[k] = False
+                    if not passive[k]:
+                        y[k] = 0.0

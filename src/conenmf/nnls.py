@@ -20,12 +20,13 @@ from numpy.linalg import LinAlgError
 
 from . import kernels
 from .data import Array
-from .errors import ShapeError
+from .errors import NonFiniteError, ShapeError
 
 __all__ = ["nnls"]
 
 _TOLERANCE = 1e-13  # a gradient this small beside the right-hand side counts as zero
 _RETRIES = 3
+_GUESS_SWEEPS = 5
 
 
 def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
@@ -39,7 +40,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
-        Warm start: its positive entries are the first guess of the passive sets.
+        Warm start: its positive entries are the first guess of the passive sets. Without it a
+        few sweeps of coordinate descent make one.
 
     Returns
     -------
@@ -52,14 +54,14 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
            [2., 5.]])
     """
     G, C = np.asarray(G), np.asarray(C)
+    C = C if C.dtype.kind == "f" else C.astype(np.float64)
     K = G.shape[0] if G.ndim == 2 else -1
-    if G.shape != (K, K) or C.ndim != 2 or C.shape[1] != K or not C.dtype.kind == "f":
-        raise ShapeError(
-            f"G has shape {G.shape} and C shape {C.shape}, type {C.dtype}: "
-            "expected (K, K) and (n, K) of floating point numbers"
-        )
+    if G.shape != (K, K) or C.ndim != 2 or C.shape[1] != K:
+        raise ShapeError(f"G has shape {G.shape} and C {C.shape}, expected (K, K) and (n, K)")
     if Y is not None and np.shape(Y) != C.shape:
         raise ShapeError(f"Y has shape {np.shape(Y)}, expected that of C, {C.shape}")
+    if not (np.isfinite(G).all() and np.isfinite(C).all()):
+        raise NonFiniteError("G or C holds NaN or infinity")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     scale = np.sqrt(np.diagonal(G).astype(np.float64))
     dead = scale <= 0.0
@@ -67,12 +69,11 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     gram = G / np.outer(scale, scale)
     gram[dead, dead] = 1.0
     gram = _positive_definite(gram)
-    sides = C / scale
+    sides = np.ascontiguousarray(C / scale, dtype=np.float64)
     sides[:, dead] = 0.0
-    # Without a hint start from an empty passive set: a solution has few positive entries.
-    start = np.zeros(C.shape) if Y is None else np.array(Y, dtype=np.float64, order="C")
+    start = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
     solve = _solve_compiled if kernels.AVAILABLE else _solve
-    solution: Array = solve(gram, np.ascontiguousarray(sides, dtype=np.float64), start) / scale
+    solution: Array = solve(gram, sides, start) / scale
     converted: Array = solution.astype(C.dtype, copy=False)
     return converted
 
@@ -90,10 +91,24 @@ def _positive_definite(gram: Array) -> Array:
     return gram + ridge
 
 
+def _guess(gram: Array, sides: Array) -> Array:
+    """A few sweeps of coordinate descent from zero: nearly the right entries are positive."""
+    Y = np.zeros_like(sides)
+    for _ in range(_GUESS_SWEEPS):
+        if kernels.AVAILABLE:
+            kernels.hals_rows(gram, sides, Y, 0.0)
+            continue
+        for k in range(gram.shape[0]):
+            Y[:, k] = np.maximum(Y[:, k] - (Y @ gram[:, k] - sides[:, k]) / gram[k, k], 0.0)
+    return Y
+
+
 def _solve_compiled(gram: Array, sides: Array, Y: Array) -> Array:
     if kernels.nnls_rows(gram, sides, Y, _TOLERANCE, _max_pivots(gram)):
         unfinished = np.isnan(Y[:, 0])
-        Y[unfinished] = _solve_one_by_one(gram, sides[unfinished])
+        rest = np.zeros_like(sides[unfinished])
+        kernels.nnls_one_by_one(gram, sides[unfinished], rest, _TOLERANCE, 30 * len(gram))
+        Y[unfinished] = rest
     return Y
 
 

@@ -74,7 +74,7 @@ def estimate_rank(
             f"the smaller side of a {V.shape[1]} x {V.shape[0]} matrix"
         )
     values = np.zeros(k_max + 1)
-    found = singular_values(V, min(k_max + 1, smaller), normalize=normalize)
+    found = singular_values(V, min(k_max + 1, smaller), normalize=normalize, rough=True)
     values[: found.size] = found
     # VV' squares the singular values: below this they are rounding.
     floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]

@@ -27,7 +27,7 @@ from .data import (
 from .errors import ComponentsError, OptionError
 from .inits import MOSTLY_CONES, mixing, start
 from .metrics import match_components
-from .rank import default_range, estimate_rank
+from .rank import RankEstimate, default_range, estimate_rank
 from .solvers import SOLVERS, Stopping, alternate
 from .spectrum import singular_values
 
@@ -144,11 +144,10 @@ def choose_k(V: DataMatrix) -> tuple[int, str]:
     The paper's ratio decides if cones are evident; otherwise parallel analysis does.
     """
     low, high = default_range(V)
-    ks = np.arange(low, high + 1)
-    ratio = _ratio(V, ks, np.random.default_rng(0))
-    if high <= 2 or _cones_are_evident(V, ratio.K, ks)[0]:
+    ratio = estimate_rank(V)
+    if high <= 2 or not _why_no_cones(V, ratio):
         return ratio.K, "ratio"
-    return _parallel(V, ks, np.random.default_rng(0)).K, "parallel"
+    return _parallel(V, np.arange(low, high + 1), np.random.default_rng(0)).K, "parallel"
 
 
 def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
@@ -156,32 +155,35 @@ def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
         raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
     why_not = ""
     if "ratio" in votes:
-        ratio = votes["ratio"]
-        evident, why_not = _cones_are_evident(V, ratio.K, None)
-        if evident:
+        ratio = estimate_rank(V)
+        why_not = _why_no_cones(V, ratio)
+        if not why_not and ratio.K == votes["ratio"].K:
             return "ratio", "cones are evident, for which the ratio is proven"
+        why_not = why_not or f"over a wider range the ratio says {ratio.K}"
     for name in ("crossval", "parallel", "stability"):
         if name in votes:
-            return name, (f"{why_not}; " if why_not else "") + votes[name].reason
+            return name, f"{why_not}; {votes[name].reason}" if why_not else votes[name].reason
     name = next(iter(votes))
-    return name, (f"{why_not}; " if why_not else "") + "no other estimator was asked"
+    return name, f"{why_not}; but no other estimator was asked"
 
 
-def _cones_are_evident(V: DataMatrix, K: int, ks: Array | None) -> tuple[bool, str]:
-    """Whether raw and unit-length samples agree clearly on K, and cones explain the data."""
-    low, high = default_range(V) if ks is None else (int(ks[0]), int(ks[-1]))
-    high = max(high, min(K + 1, min(V.shape)))
-    raw = estimate_rank(V, min(low, K), high)
-    unit = estimate_rank(V, min(low, K), high, normalize=True)
-    if raw.K != K or unit.K != K:
-        return False, f"raw and unit-length samples disagree ({raw.K} and {unit.K})"
-    if raw.margin < _EVIDENT_MARGIN or unit.margin < _EVIDENT_MARGIN:
-        margin = min(raw.margin, unit.margin)
-        return False, f"the largest ratio stands out by a factor of only {margin:.2f}"
-    share = mixing(V, K)
+def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
+    """Say why cones are not evident; nothing if they are.
+
+    They are if the largest ratio stands out, samples of unit length lead to the same number,
+    and cones of that number explain the data about as well as their mixtures do.
+    """
+    if ratio.margin < _EVIDENT_MARGIN:
+        return f"the largest ratio stands out by a factor of only {ratio.margin:.2f}"
+    unit = estimate_rank(V, normalize=True)
+    if unit.K != ratio.K:
+        return f"raw and unit-length samples disagree ({ratio.K} and {unit.K})"
+    if unit.margin < _EVIDENT_MARGIN:
+        return f"for unit-length samples the ratio stands out by only {unit.margin:.2f}"
+    share = mixing(V, ratio.K)
     if share > MOSTLY_CONES:
-        return False, f"samples are mixtures: {share:.0%} of the error goes if cones may mix"
-    return True, ""
+        return f"samples are mixtures: {share:.0%} of the error goes if cones may mix"
+    return ""
 
 
 # --- the estimators ---------------------------------------------------------------------------
@@ -205,10 +207,9 @@ def _parallel(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """
     part = unit_samples(_subset(V, rng, _SAMPLES))
     k = min(int(ks[-1]), *part.shape)
-    values = singular_values(part, k)
-    noise = np.max(
-        [singular_values(shuffled_samples(part, rng), k) for _ in range(_SHUFFLES)], axis=0
-    )
+    values = singular_values(part, k, rough=True)
+    shuffled = (shuffled_samples(part, rng) for _ in range(_SHUFFLES))
+    noise = np.max([singular_values(data, k, rough=True) for data in shuffled], axis=0)
     above = np.append(values > noise, False)
     above[0] = True  # the mean, which shuffling keeps
     found = int(np.argmin(above))

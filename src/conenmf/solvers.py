@@ -98,6 +98,8 @@ class Rule:
         Which factor an iteration updates first. A rule that begins with H needs no H to start.
     rescale : bool
         Scale W by <V, WH> / ||WH||^2 before the first iteration.
+    floored : bool
+        The rule holds entries at `FLOOR` that would be zero.
     raise_start : bool
         An H that is zero outside its cones is raised off zero before the first iteration.
     """
@@ -105,12 +107,13 @@ class Rule:
     update: Update
     first: str = "W"
     rescale: bool = False
+    floored: bool = False
     raise_start: bool = False
 
 
 SOLVERS: dict[str, Rule] = {
-    "mult": Rule(mult, raise_start=True),
-    "hals": Rule(hals, rescale=True, raise_start=True),
+    "mult": Rule(mult, floored=True, raise_start=True),
+    "hals": Rule(hals, rescale=True, floored=True, raise_start=True),
     "nnlsb": Rule(nnlsb, first="H"),
 }
 
@@ -216,7 +219,7 @@ def alternate(
     V: DataMatrix,
     W: Array,
     H: Array | None,
-    rule: Rule,
+    rule: Rule | str | Update,
     *,
     stopping: Stopping = Stopping(),  # noqa: B008 - frozen
     callback: Callback | None = None,
@@ -236,19 +239,31 @@ def alternate(
 
     Notes
     -----
-    The error ||V||^2 - 2 <V, WH> + ||WH||^2 comes free with the sums, but is a difference of
-    large numbers: good to about 2e-8 (float64) of ||V||.
+    The history counts seconds and passes from the call. The error
+    ||V||^2 - 2 <V, WH> + ||WH||^2 comes free with the sums, but is a difference of large
+    numbers: good to about 2e-8 (float64) of ||V||.
     """
-    require_data_matrix(V)
-    began = time.perf_counter()
-    total = float(V.norms_squared.sum())
-    W = np.asarray(W, dtype=np.float64)
-    Ht = np.zeros((V.shape[1], W.shape[1]), V.dtype) if H is None else H.T.astype(V.dtype)
+    require_data_matrix(V, nonzero=True)
+    rule = get_rule(rule)
+    if H is None and rule.first == "W":
+        raise FactorError("this rule begins with W and needs an H to start from")
+    began, already_read = time.perf_counter(), V.passes
+    # The loop factors V / unit, so that what is floored does not depend on the scale of V.
+    unit = _unit(V.norm / np.sqrt(V.shape[0] * V.shape[1]))
+    size = _unit(float(np.max(W)))
+    total = float(V.norms_squared.sum()) / unit**2
+    W = np.asarray(W, dtype=np.float64) / size
+    if H is None:
+        Ht = np.zeros((V.shape[1], W.shape[1]), V.dtype)
+    else:
+        Ht = (H.T * (size / unit)).astype(V.dtype)
 
     def update_samples(update: Update) -> tuple[Array, Array, Array]:
         nonlocal Ht
+        rounded = W.astype(V.dtype)
+        exact = rounded.astype(np.float64, copy=False)
         Ht, (VH, HH, inner) = V.sweep(
-            _update_block, Ht, W=W.astype(V.dtype), G=W.T @ W, update=update
+            _update_block, Ht, W=rounded, G=exact.T @ exact, unit=unit, update=update
         )
         return VH, HH, inner
 
@@ -278,14 +293,17 @@ def alternate(
                 W = _updated(rule.update, HH, VH, W)
                 errors.append(relative_error(float(np.vdot(VH, W)), HH))
             elapsed.append(time.perf_counter() - began)
-            passes.append(V.passes)
+            passes.append(V.passes - already_read)
             reason = stopping.reason(errors, elapsed[-1])
             if callback is not None:
                 progress = Progress(len(errors), elapsed[-1], errors[-1], passes[-1])
-                if callback(progress) is True:
+                answer = callback(progress)
+                if isinstance(answer, bool | np.bool_) and answer:
                     reason = "callback"
     history = History(np.array(errors), np.array(elapsed), np.array(passes))
-    return Solution(W.astype(V.dtype, copy=False), Ht.T, history, reason)
+    return Solution(
+        W.astype(V.dtype, copy=False), (Ht if unit == 1 else Ht * unit).T, history, reason
+    )
 
 
 def coefficients(V: DataMatrix, W: Array) -> tuple[Array, Array]:
@@ -298,10 +316,17 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Array, Array]:
         ||v_n - W h_n||^2, summed from the differences themselves.
     """
     require_data_matrix(V)
-    W = np.asarray(W, dtype=np.float64)
+    W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     with V.own_threads():
         Ht, squared, _ = V.sweep(_finish_block, W=W, G=W.T @ W)
     return Ht.T, squared
+
+
+def _unit(size: float) -> float:
+    """A power of two near `size`, by which numbers can be divided exactly; 1 in ordinary ranges."""
+    if size <= 0 or 1e-6 < size < 1e6:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(size)))
 
 
 def _updated(update: Update, G: Array, C: Array, Y: Array) -> Array:
@@ -320,13 +345,15 @@ def _unchanged(G: Array, C: Array, Y: Array) -> Array:
 
 
 def _update_block(
-    block: Block, H: Array, *, W: Array, G: Array, update: Update
+    block: Block, H: Array, *, W: Array, G: Array, unit: float, update: Update
 ) -> tuple[Array, tuple[Array, Array, float]]:
     """Update a block's piece of H (n, K) and its sums VH' (F, K), HH' (K, K), <V, WH>."""
     C = block.T @ W
+    if unit != 1:
+        C = C / C.dtype.type(unit)
     H = _updated(update, G, C, H)
     exact = H.astype(np.float64, copy=False)
-    VH = (block @ H).astype(np.float64, copy=False)
+    VH = (block @ H).astype(np.float64, copy=False) / unit
     return H, (VH, exact.T @ exact, float(np.vdot(C.astype(np.float64, copy=False), exact)))
 
 

@@ -27,14 +27,21 @@ _MAX_STEPS = 100
 _CHUNK = 256  # samples whose products with all others are formed at a time
 
 
-def singular_values(V: DataMatrix, k: int, *, normalize: bool = False, tol: float = 1e-5) -> Array:
-    """Return the k largest singular values of V, or of V with samples of unit length."""
+def singular_values(
+    V: DataMatrix, k: int, *, normalize: bool = False, rough: bool = False, tol: float = 1e-5
+) -> Array:
+    """Return the k largest singular values of V, or of V with samples of unit length.
+
+    With `rough`, stop when they change by less than 1e-6 of themselves from step to step, which
+    is enough to compare them and much sooner than `tol`, a limit for the vectors.
+    """
     weights = None
     if normalize:
         squared = V.norms_squared
         weights = np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
     with V.own_threads():
-        _, eigenvalues = _leading_eigenvectors(V, k, weights, tol, np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        _, eigenvalues = _leading_eigenvectors(V, k, weights, tol, rng, rough=rough)
     return np.sqrt(np.maximum(eigenvalues, 0.0))
 
 
@@ -96,7 +103,13 @@ def _apply(block: Block, weights: Array | None = None, *, X: Array) -> tuple[Arr
 
 
 def _leading_eigenvectors(
-    V: DataMatrix, k: int, weights: Array | None, tol: float, rng: np.random.Generator
+    V: DataMatrix,
+    k: int,
+    weights: Array | None,
+    tol: float,
+    rng: np.random.Generator,
+    *,
+    rough: bool = False,
 ) -> tuple[Array, Array]:
     """The k leading eigenvectors (F, k) and eigenvalues of A = V diag(weights) V'."""
     F, N = V.shape
@@ -108,14 +121,19 @@ def _leading_eigenvectors(
     (start,) = V.sweep(_combine, rng.standard_normal((N, size)))
     basis = np.linalg.qr(start)[0]
     (image,) = V.sweep(_apply, *aligned, X=basis)
+    before = np.zeros(k)
     for _ in range(_MAX_STEPS):
         values, mix = np.linalg.eigh(basis.T @ image)
         values, mix = values[: -size - 1 : -1], mix[:, : -size - 1 : -1]
         X, AX = basis @ mix, image @ mix
         R = AX - X * values
         remaining = np.linalg.norm(R[:, :k], axis=0)
-        if np.all(remaining <= tol * np.maximum(values[:k], 1e-9 * values[0])):
+        relevant = np.maximum(values[:k], 1e-9 * values[0])
+        if np.all(remaining <= tol * relevant):
             break
+        if rough and np.all(values[:k] - before <= 1e-6 * relevant):
+            break
+        before = values[:k]
         if basis.shape[1] + size > 4 * size:
             basis, image = X, AX
         new = _new_directions(basis, R)
@@ -150,6 +168,6 @@ def _new_directions(basis: Array, R: Array) -> Array:
     R = R[:, scale > 0] / scale[scale > 0]
     for _ in range(2):
         R = R - basis @ (basis.T @ R)
-        left, size, _ = np.linalg.svd(R, full_matrices=False)
-        R = left[:, size > 1e-10]
+        orthonormal, triangle = np.linalg.qr(R)
+        R = orthonormal[:, np.abs(np.diagonal(triangle)) > 1e-10]
     return R
