@@ -15,7 +15,7 @@ from .spectrum import singular_values
 
 __all__ = ["RankEstimate", "default_range", "estimate_rank"]
 
-_LARGEST_AUTO = 100  # components up to which K is searched by default
+_LARGEST_AUTO = 50  # components up to which K is searched by default
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def estimate_rank(
         The paper asks for more than one: the first ratio of nonnegative data is always large.
         The estimate is smaller only if the rank of V is.
     k_max : int, optional
-        By default half of min(F, N), at most 100.
+        By default half of min(F, N), at most 50.
     normalize : bool
         Use samples of unit length, as the paper advises if lengths differ between cones.
 

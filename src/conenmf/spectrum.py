@@ -24,6 +24,7 @@ __all__ = ["singular_values", "truncated_svd"]
 _SMALL_GRAM = 500  # side of V up to which a Gram matrix is formed whatever k is
 _GRAM_PER_VECTOR = 16  # ... and side per wanted vector up to which it is cheaper
 _MAX_STEPS = 100
+_ROUGH_STEPS = 15
 _CHUNK = 256  # samples whose products with all others are formed at a time
 
 
@@ -32,8 +33,9 @@ def singular_values(
 ) -> Array:
     """Return the k largest singular values of V, or of V with samples of unit length.
 
-    With `rough`, stop when they change by less than 1e-6 of themselves from step to step, which
-    is enough to compare them and much sooner than `tol`, a limit for the vectors.
+    With `rough`, stop when their squares change by less than 1e-4 of themselves from step to
+    step, or after 15 steps: enough to compare them, and much sooner than `tol`, a limit for the
+    vectors, if they hardly differ.
     """
     weights = None
     if normalize:
@@ -122,7 +124,7 @@ def _leading_eigenvectors(
     basis = np.linalg.qr(start)[0]
     (image,) = V.sweep(_apply, *aligned, X=basis)
     before = np.zeros(k)
-    for _ in range(_MAX_STEPS):
+    for step in range(_MAX_STEPS):
         values, mix = np.linalg.eigh(basis.T @ image)
         values, mix = values[: -size - 1 : -1], mix[:, : -size - 1 : -1]
         X, AX = basis @ mix, image @ mix
@@ -131,7 +133,7 @@ def _leading_eigenvectors(
         relevant = np.maximum(values[:k], 1e-9 * values[0])
         if np.all(remaining <= tol * relevant):
             break
-        if rough and np.all(values[:k] - before <= 1e-6 * relevant):
+        if rough and (step == _ROUGH_STEPS or np.all(values[:k] - before <= 1e-4 * relevant)):
             break
         before = values[:k]
         if basis.shape[1] + size > 4 * size:
