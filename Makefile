@@ -19,6 +19,8 @@ lint: $(VENV)/test.stamp
 
 bench: $(VENV)/demo.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/rank.py
+	$(BIN)/python benchmarks/starts.py
 
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

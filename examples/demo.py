@@ -11,7 +11,14 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from conenmf import ConeNMF, cr1_nmf, deterministic_bound, from_rows, lower_bound, make_cones
+from conenmf import (
+    ConeNMF,
+    cone_geometry,
+    cr1_nmf,
+    deterministic_bound,
+    from_rows,
+    make_cones,
+)
 
 PICTURE = Path("demo.png")
 
@@ -24,29 +31,33 @@ def main() -> None:
     began = time.perf_counter()
     fit = ConeNMF().fit(X)
     seconds = time.perf_counter() - began
+    certificate = fit.certificate_
 
     V = from_rows(X)
     W, H, cones = cr1_nmf(V, fit.n_components_)
     cr1_error = float(np.sqrt(max(1 - (H**2).sum() / V.norm**2, 0)))
     bound = deterministic_bound(V, W, cones.labels)
-    below = lower_bound(V, fit.n_components_)
-    print(f"components found (K)     {fit.n_components_}")
-    print(f"relative error           {fit.relative_error_:.4f}")
-    print(f"  of cr1-nmf alone       {cr1_error:.4f}, proven to be at most {bound:.4f}")
-    print(f"no K components beat     {below:.4f}")
-    print(f"gap to that lower bound  {fit.relative_error_ - below:.4f}")
+    geometry = cone_geometry(V, cones.labels)
+    decided_by = fit.result_.settings["K_decided_by"]
+    print(f"components found (K)     {fit.n_components_}, by the estimator {decided_by!r}")
+    print(f"relative error           {fit.relative_error_:.5f}")
+    print(f"no K components beat     {certificate.lower_bound:.5f}")
+    print(f"gap to that lower bound  {certificate.gap:.5f}")
     print(
         f"time                     {seconds:.2f} s, {fit.n_iter_} iterations ({fit.stop_reason_})"
     )
+    print(f"cr1-nmf alone            {cr1_error:.5f}, proven to be at most {bound:.5f}")
+    holds = "holds" if geometry.holds else "does not hold"
+    print(f"geometric assumption     {holds}, margin {geometry.margin:.3f} rad")
 
-    draw(X, fit, model.axes, below)
+    draw(X, fit, model.axes, certificate.lower_bound)
     print(f"\nA picture is in {PICTURE.resolve()}")
 
 
 def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray, below: float) -> None:
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     left.plot(fit.history_.elapsed * 1e3, fit.history_.relative_error, marker=".", label="hals")
-    left.axhline(below, color="black", linestyle="--", label="no 9 components are below")
+    left.axhline(below, color="black", linestyle="--", label="smallest possible")
     left.set(title="Error while solving", xlabel="milliseconds", ylabel="relative error")
     left.legend()
 
@@ -55,13 +66,13 @@ def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray, below: float) -> None:
     order = np.argsort(cosines.argmax(axis=1))
     image = middle.imshow(cosines[order], vmin=0, vmax=1, cmap="viridis")
     middle.set(title="Cosine: component found, true axis", xlabel="true cone", ylabel="component")
-    figure.colorbar(image, ax=middle, shrink=0.8)
 
     position = np.argsort(order)
     sorted_samples = np.argsort(position[fit.labels_], kind="stable")
     closeness = (X / np.linalg.norm(X, axis=1, keepdims=True)) @ components[order].T
     right.imshow(closeness[sorted_samples], vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     right.set(title="Cosine: sample, component", xlabel="component", ylabel="samples by cone")
+    figure.colorbar(image, ax=[middle, right], shrink=0.8, label="cosine")
     figure.savefig(PICTURE, dpi=120)
 
 

@@ -1,12 +1,9 @@
-import threading
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from conenmf import data, from_columns, from_rows
-from conenmf.data import cone_products, feature_gram, require_data_matrix, residual_squared
+from conenmf.data import require_data_matrix
 from conenmf.errors import (
     DataTypeError,
     EmptyDataError,
@@ -116,86 +113,9 @@ def test_same_bits_for_any_number_of_threads(make, dtype, monkeypatch):
         assert total == runs[0][3][1]
 
 
-def failing_step(block):
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("lost a worker")
-    raise RuntimeError("lost the main thread")
-
-
-def test_an_exception_in_a_block_ends_the_sweep(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix, n_threads=3)
-    with pytest.raises(RuntimeError, match="lost"):
-        V.sweep(failing_step)
-    before = threading.active_count()
-    V.sweep(products, np.arange(40), W=np.ones((12, 1)))  # and the next one works
-    assert threading.active_count() == before
-
-
-def blas_threads(block):
-    counts = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return (max(counts),)
-
-
-def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix)
-    before = blas_threads(None)
-    seen = []
-    first_in, second_in, first_out = (threading.Event() for _ in range(3))
-
-    def first():
-        with V.own_threads():
-            first_in.set()
-            second_in.wait()
-        first_out.set()
-
-    def second():
-        first_in.wait()
-        with V.own_threads():
-            second_in.set()
-            first_out.wait()
-            seen.append(blas_threads(None))
-
-    threads = [threading.Thread(target=target) for target in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == [(1,)]
-    assert blas_threads(None) == before
-    with threadpool_limits(1):
-        assert blas_threads(None) == (1,)
-    assert blas_threads(None) == before
-
-
-def test_same_bits_from_any_thread():
-    X = np.random.default_rng(0).random((3000, 400))
-    results = []
-
-    def work():
-        V = from_rows(X)
-        results.append(V.sweep(products, np.arange(3000), W=X[:50].T)[2][0])
-
-    work()
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert np.array_equal(*results)
-
-
 def test_an_aligned_array_of_another_length(sample_matrix):
     with pytest.raises(ShapeError, match="has 39 rows, expected one for each of 40"):
         from_columns(sample_matrix).sweep(products, np.arange(39), W=np.ones((12, 1)))
-
-
-def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix)
-    before = blas_threads(None)
-    (most,) = V.sweep(blas_threads, reduce=max)
-    assert most == 1
-    assert blas_threads(None) == before
-    with V.own_threads(), V.own_threads():
-        assert blas_threads(None) == (1,)
-    assert blas_threads(None) == before
 
 
 def test_n_threads_follow_the_environment(monkeypatch, sample_matrix):
@@ -307,54 +227,3 @@ def test_a_bare_array_is_refused_with_the_names_of_the_doors():
         NotADataMatrixError, match=r"ndarray: use from_rows\(X\).*from_columns\(V\)"
     ):
         require_data_matrix(np.ones((2, 2)))
-
-
-# --- products of a block ----------------------------------------------------------------------
-
-
-def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
-    block = from_rows(np.ascontiguousarray(sample_matrix.T)[:, :-1]).columns(np.arange(40))
-    labels = np.zeros(40, int)
-    h, _ = cone_products(block, labels, np.ones((1, 11)))
-    np.testing.assert_allclose(h, sample_matrix[:-1].sum(axis=0))
-    with pytest.raises(ShapeError, match="one direction per label"):
-        cone_products(block, labels + 1, np.ones((1, 11)))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
-    V = main_backend(sample_matrix.astype(dtype))
-    block = V.columns(np.arange(40))
-    labels = np.where(V.norms_squared > 0, np.arange(40) % 3, -1)
-    Q = np.random.default_rng(0).random((3, 12))
-    h, S = cone_products(block, labels, Q)
-    exact = sample_matrix.astype(dtype).astype(float)
-    expected = np.einsum("fn,nf->n", exact, Q[labels])
-    np.testing.assert_allclose(h, expected, rtol=1e-13)
-    for k in range(3):
-        np.testing.assert_allclose(
-            S[k], exact[:, labels == k] @ expected[labels == k], rtol=1e-13, atol=1e-14
-        )
-    alone, nothing = cone_products(block, labels, Q, sums=False)
-    np.testing.assert_allclose(alone, h, rtol=1e-14)
-    assert nothing.shape == (0, 12)
-
-
-@pytest.mark.parametrize("weights", [None, np.linspace(0, 2, 40)])
-def test_feature_gram(main_backend, sample_matrix, weights):
-    block = main_backend(sample_matrix).columns(np.arange(40))
-    scaled = sample_matrix if weights is None else sample_matrix * np.sqrt(weights)
-    np.testing.assert_allclose(
-        feature_gram(block, weights), scaled @ scaled.T, rtol=1e-12, atol=1e-14
-    )
-
-
-@pytest.mark.parametrize("distance", [1.0, 1e-3, 1e-7, 0.0])
-def test_residuals_are_exact_even_when_tiny(main_backend, distance):
-    rng = np.random.default_rng(5)
-    W, H = rng.random((30, 4)), rng.random((600, 4))
-    V = (H @ W.T).T * (1 + distance * rng.random((30, 600)))
-    block = main_backend(V).columns(np.arange(600))
-    expected = ((V - W @ H.T) ** 2).sum(axis=0)
-    squared = residual_squared(block, block.T @ W, W.T @ W, W, H)
-    np.testing.assert_allclose(squared, expected, rtol=1e-6, atol=1e-28)

@@ -15,15 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .data import (
-    Array,
-    Block,
-    DataMatrix,
-    check_labels,
-    cone_coefficients,
-    require_data_matrix,
-    residual_squared,
-)
+from .blocks import cone_coefficients, residual_squared
+from .data import Array, Block, DataMatrix, check_labels, require_data_matrix
 from .errors import FactorError, check_components
 from .spectrum import singular_values
 

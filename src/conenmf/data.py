@@ -2,7 +2,7 @@
 
 Every algorithm of this library does something to a block of samples, keeps a result per sample
 and sums the rest; `DataMatrix.sweep` is that sentence. This module is the only one that knows
-how V is stored. It contains no mathematics beyond norms and two products.
+how V is stored; what is computed from one block is in `blocks`.
 
 In the paper V is F x N and its columns are the samples; arrays that have one row per sample
 (the transpose of H among them) are called *aligned*.
@@ -10,21 +10,17 @@ In the paper V is F x N and its columns are the samples; arrays that have one ro
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from threadpoolctl import ThreadpoolController
 
-from . import kernels
+from .blocks import Array, Block
 from .errors import (
     DataTypeError,
     EmptyDataError,
@@ -36,6 +32,7 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
+from .threads import available_threads, one_blas_thread, run_in_order
 
 __all__ = [
     "Array",
@@ -44,21 +41,12 @@ __all__ = [
     "Negative",
     "add",
     "check_labels",
-    "cone_coefficients",
-    "cone_products",
-    "cross_products",
-    "feature_gram",
     "from_columns",
     "from_rows",
     "require_data_matrix",
-    "residual_squared",
     "shuffled_samples",
     "unit_samples",
 ]
-
-Array: TypeAlias = npt.NDArray[Any]
-Block: TypeAlias = Any
-"""A few columns of V, (F, n): an ndarray or a sparse array; it has ``.T``, ``@``, ``astype``."""
 
 Negative: TypeAlias = Literal["raise", "clip"]
 
@@ -148,7 +136,7 @@ class DataMatrix(ABC):
         self.shape = shape
         self.dtype = dtype
         self.passes = 0.0
-        self.n_threads = _available_threads() if n_threads is None else int(n_threads)
+        self.n_threads = available_threads() if n_threads is None else int(n_threads)
         if self.n_threads < 1:
             raise OptionError(f"n_threads={n_threads}; give at least 1, or None for all cores")
         self._block_samples = block_samples
@@ -244,7 +232,7 @@ class DataMatrix(ABC):
         with self.own_threads():
             if len(borders) == 1:
                 return run(0)
-            _run_in_order(run, collect, len(borders), self.n_threads)
+            run_in_order(run, collect, len(borders), self.n_threads)
         return (*joined, total)
 
     @contextmanager
@@ -258,7 +246,7 @@ class DataMatrix(ABC):
         if self._leave_to_blas:
             yield
         else:
-            with _keeper.one_thread():
+            with one_blas_thread():
                 yield
 
 
@@ -341,59 +329,6 @@ def check_labels(V: DataMatrix, labels: Any, K: int) -> Array:
     return array
 
 
-def cone_products(
-    block: Block, labels: Array, Q: Array, *, sums: bool = True
-) -> tuple[Array, Array]:
-    """Multiply each sample with its own cone's direction, and back.
-
-    Q (K, F) has one direction per row. Returns h (n,) with h_n = <v_n, q_label(n)> and S (K, F)
-    with s_k = sum of h_n v_n over the samples of cone k, both in float64; S is empty without
-    `sums`. A sample labelled -1 is zero, and may as well belong to cone 0.
-    """
-    if Q.shape[1] != block.shape[0] or labels.max(initial=-1) >= Q.shape[0]:
-        raise ShapeError(
-            f"directions have shape {Q.shape} and labels reach {labels.max(initial=-1)}: "
-            f"expected {block.shape[0]} features and one direction per label"
-        )
-    Q = np.ascontiguousarray(Q)
-    cones = np.maximum(labels, 0).astype(np.uintp)
-    wanted = Q if sums else Q[:0]
-    if not kernels.AVAILABLE:
-        exact = block.astype(np.float64, copy=False)
-        h = np.take_along_axis(exact.T @ Q.T, cones[:, None], axis=1)[:, 0]
-        coefficients = np.zeros((cones.size, wanted.shape[0]))
-        if sums:
-            np.put_along_axis(coefficients, cones[:, None], h[:, None], axis=1)
-        return h, (exact @ coefficients).T
-    h = np.zeros(cones.size)
-    if not sp.issparse(block) and block.strides[0] != block.itemsize:
-        S = np.zeros_like(wanted.T, order="C")
-        kernels.cone_products_columns(block, cones, np.ascontiguousarray(Q.T), h, S)
-        return h, S.T
-    S = np.zeros_like(wanted, order="C")
-    if sp.issparse(block):
-        kernels.cone_products_sparse(block.data, block.indices, block.indptr, cones, Q, h, S)
-    else:
-        kernels.cone_products_rows(np.ascontiguousarray(block.T), cones, Q, h, S)
-    return h, S
-
-
-def cone_coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    """Step of a sweep: <v_n, q_label(n)> for each sample, with one direction per row of Q."""
-    return cone_products(block, labels, Q, sums=False)[0], None
-
-
-def feature_gram(block: Block, weights: Array | None = None) -> Array:
-    """Return the sum of weight_n v_n v_n' over the samples of a block, (F, F) in float64."""
-    scaled = block.astype(np.float64, copy=False)
-    if weights is not None:
-        size = np.sqrt(weights)
-        scaled = scaled * (size if not sp.issparse(block) else size[None, :])
-    product = scaled @ scaled.T
-    gram: Array = product.toarray() if sp.issparse(product) else product
-    return gram
-
-
 def unit_samples(V: DataMatrix) -> DataMatrix:
     """A copy of a small V with samples of unit length; zero samples stay zero."""
     rows = V.columns(np.arange(V.shape[1])).T.astype(np.float64, copy=False)
@@ -416,34 +351,6 @@ def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> DataMatrix:
         rows[start:stop] = rng.choice(N, stop - start, replace=False)
     parts = (by_feature.data, rows, by_feature.indptr)
     return from_rows(sp.csc_array(parts, shape=by_feature.shape), n_threads=V.n_threads)
-
-
-def cross_products(block: Block, other: Block) -> Array:
-    """Return the products of all samples of two blocks, (n, m) in float64."""
-    product = block.astype(np.float64, copy=False).T @ other.astype(np.float64, copy=False)
-    products: Array = product.toarray() if sp.issparse(product) else product
-    return products
-
-
-def residual_squared(block: Block, C: Array, G: Array, W: Array, H: Array) -> Array:
-    """||v_n - W h_n||^2 for each sample of a block, in float64.
-
-    Dense blocks are subtracted entry by entry, which is exact to rounding. For sparse blocks
-    ||v||^2 - 2 <c, h> + h'Gh keeps the cost at the number of nonzeros, with C = block' W; where
-    that would lose more than half of the digits, the sample's difference is formed after all.
-    """
-    if not sp.issparse(block):
-        difference = block.T - H @ W.T
-        exact: Array = np.einsum("nf,nf->n", difference, difference)
-        return exact
-    norms = np.asarray(block.multiply(block).sum(axis=0)).ravel()
-    squared: Array = norms - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
-    doubtful = np.flatnonzero(squared < 1e-7 * norms)
-    for part in np.array_split(doubtful, 1 + doubtful.size // _BLOCK_SAMPLES):
-        difference = block[:, part].toarray().T - H[part] @ W.T
-        squared[part] = np.einsum("nf,nf->n", difference, difference)
-    nonnegative: Array = np.maximum(squared, 0.0)
-    return nonnegative
 
 
 # --- opening and validating -------------------------------------------------------------------
@@ -570,118 +477,3 @@ def _find(V: DataMatrix, samples_in: str, wrong: Callable[[Array], Array]) -> tu
     if samples_in == "rows":
         return f"row {sample} (sample), column {feature} (feature)", value
     return f"row {feature} (feature), column {sample} (sample)", value
-
-
-# --- threads ----------------------------------------------------------------------------------
-
-
-def _available_threads() -> int:
-    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdigit() and int(wanted) > 0:
-        return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _run_in_order(
-    run: Callable[[int], Any], collect: Callable[[int, Any], None], count: int, n_threads: int
-) -> None:
-    """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
-
-    Whoever finishes a task takes the next one, and collects all results that are due. The first
-    exception stops the others and is raised here.
-    """
-    lock = threading.Lock()
-    tasks = iter(range(count))
-    ready: dict[int, Any] = {}
-    failures: list[BaseException] = []
-    due = 0
-
-    def help_() -> None:
-        with _blas_controller().limit(limits=1):  # where the limit is each thread's own
-            work()
-
-    def work() -> None:
-        nonlocal due
-        try:
-            while not failures:
-                with lock:
-                    index = next(tasks, None)
-                if index is None:
-                    return
-                result = run(index)
-                with lock:
-                    ready[index] = result
-                    while due in ready:
-                        collect(due, ready.pop(due))
-                        due += 1
-        except BaseException as failure:
-            failures.append(failure)
-
-    helpers = [threading.Thread(target=help_) for _ in range(min(n_threads, count) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if failures:
-        raise failures[0]
-
-
-@cache
-def _blas_controller() -> Any:
-    return ThreadpoolController().select(user_api="blas")
-
-
-class _BlasKeeper:
-    """Holds BLAS to one thread as long as anybody in the process asks for it.
-
-    The limit of OpenBLAS belongs to the whole process, and threadpoolctl lets only the thread
-    that set it take it back. So a thread of the keeper's own sets it for the first user and takes
-    it back after the last, whichever threads those are.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._leave = threading.Event()
-        self._thread = threading.Thread()
-
-    @contextmanager
-    def one_thread(self) -> Iterator[None]:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                ready, self._leave = threading.Event(), threading.Event()
-                self._thread = threading.Thread(
-                    target=self._hold, args=(ready, self._leave), daemon=True
-                )
-                self._thread.start()
-                ready.wait()
-        try:
-            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
-                yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._users == 0:
-                    self._leave.set()
-                    self._thread.join()
-
-    @staticmethod
-    def _hold(ready: threading.Event, leave: threading.Event) -> None:
-        with _blas_controller().limit(limits=1):
-            ready.set()
-            leave.wait()
-
-
-def _new_keeper() -> None:
-    global _keeper
-    _keeper = _BlasKeeper()
-
-
-_keeper = _BlasKeeper()
-if hasattr(os, "register_at_fork"):  # a child has none of the threads, and no users
-    os.register_at_fork(after_in_child=_new_keeper)

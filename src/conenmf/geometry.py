@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .data import Array, Block, DataMatrix, check_labels, cone_products, require_data_matrix
+from .blocks import cone_products
+from .data import Array, Block, DataMatrix, check_labels, require_data_matrix
 from .errors import ShapeError
 from .nnls import nnls
 

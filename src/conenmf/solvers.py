@@ -19,7 +19,8 @@ from typing import TypeAlias
 import numpy as np
 
 from . import kernels
-from .data import Array, Block, DataMatrix, require_data_matrix, residual_squared
+from .blocks import residual_squared
+from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import FactorError, OptionError
 from .nnls import nnls
 

@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .data import (
-    Array,
-    Block,
-    DataMatrix,
-    cross_products,
-    feature_gram,
-    require_data_matrix,
-)
+from .blocks import cross_products, feature_gram
+from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError
 
 __all__ = ["singular_values", "truncated_svd"]

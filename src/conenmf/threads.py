@@ -1,0 +1,135 @@
+"""Threads: blocks of V run on ours, while BLAS keeps to one.
+
+Results are collected in the order of the tasks, so that sums do not depend on which thread
+finished first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["available_threads", "one_blas_thread", "run_in_order"]
+
+
+def available_threads() -> int:
+    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_in_order(
+    run: Callable[[int], Any], collect: Callable[[int, Any], None], count: int, n_threads: int
+) -> None:
+    """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
+
+    Whoever finishes a task takes the next one, and collects all results that are due. The first
+    exception stops the others and is raised here.
+    """
+    lock = threading.Lock()
+    tasks = iter(range(count))
+    ready: dict[int, Any] = {}
+    failures: list[BaseException] = []
+    due = 0
+
+    def help_() -> None:
+        with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+            work()
+
+    def work() -> None:
+        nonlocal due
+        try:
+            while not failures:
+                with lock:
+                    index = next(tasks, None)
+                if index is None:
+                    return
+                result = run(index)
+                with lock:
+                    ready[index] = result
+                    while due in ready:
+                        collect(due, ready.pop(due))
+                        due += 1
+        except BaseException as failure:
+            failures.append(failure)
+
+    helpers = [threading.Thread(target=help_) for _ in range(min(n_threads, count) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if failures:
+        raise failures[0]
+
+
+@cache
+def _blas_controller() -> Any:
+    return ThreadpoolController().select(user_api="blas")
+
+
+class _BlasKeeper:
+    """Holds BLAS to one thread as long as anybody in the process asks for it.
+
+    The limit of OpenBLAS belongs to the whole process, and threadpoolctl lets only the thread
+    that set it take it back. So a thread of the keeper's own sets it for the first user and takes
+    it back after the last, whichever threads those are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._leave = threading.Event()
+        self._thread = threading.Thread()
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                ready, self._leave = threading.Event(), threading.Event()
+                self._thread = threading.Thread(
+                    target=self._hold, args=(ready, self._leave), daemon=True
+                )
+                self._thread.start()
+                ready.wait()
+        try:
+            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+                yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._leave.set()
+                    self._thread.join()
+
+    @staticmethod
+    def _hold(ready: threading.Event, leave: threading.Event) -> None:
+        with _blas_controller().limit(limits=1):
+            ready.set()
+            leave.wait()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Hold BLAS to one thread in the whole process, as long as anybody is inside."""
+    return _keeper.one_thread()
+
+
+def _new_keeper() -> None:
+    global _keeper
+    _keeper = _BlasKeeper()
+
+
+_keeper = _BlasKeeper()
+if hasattr(os, "register_at_fork"):  # a child has none of the threads, and no users
+    os.register_at_fork(after_in_child=_new_keeper)

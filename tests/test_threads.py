@@ -1,0 +1,97 @@
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from conenmf import from_columns, from_rows
+from conenmf.threads import run_in_order
+
+
+def products(block, piece, *, W):
+    C = block.T @ W
+    return C, piece + 1, (block @ C, float(C.sum()))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_results_are_collected_in_order(n_threads):
+    collected = []
+    run_in_order(lambda i: i * i, lambda i, r: collected.append((i, r)), 50, n_threads)
+    assert collected == [(i, i * i) for i in range(50)]
+
+
+def failing_step(block):
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("lost a worker")
+    raise RuntimeError("lost the main thread")
+
+
+def test_an_exception_in_a_block_ends_the_sweep(small_blocks, sample_matrix):
+    V = from_columns(sample_matrix, n_threads=3)
+    with pytest.raises(RuntimeError, match="lost"):
+        V.sweep(failing_step)
+    before = threading.active_count()
+    V.sweep(products, np.arange(40), W=np.ones((12, 1)))  # and the next one works
+    assert threading.active_count() == before
+
+
+def blas_threads(block):
+    counts = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return (max(counts),)
+
+
+def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks, sample_matrix):
+    V = from_columns(sample_matrix)
+    before = blas_threads(None)
+    seen = []
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def first():
+        with V.own_threads():
+            first_in.set()
+            second_in.wait()
+        first_out.set()
+
+    def second():
+        first_in.wait()
+        with V.own_threads():
+            second_in.set()
+            first_out.wait()
+            seen.append(blas_threads(None))
+
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [(1,)]
+    assert blas_threads(None) == before
+    with threadpool_limits(1):
+        assert blas_threads(None) == (1,)
+    assert blas_threads(None) == before
+
+
+def test_same_bits_from_any_thread():
+    X = np.random.default_rng(0).random((3000, 400))
+    results = []
+
+    def work():
+        V = from_rows(X)
+        results.append(V.sweep(products, np.arange(3000), W=X[:50].T)[2][0])
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert np.array_equal(*results)
+
+
+def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
+    V = from_columns(sample_matrix)
+    before = blas_threads(None)
+    (most,) = V.sweep(blas_threads, reduce=max)
+    assert most == 1
+    assert blas_threads(None) == before
+    with V.own_threads(), V.own_threads():
+        assert blas_threads(None) == (1,)
+    assert blas_threads(None) == before
