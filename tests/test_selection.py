@@ -6,7 +6,7 @@ from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.data import shuffled_samples
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
 from conenmf.inits import mixing
-from conenmf.selection import METHODS, _masked_nnls
+from conenmf.selection import METHODS, Vote, _masked_nnls
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,14 @@ def test_mixtures_are_not_left_to_the_ratio(parts):
     assert table.decided_by == "crossval"
     assert table.K == 5
     assert mixing(from_columns(parts), 5) > 0.12
+
+
+def test_an_estimator_of_your_own(cones):
+    def elbow(V, ks, rng):
+        return Vote(np.ones(ks.size), 3, "because")
+
+    table = select_k(from_columns(cones), [2, 3], methods=[elbow])
+    assert (table.K, table.decided_by, table.reason) == (3, "elbow", "because")
 
 
 def test_the_table_reads_well(cones):

@@ -267,7 +267,7 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
         G, C = left.T @ left, B.T @ (A.T @ left)
         right = hals(G, C, right)
         squared = total - 2 * float(np.vdot(C, right)) + float(np.vdot(G, right.T @ right))
-        if before - squared < 1e-3 * total * 1e-2:
+        if before - squared < 1e-5 * total:
             break
         before = squared
     return left.astype(V.dtype), right.T.astype(V.dtype)

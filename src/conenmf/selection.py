@@ -96,7 +96,7 @@ def select_k(
     V: DataMatrix,
     ks: Iterable[int] | None = None,
     *,
-    methods: Iterable[str] | None = None,
+    methods: Iterable[str | Method] | None = None,
     rng: np.random.Generator | None = None,
 ) -> Selection:
     """Ask several estimators for the number of components.
@@ -106,8 +106,9 @@ def select_k(
     V : DataMatrix (F, N)
     ks : integers, optional
         Candidates, each from 1 to min(F, N); by default 2 to 20, or to half of min(F, N).
-    methods : names in `METHODS`, optional
-        "ratio", "parallel", "crossval", "stability"; by default all.
+    methods : names in `METHODS` or functions, optional
+        "ratio", "parallel", "crossval", "stability", by default all; a function
+        ``(V, ks, rng) -> Vote`` counts under its own name.
     rng : numpy.random.Generator, optional
         For sampling, shuffling, holding out and restarts; by default always the same.
 
@@ -128,12 +129,16 @@ def select_k(
         raise ComponentsError(
             f"{wanted[-1]} components are more than min(F, N) = {min(V.shape)} of the data"
         )
-    names = list(METHODS) if methods is None else list(methods)
-    for name in names:
-        if name not in METHODS:
-            raise OptionError.unknown("methods", name, METHODS)
+    asked: dict[str, Method] = {}
+    for method in METHODS if methods is None else methods:
+        if callable(method):
+            asked[method.__name__] = method
+        elif method in METHODS:
+            asked[method] = METHODS[method]
+        else:
+            raise OptionError.unknown("methods", method, METHODS)
     rng = np.random.default_rng(0) if rng is None else rng
-    votes = {name: METHODS[name](V, wanted, rng) for name in names}
+    votes = {name: method(V, wanted, rng) for name, method in asked.items()}
     decided_by, reason = _decide(V, votes)
     return Selection(votes[decided_by].K, decided_by, reason, wanted, votes)
 
@@ -163,8 +168,8 @@ def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
     for name in ("crossval", "parallel", "stability"):
         if name in votes:
             return name, f"{why_not}; {votes[name].reason}" if why_not else votes[name].reason
-    name = next(iter(votes))
-    return name, f"{why_not}; but no other estimator was asked"
+    name = next(reversed(votes))
+    return name, f"{why_not}; {votes[name].reason}" if why_not else votes[name].reason
 
 
 def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
