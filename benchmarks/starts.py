@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
 
 from conenmf import DataMatrix, alternate, from_rows, lower_bound, make_cones
 from conenmf.inits import mixing, start
@@ -63,8 +63,10 @@ def datasets(names: list[str]) -> dict[str, tuple[DataMatrix, int]]:
 
 def _load(path: Path, name: str) -> object:
     with np.load(path, allow_pickle=False) as stored:
-        if "V" not in stored:  # text: term counts become tf-idf of unit length
-            return TfidfTransformer(smooth_idf=False).fit_transform(sp.load_npz(path))
+        if "V" not in stored:  # text: term counts times log(N / df), documents of unit length
+            counts = sp.csr_array(sp.load_npz(path), dtype=np.float64)
+            frequency = np.bincount(counts.indices, minlength=counts.shape[1]).clip(1)
+            return normalize(counts @ sp.diags_array(np.log(counts.shape[0] / frequency)))
         X = stored["V"]
     if name == "faces94":  # at half size
         X = X.reshape(-1, 100, 2, 90, 2).mean((2, 4)).reshape(len(X), -1)

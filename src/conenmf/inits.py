@@ -36,6 +36,7 @@ Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Facto
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
 MOSTLY_CONES = 0.2  # mixing up to which samples count as lying in cones
+_ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
 _CORRECTION_STEPS = 20
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
@@ -186,7 +187,7 @@ def _nndsvd(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     Of each singular pair after the first, the positive parts or the negative parts are taken,
     whichever carry more weight.
     """
-    U, sigma, R = truncated_svd(V, K)
+    U, sigma, R = truncated_svd(V, K, tol=_ROUGH_VECTORS)
     W, H = np.zeros_like(U), np.zeros_like(R)
     W[:, 0], H[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0]) * np.abs(R[0])
     for k in range(1, int(np.count_nonzero(sigma > 1e-12 * sigma[0]))):
@@ -248,7 +249,7 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     a few iterations of `hals` on the truncated SVD, which is cheap, then improve them.
     """
     rank = min(K // 2 + 1, *V.shape)
-    U, sigma, R = truncated_svd(V, rank)
+    U, sigma, R = truncated_svd(V, rank, tol=_ROUGH_VECTORS)
     A, B = U * np.sqrt(sigma), np.sqrt(sigma)[:, None] * R
     W, H = [np.abs(A[:, 0])], [np.abs(B[0])]
     for k in range(1, rank):
