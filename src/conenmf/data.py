@@ -154,6 +154,11 @@ class DataMatrix(ABC):
         """The named columns in the type `dtype`."""
 
     @property
+    @abstractmethod
+    def sample_bytes(self) -> int:
+        """About how much memory a sample takes once it is read."""
+
+    @property
     def norm(self) -> float:
         """The Frobenius norm of V."""
         return float(np.sqrt(self.norms_squared.sum()))
@@ -260,6 +265,10 @@ class _DenseMatrix(DataMatrix):
         super().__init__((F, N), dtype, size, n_threads)
         self._rows = rows
 
+    @property
+    def sample_bytes(self) -> int:
+        return self.shape[0] * self.dtype.itemsize
+
     def _read(self, rows: Array) -> Block:
         if rows.dtype != self.dtype or rows.itemsize not in rows.strides:
             rows = np.array(rows, dtype=self.dtype, order="C")
@@ -283,6 +292,11 @@ class _SparseMatrix(DataMatrix):
         size = max(_BLOCK_SAMPLES, int(np.ceil(8.0 * F * N / max(rows.nnz, 1))))
         super().__init__((F, N), _compute_dtype(rows.dtype), size, n_threads)
         self._rows = rows
+
+    @property
+    def sample_bytes(self) -> int:
+        per_entry = self.dtype.itemsize + self._rows.indices.itemsize
+        return 1 + self._rows.nnz * per_entry // self.shape[1]
 
     def _read(self, data: Array, indices: Array, indptr: Array) -> Block:
         data = data.astype(self.dtype, copy=False)

@@ -34,6 +34,8 @@ from .spectrum import singular_values
 __all__ = ["METHODS", "Selection", "Vote", "choose_k", "select_k"]
 
 _SAMPLES = 1000
+_FEWEST_SAMPLES = 50  # ... however wide they are
+_SUBSET_BYTES = 160 << 20
 _FEATURES = 400
 _CV_SAMPLES = 400
 _HELD_OUT = 0.1  # share of the entries
@@ -274,6 +276,7 @@ METHODS: dict[str, Method] = {
 
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     """V itself if it is small, otherwise some of its nonzero samples."""
+    size = min(size, max(_FEWEST_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
     nonzero = np.flatnonzero(V.norms_squared > 0)
     if nonzero.size <= size and nonzero.size == V.shape[1]:
         return V
