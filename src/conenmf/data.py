@@ -296,7 +296,7 @@ class _SparseMatrix(DataMatrix):
     @property
     def sample_bytes(self) -> int:
         per_entry = self.dtype.itemsize + self._rows.indices.itemsize
-        return 1 + self._rows.nnz * per_entry // self.shape[1]
+        return 1 + int(self._rows.nnz) * int(per_entry) // self.shape[1]
 
     def _read(self, data: Array, indices: Array, indptr: Array) -> Block:
         data = data.astype(self.dtype, copy=False)
