@@ -162,13 +162,15 @@ def rank_one_factors(
             f"the cones have directions of {cones.directions.shape[0]} features, "
             f"the data have {V.shape[0]}"
         )
-    check_labels(V, cones.labels, cones.directions.shape[1])
+    labels = check_labels(V, cones.labels, cones.directions.shape[1])
+    if ((labels < 0) & (V.norms_squared > 0)).any():
+        raise ShapeError("a sample that is not zero has label -1: every sample needs a cone")
     with V.own_threads():
-        w = _leading_vectors(V, cones.labels, cones.directions.T, tol, max_passes)
-        h, _ = V.sweep(cone_coefficients, cones.labels, Q=w)
+        w = _leading_vectors(V, labels, cones.directions.T, tol, max_passes)
+        h, _ = V.sweep(cone_coefficients, labels, Q=w)
     H = np.zeros((V.shape[1], w.shape[0]), dtype=V.dtype)
-    mine = cones.labels >= 0
-    H[mine, cones.labels[mine]] = h[mine]
+    mine = labels >= 0
+    H[mine, labels[mine]] = h[mine]
     return w.T.astype(V.dtype, copy=False), H.T
 
 

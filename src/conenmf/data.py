@@ -340,7 +340,7 @@ def check_labels(V: DataMatrix, labels: Any, K: int) -> Array:
         )
     if array.min() < -1 or array.max() >= K:
         raise ShapeError(f"labels run from {array.min()} to {array.max()}, expected -1 to {K - 1}")
-    return array
+    return array.astype(np.intp)
 
 
 def unit_samples(V: DataMatrix) -> DataMatrix:

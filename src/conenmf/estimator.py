@@ -156,7 +156,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
                 f"tol={self.tol}: increase one of them",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # through scikit-learn's wrapper of fit_transform
             )
         self._fitted_on: DataMatrix | None = V
         self._certificate: Certificate | None = None

@@ -85,6 +85,8 @@ def cone_geometry(V: DataMatrix, labels: Array) -> ConeGeometry:
     >>> geometry.holds, geometry.ambiguous.size, bool(geometry.angles.max() <= 0.1)
     (True, 0, True)
     """
+    require_data_matrix(V, nonzero=True)
+    labels = _checked_labels(V, labels)
     axes, angles = enclosing_cones(V, labels)
     K = angles.size
     between = np.arccos(np.clip(axes.T @ axes, -1.0, 1.0))
@@ -151,6 +153,8 @@ def enclosing_cones(V: DataMatrix, labels: Array, *, tol: float = 1e-10) -> tupl
                 active[k], supports[k] = active[k][kept], supports[k][:, kept]
             if done:
                 break
+        else:
+            heights, _ = V.sweep(_heights, labels, norms, Q=u)
     cosines = np.full(K, 1.0)
     size = np.linalg.norm(u, axis=1)
     mine = labels >= 0

@@ -32,12 +32,20 @@ class LazyScores:
         How many choices the scores take into account.
     tie : float
         Scores closer than this count as equal, and the lowest index wins.
+    relative : bool
+        The tie is a share of the largest score.
     """
 
-    def __init__(self, scores: Array, *, chosen: int, tie: float) -> None:
+    def __init__(self, scores: Array, *, chosen: int, tie: float, relative: bool = False) -> None:
         self.scores = scores
         self.seen = np.where(np.isfinite(scores), chosen, np.iinfo(np.intp).max)
         self.tie = tie
+        self.relative = relative
+
+    def exclude(self, sample: int) -> None:
+        """Never choose this sample (again)."""
+        self.scores[sample] = -np.inf
+        self.seen[sample] = np.iinfo(np.intp).max
 
     def worst(self, k: int, refresh: Callable[[Array, int], Array]) -> tuple[int, float]:
         """Return the sample with the largest score after k choices, and its score.
@@ -53,9 +61,10 @@ class LazyScores:
         while True:
             stale = self.seen < k
             largest = self.scores[~stale].max(initial=-np.inf)
-            candidates = np.flatnonzero(stale & (self.scores >= largest - self.tie))
+            enough = largest - self.tie * (abs(largest) if self.relative else 1.0)
+            candidates = np.flatnonzero(stale & ~(self.scores < enough))
             if candidates.size == 0:
-                first = int(np.argmax(~stale & (self.scores >= largest - self.tie)))
+                first = int(np.argmax(~stale & (self.scores >= enough)))
                 return first, float(largest)
             if candidates.size > batch:
                 order = np.argpartition(-self.scores[candidates], batch)[:batch]

@@ -250,6 +250,7 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     """
     rank = min(K // 2 + 1, *V.shape)
     U, sigma, R = truncated_svd(V, rank, tol=_ROUGH_VECTORS)
+    size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
     A, B = U * np.sqrt(sigma), np.sqrt(sigma)[:, None] * R
     W, H = [np.abs(A[:, 0])], [np.abs(B[0])]
     for k in range(1, rank):
@@ -271,7 +272,7 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
         if before - squared < 1e-5 * total:
             break
         before = squared
-    return left.astype(V.dtype), right.T.astype(V.dtype)
+    return (left * np.sqrt(size)).astype(V.dtype), (right.T * np.sqrt(size)).astype(V.dtype)
 
 
 def _spa(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:

@@ -263,7 +263,7 @@ def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) ->
                         share = min(share, y[k] / (y[k] - x[i]) if y[k] > 0.0 else 0.0)
                 if share == 1.0:
                     for k in range(K):
-                        y[k] = target[k]
+                        y[k] = max(target[k], 0.0)
                     break
                 largest = 0.0
                 for k in range(K):

@@ -62,6 +62,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
         raise ShapeError(f"Y has shape {np.shape(Y)}, expected that of C, {C.shape}")
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise NonFiniteError("G or C holds NaN or infinity")
+    if K < 1 or np.diagonal(G).min() < 0:
+        raise ShapeError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     scale = np.sqrt(np.diagonal(G).astype(np.float64))
     dead = scale <= 0.0

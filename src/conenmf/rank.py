@@ -29,6 +29,8 @@ class RankEstimate:
         sigma_1, sigma_2, ... of V (of the unit-length samples if normalized).
     ratios : array (k_max,)
         sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding it is 1.
+    rank : int
+        How many of the singular values found are above rounding.
     margin : float
         The largest ratio in the range searched over the second largest, at least 1.
     """
@@ -36,6 +38,7 @@ class RankEstimate:
     K: int
     singular_values: Array
     ratios: Array
+    rank: int
     margin: float
 
 
@@ -81,9 +84,10 @@ def estimate_rank(
     above = np.maximum(values, floor)
     ratios = above[:-1] / above[1:]
     searched = ratios[k_min - 1 : k_max]
-    K = min(k_min + int(np.argmax(searched)), int(np.count_nonzero(values > floor)))
+    rank = int(np.count_nonzero(values > floor))
+    K = min(k_min + int(np.argmax(searched)), rank)
     runner_up = np.partition(searched, -2)[-2] if searched.size > 1 else 1.0
-    return RankEstimate(K, values, ratios, float(searched.max() / runner_up))
+    return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
 
 
 def default_range(V: DataMatrix) -> tuple[int, int]:

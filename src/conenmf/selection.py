@@ -124,6 +124,9 @@ def select_k(
     """
     require_data_matrix(V, nonzero=True)
     low, high = default_range(V)
+    methods = [methods] if isinstance(methods, str) else methods
+    if ks is not None and not isinstance(ks, Iterable):
+        raise ComponentsError(f"ks={ks!r}: expected several integers of at least 1")
     wanted = np.unique(list(range(low, min(high, 20) + 1)) if ks is None else list(ks))
     if wanted.size == 0 or wanted.dtype.kind not in "iu" or not 1 <= wanted[0]:
         raise ComponentsError(f"ks={ks!r}: expected integers of at least 1")
@@ -134,7 +137,7 @@ def select_k(
     asked: dict[str, Method] = {}
     for method in METHODS if methods is None else methods:
         if callable(method):
-            asked[method.__name__] = method
+            asked[str(getattr(method, "__name__", "custom"))] = method
         elif method in METHODS:
             asked[method] = METHODS[method]
         else:
@@ -152,9 +155,10 @@ def choose_k(V: DataMatrix) -> tuple[int, str]:
     """
     low, high = default_range(V)
     ratio = estimate_rank(V)
-    if high <= 2 or not _why_no_cones(V, ratio):
+    if high <= 2 or ratio.K < low or not _why_no_cones(V, ratio):
         return ratio.K, "ratio"
-    return _parallel(V, np.arange(low, high + 1), np.random.default_rng(0)).K, "parallel"
+    vote = _parallel(V, np.arange(low, high + 1), np.random.default_rng(0))
+    return min(vote.K, ratio.rank), "parallel"
 
 
 def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
@@ -217,12 +221,13 @@ def _parallel(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     values = singular_values(part, k, rough=True)
     shuffled = (shuffled_samples(part, rng) for _ in range(_SHUFFLES))
     noise = np.max([singular_values(data, k, rough=True) for data in shuffled], axis=0)
-    above = np.append(values > noise, False)
+    rounding = np.sqrt(10 * max(part.shape) * np.finfo(np.float64).eps) * values[0]
+    above = np.append(values > np.maximum(noise, rounding), False)
     above[0] = True  # the mean, which shuffling keeps
     found = int(np.argmin(above))
     scores = np.full(ks.size, np.nan)
     known = ks <= k
-    scores[known] = values[ks[known] - 1] / noise[ks[known] - 1]
+    scores[known] = (values / np.maximum(noise, rounding))[ks[known] - 1]
     K = int(max(ks[0], ks[ks <= found].max(initial=0)))
     return Vote(scores, K, f"{found} singular values are above those of shuffled data")
 
@@ -240,6 +245,8 @@ def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
             if k <= min(dense.shape):
                 errors[fold, column] = _held_out_error(dense, known, int(k), rng)
     scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_FOLDS)
+    if np.isnan(scores).all():
+        return Vote(scores, int(ks[0]), "too few entries to hold some out")
     best = int(np.nanargmin(scores))
     good = scores <= scores[best] + spread[best]
     K = int(ks[np.argmax(good)])
@@ -285,7 +292,12 @@ def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
 
 
 def _held_out_error(dense: Array, known: Array, K: int, rng: np.random.Generator) -> float:
-    """Relative error at the entries that are not known, after fitting those that are."""
+    """Error at the entries that are not known, after fitting those that are, over ||V||.
+
+    NaN if the known entries are all zero.
+    """
+    if not dense[known].any():
+        return np.nan
     means = (dense * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     filled = from_columns(np.where(known, dense, means))
     first = start(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
@@ -295,7 +307,7 @@ def _held_out_error(dense: Array, known: Array, K: int, rng: np.random.Generator
         W = _masked_nnls(H, dense.T, known.T, W)
         H = _masked_nnls(W, dense, known, H)
     difference = np.where(known, 0.0, dense - W @ H.T)
-    return float(np.linalg.norm(difference) / np.linalg.norm(np.where(known, 0.0, dense)))
+    return float(np.linalg.norm(difference) / np.linalg.norm(dense))
 
 
 def _masked_nnls(W: Array, V: Array, known: Array, H: Array) -> Array:

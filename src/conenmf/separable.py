@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .data import Array, DataMatrix, require_data_matrix
-from .errors import ComponentsError
+from .errors import ComponentsError, check_components
 from .greedy import LazyScores
 from .nnls import nnls
 
@@ -39,8 +39,9 @@ def spa(V: DataMatrix, K: int) -> Array:
             return V.norms_squared[samples] - inside
 
         chosen[k], score = lazy.worst(k, refresh)
-        column = _column(V, chosen[k])
         _require_new(score, V.norms_squared[chosen[k]], k, K, "linearly independent samples")
+        lazy.exclude(chosen[k])
+        column = _column(V, chosen[k])
         for _ in range(2):
             column = column - Q[:, :k] @ (Q[:, :k].T @ column)
         Q[:, k] = column / np.linalg.norm(column)
@@ -71,15 +72,18 @@ def snpa(V: DataMatrix, K: int) -> Array:
 
         chosen[k], score = lazy.worst(k, refresh)
         _require_new(score, V.norms_squared[chosen[k]], k, K, "samples outside the hull of others")
+        lazy.exclude(chosen[k])
         W[:, k] = _column(V, chosen[k])
     return chosen
 
 
 def _begin(V: DataMatrix, K: int) -> tuple[int, LazyScores, Array]:
     require_data_matrix(V, nonzero=True)
-    scores = V.norms_squared.copy()
-    tie = 1e-12 * float(scores.max())
-    return V.shape[0], LazyScores(scores, chosen=0, tie=tie), np.empty(K, dtype=np.intp)
+    K = check_components(K)
+    if K > V.shape[1]:
+        raise ComponentsError(f"there are {V.shape[1]} samples, fewer than the {K} asked for")
+    lazy = LazyScores(V.norms_squared.copy(), chosen=0, tie=1e-12, relative=True)
+    return V.shape[0], lazy, np.empty(K, dtype=np.intp)
 
 
 def _column(V: DataMatrix, n: int) -> Array:

@@ -13,7 +13,7 @@ from .blocks import cross_products, feature_gram
 from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError
 
-__all__ = ["singular_values", "truncated_svd"]
+__all__ = ["largest_share", "singular_values", "truncated_svd"]
 
 _SMALL_GRAM = 500  # side of V up to which a Gram matrix is formed whatever k is
 _GRAM_PER_VECTOR = 16  # ... and side per wanted vector up to which it is cheaper
@@ -37,8 +37,22 @@ def singular_values(
         weights = np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
     with V.own_threads():
         rng = np.random.default_rng(0)
-        _, eigenvalues = _leading_eigenvectors(V, k, weights, tol, rng, rough=rough)
+        _, eigenvalues, _ = _leading_eigenvectors(V, k, weights, tol, rng, rough=rough)
     return np.sqrt(np.maximum(eigenvalues, 0.0))
+
+
+def largest_share(V: DataMatrix, k: int) -> float:
+    """Return an upper bound on sum_{j <= k} sigma_j^2 / ||V||^2, the share k components explain.
+
+    An eigenvalue of VV' is at most as far from its approximation as the residual of the
+    approximate eigenvector is long; these lengths are added. (That no leading vector was missed
+    altogether is as certain as the random first subspace makes it.)
+    """
+    with V.own_threads():
+        rng = np.random.default_rng(0)
+        _, values, residuals = _leading_eigenvectors(V, k, None, 1e-8, rng)
+    total = float(V.norms_squared.sum())
+    return float((np.maximum(values, 0.0) + residuals).sum()) / total
 
 
 def truncated_svd(
@@ -68,7 +82,7 @@ def truncated_svd(
         )
     with V.own_threads():
         rng = np.random.default_rng(0) if rng is None else rng
-        X, _ = _leading_eigenvectors(V, k, None, tol, rng)
+        X, _, _ = _leading_eigenvectors(V, k, None, tol, rng)
         # V'X is tall and thin; its singular values do not suffer from the square in VV'.
         B, _ = V.sweep(_project, X=X)
     right, sigma, mix = np.linalg.svd(B, full_matrices=False)
@@ -106,13 +120,15 @@ def _leading_eigenvectors(
     rng: np.random.Generator,
     *,
     rough: bool = False,
-) -> tuple[Array, Array]:
-    """The k leading eigenvectors (F, k) and eigenvalues of A = V diag(weights) V'."""
+) -> tuple[Array, Array, Array]:
+    """The k leading eigenvectors (F, k) and eigenvalues of A = V diag(weights) V', residuals."""
     F, N = V.shape
     aligned = () if weights is None else (weights,)
     size = min(k + max(8, k // 4), F, N)  # a few more than wanted: they speed up convergence
     if min(F, N) <= max(_SMALL_GRAM, _GRAM_PER_VECTOR * size):
-        return _from_features(V, k, aligned) if F <= N else _from_samples(V, k, weights)
+        whole = _from_features(V, k, aligned) if F <= N else _from_samples(V, k, weights)
+        rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(whole[1][0]), 0.0)
+        return *whole, np.full(k, rounding)
 
     (start,) = V.sweep(_combine, rng.standard_normal((N, size)))
     basis = np.linalg.qr(start)[0]
@@ -137,7 +153,7 @@ def _leading_eigenvectors(
             break
         basis = np.hstack([basis, new])
         image = np.hstack([image, V.sweep(_apply, *aligned, X=new)[0]])
-    return X[:, :k], values[:k]
+    return X[:, :k], values[:k], remaining
 
 
 def _from_features(V: DataMatrix, k: int, aligned: tuple[Array, ...]) -> tuple[Array, Array]:

@@ -88,36 +88,46 @@ class _BlasKeeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[object] = set()
         self._leave = threading.Event()
         self._thread = threading.Thread()
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
+        user = object()
+        try:
+            self._enter(user)
+            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+                yield
+        finally:
+            self._exit(user)
+
+    def _enter(self, user: object) -> None:
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            self._users.add(user)
+            if not self._thread.is_alive():
                 ready, self._leave = threading.Event(), threading.Event()
                 self._thread = threading.Thread(
                     target=self._hold, args=(ready, self._leave), daemon=True
                 )
                 self._thread.start()
                 ready.wait()
-        try:
-            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
-                yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._users == 0:
-                    self._leave.set()
-                    self._thread.join()
+
+    def _exit(self, user: object) -> None:
+        with self._lock:
+            self._users.discard(user)
+            if not self._users and self._thread.is_alive():
+                self._leave.set()
+                self._thread.join()
 
     @staticmethod
     def _hold(ready: threading.Event, leave: threading.Event) -> None:
-        with _blas_controller().limit(limits=1):
+        try:
+            with _blas_controller().limit(limits=1):
+                ready.set()
+                leave.wait()
+        finally:
             ready.set()
-            leave.wait()
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
