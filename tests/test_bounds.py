@@ -257,3 +257,23 @@ def test_bad_factors(sample_matrix):
         certify(V, good_W, good_H * np.nan)
     with pytest.raises(ZeroDataError):
         certify(from_columns(np.zeros((12, 40))), good_W, good_H)
+
+
+def test_axes_must_be_nonnegative():
+    for W in (-np.eye(3), np.full((3, 3), np.nan)):
+        with pytest.raises(FactorError, match="finite and nonnegative"):
+            deterministic_bound(from_columns(np.eye(3)), W, np.arange(3))
+    assert (
+        deterministic_bound(from_columns(np.eye(3)), np.eye(3), np.arange(3, dtype=np.uint8)) == 0
+    )
+
+
+def test_tiny_angles_and_tiny_epsilons():
+    for alpha in (1e-8, 1e-4, 9.9e-3, 1.01e-2):
+        assert probabilistic_bound([alpha], [1.0]) == pytest.approx(
+            alpha / np.sqrt(3) * (1 - alpha**2 / 10), rel=1e-7
+        )
+    coarse = sample_size([0.2] * 5, [1.0] * 5, epsilon=1e-4, delta=0.01)
+    fine = sample_size([0.2] * 5, [1.0] * 5, epsilon=1e-6, delta=0.01)
+    assert fine / coarse == pytest.approx(1e4, rel=0.02)
+    assert sample_size([0.2, 0.05], [1e9, 1e9], epsilon=0.01, delta=0.01) > 1

@@ -298,3 +298,12 @@ def test_float32_stays_float32():
     np.testing.assert_array_equal(cones.labels, exact.labels)
     np.testing.assert_allclose(W, exact_W, atol=1e-6)
     np.testing.assert_allclose(H, exact_H, atol=1e-5)
+
+
+def test_a_sample_without_a_cone_is_refused(sample_matrix):
+    V = from_columns(sample_matrix)
+    cones = cluster_cones(V, 3)
+    labels = cones.labels.copy()
+    labels[5] = -1
+    with pytest.raises(ShapeError, match="has label -1"):
+        rank_one_factors(V, Cones(labels, cones.centres, cones.directions, cones.cosines))

@@ -125,3 +125,9 @@ def test_bad_labels(sample_matrix):
         enclosing_cones(V, np.full(40, -1))
     with pytest.raises(NotADataMatrixError):
         enclosing_cones(sample_matrix, np.zeros(40, int))
+
+
+def test_labels_of_any_integer_kind():
+    V = from_columns(np.eye(3))
+    for labels in ([0, 1, 2], np.arange(3, dtype=np.uint8), np.arange(3, dtype=np.int16)):
+        assert cone_geometry(V, labels).closest == (0, 1)

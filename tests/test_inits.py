@@ -176,3 +176,14 @@ def test_bad_options(sample_matrix):
 
 def test_raising_an_empty_h():
     np.testing.assert_array_equal(raise_off_zero(np.zeros((2, 2))), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("name", ["cr1", "nndsvd", "nnsvdlrc", "spa", "snpa"])
+def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
+    scale = 2.0**-200
+    W, H = INITS[name](from_columns(sample_matrix), 4, rng())
+    W_small, H_small = INITS[name](from_columns(scale * sample_matrix), 4, rng())
+    if H is None:
+        np.testing.assert_allclose(W_small / scale, W, rtol=1e-9)
+    else:
+        np.testing.assert_allclose(W_small @ H_small / scale, W @ H, rtol=1e-6, atol=1e-9)

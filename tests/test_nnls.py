@@ -152,3 +152,9 @@ def test_twins_agree():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "AVAILABLE", False)
         np.testing.assert_allclose(compiled, nnls(G, C), atol=1e-12)
+
+
+def test_what_is_not_a_gram_matrix():
+    for G, C in (([[-1.0]], [[1.0]]), (np.zeros((0, 0)), np.zeros((3, 0)))):
+        with pytest.raises(ShapeError, match="not a Gram matrix"):
+            nnls(G, C)

@@ -128,3 +128,35 @@ def test_masked_least_squares_sees_only_known_entries():
     for _ in range(100):
         found = _masked_nnls(W, corrupted, known, found)
     np.testing.assert_allclose(found, H, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((10, 10)),
+        np.outer(np.arange(1.0, 27), np.arange(1.0, 42)),
+        np.outer([0, 0, 3.0, 0], np.arange(5.0)),
+        np.outer(np.ones(9), np.arange(1.0, 9)) + 1e-10 * np.eye(9, 8),
+    ],
+    ids=["constant", "outer", "one sample", "almost"],
+)
+def test_auto_finds_one_component_in_rank_one_data(X):
+    result = factorize(from_rows(X), max_iter=5)
+    assert result.K == 1
+    assert result.relative_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    "X", [np.eye(4), np.eye(8), [[1.0, 2.0], [3.0, 4.0]], [[2.0]], np.ones((5, 3))], ids=str
+)
+def test_tiny_tables_have_an_answer(X):
+    table = select_k(from_rows(X))
+    assert 1 <= table.K <= min(np.shape(X))
+    assert str(table)
+
+
+def test_zero_samples_are_no_samples():
+    X = np.zeros((42, 6))
+    X[3], X[40] = np.arange(6), 1.0
+    table = select_k(from_rows(X), [3, 4], methods="crossval")
+    assert "too few entries" in table.reason

@@ -65,3 +65,13 @@ def test_spa_is_limited_by_dimensions_and_snpa_is_not():
     assert len(set(snpa(V, 7).tolist())) == 7
     with pytest.raises(NotADataMatrixError):
         spa(np.eye(2), 1)
+
+
+@pytest.mark.parametrize("method", [spa, snpa])
+def test_no_sample_is_chosen_twice(method):
+    V = from_columns(np.diag([1e-3, 1.0, 3e-7]))
+    assert method(V, 3).tolist() == [1, 0, 2]
+    doubled = from_columns(np.repeat(np.eye(3), 3, axis=1))
+    assert sorted(method(doubled, 3).tolist()) == [0, 3, 6]
+    with pytest.raises(ComponentsError, match="there are 3 samples, fewer than the 4"):
+        method(V, 4)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conenmf import from_columns, spectrum, truncated_svd
 from conenmf.errors import ComponentsError
-from conenmf.spectrum import singular_values
+from conenmf.spectrum import largest_share, singular_values
 
 
 @pytest.fixture(params=["gram", "subspace"])
@@ -70,3 +71,13 @@ def test_rank_deficient_and_constant_matrices(method):
 def test_too_many_singular_values():
     with pytest.raises(ComponentsError, match="has 2 singular values, not the 3"):
         truncated_svd(from_columns(np.ones((2, 5))), 3)
+
+
+def test_the_largest_share_is_never_too_small():
+    """Eigenvalues that hardly differ: vectors converge slowly, and the bound must say so."""
+    rng = np.random.default_rng(0)
+    for spread in (1e-3, 1e-5):
+        sigma = 1 + spread * rng.random(620)
+        V = from_columns(sp.csc_array(np.diag(sigma)[:, :620]))
+        exact = (np.sort(sigma**2)[::-1][:15]).sum() / (sigma**2).sum()
+        assert exact <= largest_share(V, 15) <= exact * 1.001

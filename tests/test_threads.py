@@ -95,3 +95,26 @@ def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     with V.own_threads(), V.own_threads():
         assert blas_threads(None) == (1,)
     assert blas_threads(None) == before
+
+
+def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blocks, sample_matrix):
+    V = from_columns(sample_matrix)
+    before = blas_threads(None)
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"), V.own_threads():
+            pass
+    with V.own_threads():
+        assert blas_threads(None) == (1,)
+    assert blas_threads(None) == before
+
+
+def test_an_exception_inside_gives_the_threads_back(small_blocks, sample_matrix):
+    before = blas_threads(None)
+    with pytest.raises(KeyboardInterrupt), from_columns(sample_matrix).own_threads():
+        raise KeyboardInterrupt
+    assert blas_threads(None) == before
