@@ -267,21 +267,24 @@ def _leading_vectors(
     direction p, and needs the single new product A r with A = V_k V_k'. The products A w and
     A p follow linearly.
     """
-    basis = np.zeros((start.shape[0], 3, start.shape[1]))
-    image = np.zeros_like(basis)
-    (w, r, p), (Aw, Ar, Ap) = basis.swapaxes(0, 1), image.swapaxes(0, 1)
-    w[:] = start
-    Aw[:] = V.sweep(_apply, labels, Q=np.ascontiguousarray(w))[0]
+
+    def multiply(q: Array) -> Array:
+        product: Array = V.sweep(_apply, labels, Q=q)[0]
+        return product
+
+    w = np.ascontiguousarray(start)
+    Aw = multiply(w)
+    p, Ap = np.zeros_like(w), np.zeros_like(w)
     for _ in range(max_passes):
         theta = _dots(w, Aw)
-        r[:] = Aw - theta * w
+        r = Aw - theta * w
         size = np.sqrt(_dots(r, r))
         unfinished = size > tol * theta
         if not unfinished.any():
             break
         r *= np.divide(1.0, size, out=np.zeros_like(size), where=unfinished)
         r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
-        Ar[:] = V.sweep(_apply, labels, Q=np.ascontiguousarray(r))[0]
+        Ar = multiply(r)
         for q, Aq in ((w, Aw), (r, Ar)):
             overlap = _dots(q, p)
             p -= overlap * q
@@ -290,12 +293,14 @@ def _leading_vectors(
         scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-8)
         p *= scale
         Ap *= scale
-        projected = basis @ image.swapaxes(1, 2)  # (K, 3, 3)
-        mixture = np.linalg.eigh((projected + projected.swapaxes(1, 2)) / 2)[1][:, None, :, -1]
-        step = mixture.copy()
-        step[..., 0] = 0.0  # the next p is the step away from w
-        (w[:], p[:]) = (mixture @ basis)[:, 0], (step @ basis)[:, 0]
-        (Aw[:], Ap[:]) = (mixture @ image)[:, 0], (step @ image)[:, 0]
+        projected = np.empty((w.shape[0], 3, 3))
+        for i, q in enumerate((w, r, p)):
+            for j, Aq in enumerate((Aw, Ar, Ap)):
+                projected[:, i, j] = _dots(q, Aq)[:, 0]
+        symmetric = (projected + projected.swapaxes(1, 2)) / 2
+        of_w, of_r, of_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
+        p, Ap = of_r * r + of_p * p, of_r * Ar + of_p * Ap  # the step away from w
+        w, Aw = of_w * w + p, of_w * Aw + Ap
     leading: Array = np.abs(w)
     leading /= np.sqrt(_dots(leading, leading))
     return leading

@@ -17,7 +17,7 @@ from .data import Array
 
 __all__ = ["LazyScores"]
 
-_FIRST_BATCH = 16
+_FIRST_BATCH = 64
 _CHUNK = 512  # samples that are read at a time
 
 
@@ -57,20 +57,20 @@ class LazyScores:
             ``refresh(samples, seen) -> scores``: exact scores of a few samples after k choices,
             given that each has already been scored against the first `seen` choices.
         """
-        batch = _FIRST_BATCH
+        N = self.scores.size
+        size = _FIRST_BATCH
         while True:
-            stale = self.seen < k
-            largest = self.scores[~stale].max(initial=-np.inf)
+            size = min(size, N)
+            order = np.argpartition(self.scores, N - size)[N - size :]  # the largest bounds
+            others = self.scores[order].min()  # no sample left out has a larger score
+            stale = order[self.seen[order] < k]
+            for part in np.array_split(stale, -(-stale.size // _CHUNK) or 1):
+                if part.size:
+                    fresh = refresh(part, int(self.seen[part].min()))
+                    self.scores[part] = np.minimum(self.scores[part], fresh)
+                    self.seen[part] = k
+            largest = float(self.scores[order].max())
             enough = largest - self.tie * (abs(largest) if self.relative else 1.0)
-            candidates = np.flatnonzero(stale & ~(self.scores < enough))
-            if candidates.size == 0:
-                first = int(np.argmax(~stale & (self.scores >= enough)))
-                return first, float(largest)
-            if candidates.size > batch:
-                order = np.argpartition(-self.scores[candidates], batch)[:batch]
-                candidates = candidates[order]
-            for part in np.array_split(candidates, -(-candidates.size // _CHUNK)):
-                fresh = refresh(part, int(self.seen[part].min()))
-                self.scores[part] = np.minimum(self.scores[part], fresh)
-                self.seen[part] = k
-            batch *= 2
+            if size == N or others < enough:
+                return int(order[self.scores[order] >= enough].min()), largest
+            size *= 2

@@ -60,11 +60,15 @@ def cone_products_rows(rows: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:
     """
     for n in range(rows.shape[0]):
         k = cones[n]
-        for f in range(rows.shape[1]):
-            h[n] += rows[n, f] * Q[k, f]
+        row, direction = rows[n], Q[k]
+        product = 0.0
+        for f in range(row.shape[0]):
+            product += row[f] * direction[f]
+        h[n] = product
         if S.shape[0] > 0:
-            for f in range(rows.shape[1]):
-                S[k, f] += h[n] * rows[n, f]
+            total = S[k]
+            for f in range(row.shape[0]):
+                total[f] += product * row[f]
 
 
 @_compiled
@@ -86,11 +90,13 @@ def cone_products_sparse(
     """The same for compressed sparse rows; Q and S have one row per cone."""
     for n in range(cones.shape[0]):
         k = cones[n]
+        product = 0.0
         for position in range(indptr[n], indptr[n + 1]):
-            h[n] += data[position] * Q[k, indices[position]]
+            product += data[position] * Q[k, indices[position]]
+        h[n] = product
         if S.shape[0] > 0:
             for position in range(indptr[n], indptr[n + 1]):
-                S[k, indices[position]] += h[n] * data[position]
+                S[k, indices[position]] += product * data[position]
 
 
 @_compiled
