@@ -77,7 +77,7 @@ def test_the_assumption_and_its_margin(main_backend):
     largest, second = np.sort(geometry.angles)[::-1][:2]
     off = ~np.eye(4, dtype=bool)
     assert geometry.margin == pytest.approx(geometry.between[off].min() - 3 * largest - second)
-    assert geometry.separation >= geometry.margin
+    assert geometry.separation >= geometry.margin - 1e-12  # equal but for rounding, here
     assert geometry.between[geometry.closest] == geometry.between[off].min()
     assert geometry.ambiguous.size == 0
 
