@@ -1,5 +1,7 @@
 """Every way to hold a matrix, as data: a test that takes `backend` runs on each of them."""
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +13,7 @@ settings.register_profile(
     "conenmf",
     deadline=None,
     max_examples=100,
+    derandomize="CI" in os.environ,  # new examples at every desk, the same ones in every landing
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("conenmf")
