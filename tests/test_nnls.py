@@ -11,7 +11,7 @@ from conenmf.nnls import _positive_definite, _solve, _solve_one_by_one
 module = __import__("conenmf.nnls", fromlist=["nnls"])
 
 
-def problem(seed, rank=None):
+def problem(seed):
     """A random W (F, K), possibly rank deficient, badly scaled or with a zero column, and V."""
     rng = np.random.default_rng(seed)
     F, K, n = int(rng.integers(1, 15)), int(rng.integers(1, 9)), int(rng.integers(1, 30))

@@ -151,6 +151,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
         self.result_ = result
+        self._fitted_on: DataMatrix | None = V
+        self._certificate: Certificate | None = None
         if result.stop_reason == "max_iter" and self.max_iter > 0 and self.tol > 0:
             warnings.warn(
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
@@ -158,8 +160,6 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,  # through scikit-learn's wrapper of fit_transform
             )
-        self._fitted_on: DataMatrix | None = V
-        self._certificate: Certificate | None = None
         return np.array(result.H.T)
 
     @property
