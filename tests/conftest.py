@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, settings
 
-from conenmf import data, from_columns, from_rows
+from conenmf import from_columns, from_rows, memory
 
 settings.register_profile(
     "conenmf",
@@ -90,15 +90,9 @@ def main_backend(request):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Make blocks so small that even tiny matrices have several."""
-    monkeypatch.setattr(data, "_BLOCK_SAMPLES", 7)
-    monkeypatch.setattr(data, "_BLOCK_BYTES", 1)
-    original = data._SparseMatrix.__init__
-
-    def short(self, rows, n_threads):
-        original(self, rows, n_threads)
-        self._block_samples = 7
-
-    monkeypatch.setattr(data._SparseMatrix, "__init__", short)
+    monkeypatch.setattr(memory, "BLOCK_SAMPLES", 7)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(memory, "sparse_block_samples", lambda F, N, nnz: 7)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import data, from_columns, from_rows
+from conenmf import from_columns, from_rows, memory
 from conenmf.data import require_data_matrix
 from conenmf.errors import (
     DataTypeError,
@@ -97,15 +97,15 @@ def test_small_integers_do_not_overflow():
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_same_bits_for_any_number_of_threads(make, dtype, monkeypatch):
-    monkeypatch.setattr(data, "_BLOCK_SAMPLES", 100)
-    monkeypatch.setattr(data, "_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(memory, "BLOCK_SAMPLES", 100)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 14)
     X = np.random.default_rng(0).random((3000, 60)).astype(dtype)
     X[X < 0.7] = 0
     W = np.random.default_rng(1).random((60, 9)).astype(dtype)
     runs = []
     for n_threads in (1, 2, 4):
         V = from_rows(make(X), n_threads=n_threads)
-        assert V._block_samples < 3000
+        assert V.block_samples < 3000
         runs.append((V.norms_squared, *V.sweep(products, np.arange(3000), W=W)))
     for norms, C, _, (VC, total) in runs[1:]:
         assert np.array_equal(norms, runs[0][0])

@@ -12,7 +12,6 @@ from conenmf.errors import (
     OptionError,
     ZeroDataError,
 )
-from conenmf.factorize import labels_of
 from conenmf.inits import INITS
 from conenmf.nnls import nnls
 from conenmf.solvers import SOLVERS, hals
@@ -166,11 +165,6 @@ def test_bad_data(cones):
         factorize(cones, 4)
     with pytest.raises(ZeroDataError):
         factorize(from_columns(np.zeros((3, 3))), 1)
-
-
-def test_labels_weigh_components_by_their_length():
-    W = np.array([[10.0, 0.0], [0.0, 1.0]])
-    assert labels_of(W, np.array([[1.0, 0.1, 0.0], [2.0, 2.0, 0.0]])).tolist() == [0, 1, -1]
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def test_own_factors(sample_matrix):
     np.testing.assert_array_equal(start_H, H)
     start_W, start_H, _ = start(V, 3, W, MULT)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
-    np.testing.assert_allclose(start_H, raise_off_zero(best))
+    np.testing.assert_allclose(start_H, raise_off_zero(V, best))
     start_W, start_H, _ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
@@ -175,7 +175,8 @@ def test_bad_options(sample_matrix):
 
 
 def test_raising_an_empty_h():
-    np.testing.assert_array_equal(raise_off_zero(np.zeros((2, 2))), np.ones((2, 2)))
+    V = from_columns(np.eye(2))
+    np.testing.assert_array_equal(raise_off_zero(V, np.zeros((2, 2))), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("name", ["cr1", "nndsvd", "nnsvdlrc", "spa", "snpa"])

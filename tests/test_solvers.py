@@ -289,9 +289,17 @@ def test_bare_arrays_are_refused(start):
 
 def test_coefficients_are_exact(main_backend, both_twins, small_blocks, sample_matrix, start):
     W = start[0]
-    H, squared = coefficients(main_backend(sample_matrix), W)
+    H, labels, squared = coefficients(main_backend(sample_matrix), W)
     np.testing.assert_allclose(H, nnlsb(W.T @ W, sample_matrix.T @ W, np.zeros((40, 3))).T)
-    np.testing.assert_allclose(
-        squared, ((sample_matrix - W @ H) ** 2).sum(axis=0), rtol=1e-9, atol=1e-15
-    )
+    assert squared == pytest.approx(((sample_matrix - W @ H) ** 2).sum(), rel=1e-12)
+    H = np.asarray(H)
     assert not H[:, [0, 17]].any()
+    weights = np.linalg.norm(W, axis=0)[:, None] * H
+    expected = np.where(weights.any(axis=0), weights.argmax(axis=0), -1)
+    np.testing.assert_array_equal(labels, expected)
+
+
+def test_labels_weigh_components_by_their_length():
+    W = np.array([[10.0, 0.0], [0.0, 1.0]])
+    V = from_columns(W @ [[1.0, 0.1, 0.0], [2.0, 2.0, 0.0]])
+    assert coefficients(V, W)[1].tolist() == [0, 1, -1]

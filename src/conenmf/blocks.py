@@ -18,7 +18,6 @@ from .errors import ShapeError
 __all__ = [
     "Array",
     "Block",
-    "cone_coefficients",
     "cone_products",
     "cross_products",
     "feature_gram",
@@ -67,11 +66,6 @@ def cone_products(
     else:
         kernels.cone_products_rows(np.ascontiguousarray(block.T), cones, Q, h, S)
     return h, S
-
-
-def cone_coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    """Step of a sweep: <v_n, q_label(n)> for each sample, with one direction per row of Q."""
-    return cone_products(block, labels, Q, sums=False)[0], None
 
 
 def feature_gram(block: Block, weights: Array | None = None) -> Array:

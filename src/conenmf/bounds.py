@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import cone_coefficients, residual_squared
-from .data import Array, Block, DataMatrix, check_labels, require_data_matrix
+from .blocks import cone_products, residual_squared
+from .data import Aligned, Array, Block, DataMatrix, check_labels, require_data_matrix
 from .errors import FactorError, check_components
 from .spectrum import largest_share
 
@@ -35,7 +36,7 @@ __all__ = [
 # --- from above: the paper's theorems ---------------------------------------------------------
 
 
-def cone_sines(V: DataMatrix, W: Array, labels: Array) -> Array:
+def cone_sines(V: DataMatrix, W: Array, labels: Aligned) -> Aligned:
     """Return the sine of the angle between each sample and the axis of its cone; one pass.
 
     Parameters
@@ -46,6 +47,11 @@ def cone_sines(V: DataMatrix, W: Array, labels: Array) -> Array:
     labels : array (N,)
         The cone of each sample, -1 for none: then the sine is 1, or 0 for a zero sample.
     """
+    return _sines(V, W, labels)[0]
+
+
+def _sines(V: DataMatrix, W: Array, labels: Aligned) -> tuple[Aligned, float]:
+    """The sines, and the largest of them."""
     require_data_matrix(V)
     W = np.asarray(W, dtype=np.float64)
     if W.ndim != 2 or W.shape[0] != V.shape[0]:
@@ -60,15 +66,21 @@ def cone_sines(V: DataMatrix, W: Array, labels: Array) -> Array:
     size = np.linalg.norm(axes, axis=1, keepdims=True)
     axes = np.divide(axes, size, out=np.zeros_like(axes), where=size > 0)
     with V.own_threads():
-        h, _ = V.sweep(cone_coefficients, labels, Q=axes)
-    squared = V.norms_squared
+        sines, largest = V.sweep(_sines_of_block, labels, V.norms_squared, reduce=max, axes=axes)
+    return sines, largest
+
+
+def _sines_of_block(
+    block: Block, labels: Array, squared: Array, *, axes: Array
+) -> tuple[Array, float]:
+    h, _ = cone_products(block, labels, axes, sums=False)
     cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
     cosine_squared[(labels < 0) & (squared > 0)] = 0.0  # in no cone: nothing of it is explained
     sines: Array = np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0))
-    return sines
+    return sines, float(sines.max())
 
 
-def deterministic_bound(V: DataMatrix, W: Array, labels: Array) -> float:
+def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
 
     alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
@@ -85,10 +97,10 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Array) -> float:
     >>> bool(error <= deterministic_bound(V, W, cones.labels))
     True
     """
-    return float(cone_sines(V, W, labels).max())
+    return _sines(V, W, labels)[1]
 
 
-def weighted_bound(V: DataMatrix, labels: Array, angles: Array) -> float:
+def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     """Return sqrt(sum_k ||V_k||^2 sin^2 alpha_k / ||V||^2), from the proof of Theorem 4.
 
     It is never above the deterministic bound max_k sin(alpha_k), of which it is a weighted
@@ -104,8 +116,12 @@ def weighted_bound(V: DataMatrix, labels: Array, angles: Array) -> float:
     require_data_matrix(V, nonzero=True)
     angles = np.asarray(angles, dtype=float)
     labels = check_labels(V, labels, angles.size)
-    sines = np.where(labels >= 0, np.sin(angles)[labels], 1.0)
-    return float(np.sqrt((V.norms_squared * sines**2).sum() / V.norms_squared.sum()))
+    (squared,) = V.map(_weighted_sines, labels, V.norms_squared, sines=np.sin(angles))
+    return float(np.sqrt(squared / V.total))
+
+
+def _weighted_sines(samples: range, labels: Array, squared: Array, *, sines: Array) -> tuple[float]:
+    return (float((squared * np.where(labels >= 0, sines[labels], 1.0) ** 2).sum()),)
 
 
 def probabilistic_bound(
@@ -246,7 +262,7 @@ class Certificate:
     kkt_residual: float
 
 
-def certify(V: DataMatrix, W: npt.ArrayLike, H: npt.ArrayLike) -> Certificate:
+def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
     """Judge a factorisation V ~ W H; a few passes over V.
 
     The residual of the optimality conditions is
@@ -270,7 +286,7 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: npt.ArrayLike) -> Certificate:
     """
     require_data_matrix(V, nonzero=True)
     W = np.asarray(W, dtype=np.float64)
-    Ht = np.asarray(H).T
+    Ht = (H if hasattr(H, "shape") else np.asarray(H)).T
     F, N = V.shape
     K = W.shape[1] if W.ndim == 2 else 0
     if W.shape != (F, K) or Ht.shape != (N, K) or K == 0:
@@ -278,19 +294,24 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: npt.ArrayLike) -> Certificate:
             f"W has shape {W.shape} and H {Ht.T.shape}: for data of {F} features and {N} samples "
             f"expected ({F}, K) and (K, {N})"
         )
-    if not (np.isfinite(W).all() and np.isfinite(Ht).all() and W.min() >= 0 and Ht.min() >= 0):
+    Ht = V.align(Ht)
+    (valid,) = V.map(_is_factor, Ht, reduce=min)
+    if not (valid and np.isfinite(W).all() and W.min() >= 0):
         raise FactorError("W and H must be finite and nonnegative")
     with V.own_threads():
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, Ht, W=W, G=G)[0]
         steps += _coordinate_steps(HH, VH, W)
         below = lower_bound(V, K)
-    total = float(V.norms_squared.sum())
-    error = float(np.sqrt(squared / total))
-    return Certificate(error, below, max(error - below, 0.0), float(np.sqrt(steps / total)))
+    error = float(np.sqrt(squared / V.total))
+    return Certificate(error, below, max(error - below, 0.0), float(np.sqrt(steps / V.total)))
 
 
 # --- parts ------------------------------------------------------------------------------------
+
+
+def _is_factor(samples: range, H: Array) -> tuple[bool]:
+    return (bool(np.isfinite(H).all() and H.min() >= 0),)
 
 
 def _judge(

@@ -11,13 +11,22 @@ over V per step, by the locally optimal conjugate gradient method for V_k V_k'.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .blocks import cone_coefficients, cone_products
-from .data import Array, Block, DataMatrix, check_labels, require_data_matrix
+from .blocks import cone_products
+from .data import (
+    Array,
+    Block,
+    DataMatrix,
+    check_labels,
+    require_data_matrix,
+    sample_indices,
+)
 from .errors import ComponentsError, OptionError, ShapeError, check_components
 from .greedy import LazyScores
+from .sampling import draw_samples
 
 __all__ = ["Cones", "cluster_cones", "cr1_nmf", "rank_one_factors"]
 
@@ -60,8 +69,8 @@ class Cones:
         it was. Two of the K + 1 share a cluster. The angle between two vectors of a cone of
         size angle alpha is at most 2 alpha, by the triangle inequality on the sphere.
         """
-        nonzero = self.labels >= 0
-        return float(np.arccos(np.clip(self.cosines[nonzero].min(), -1.0, 1.0)))
+        smallest = self.cosines[self.labels >= 0].min()
+        return float(np.arccos(np.clip(float(smallest), -1.0, 1.0)))
 
 
 def cluster_cones(
@@ -70,6 +79,7 @@ def cluster_cones(
     *,
     rng: np.random.Generator | None = None,
     first: int | None = None,
+    method: str = "exact",
 ) -> Cones:
     """Group the samples into K cones (Algorithm 1).
 
@@ -87,6 +97,25 @@ def cluster_cones(
         longest sample, so that the result is always the same.
     first : int, optional
         The first centre itself.
+    method : {"exact", "one-pass"}
+        "exact" is Algorithm 1, with one small round over the blocks for each centre. "one-pass"
+        reads V once instead: every block chooses K centres of its own by Algorithm 1, and the
+        final K are chosen among them in the same way; see the notes.
+
+    Notes
+    -----
+    *One pass finds every cone.* Let samples of different cones be farther apart than samples of
+    one cone, which the geometric assumption implies. Then any run of Algorithm 1 on any set of
+    samples that come from J cones chooses, if it chooses at least J, one of each cone first: as
+    long as some cone has no centre, its samples are farther from every centre (all of other
+    cones) than samples of cones with a centre are from theirs, so the next centre belongs to a
+    new cone. A block chooses K >= J centres, or all its directions if they are fewer, so its
+    choice has a sample of each cone that the block has samples of. The union of two such choices
+    has one of each cone in either block, so K centres chosen from the union do too, and so on
+    over all blocks: the last choice holds one sample of each of the K cones. Every sample is
+    closer to the centre of its own cone than to the others, so all labels are right, up to the
+    order of the cones. (Without the assumption the choice is no longer that of Algorithm 1, and
+    what `Cones.radius` says about half of the radius holds for "exact" only.)
 
     Examples
     --------
@@ -96,40 +125,18 @@ def cluster_cones(
     array([ 0,  1, -1,  0,  1])
     """
     require_data_matrix(V, nonzero=True)
-    F = V.shape[0]
     K = check_components(K)
-    norms = np.sqrt(V.norms_squared)
-    nonzero = norms > 0
-    if nonzero.sum() < K:
+    if method not in _METHODS:
+        raise OptionError.unknown("method", method, _METHODS)
+    if V.nonzero < K:
         raise ComponentsError(
-            f"there are {nonzero.sum()} nonzero samples, fewer than the {K} components asked for"
+            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
         )
-    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(F)
-
+    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
     with V.own_threads():
-        centres = np.empty(K, dtype=np.intp)
-        Z = np.empty((F, K), order="F")
-        centres[0] = _first_centre(nonzero, norms, rng, first)
-        Z[:, 0] = _direction(V, centres[0])
-
-        cosines, _ = V.sweep(_cosines, norms, z=Z[:, 0])
-        lazy = LazyScores(np.where(nonzero, -cosines, -np.inf), chosen=1, tie=tie)
-        for k in range(1, K):
-
-            def refresh(samples: Array, seen: int, k: int = k) -> Array:
-                block = V.columns(samples).astype(np.float64, copy=False)
-                nearest: Array = (block.T @ Z[:, seen:k]).max(axis=1) / norms[samples]
-                return -nearest
-
-            centres[k], farthest = lazy.worst(k, refresh)
-            if -farthest >= 1.0 - tie:
-                raise ComponentsError(
-                    f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
-                    f"the {K} components asked for: use at most {k}"
-                )
-            Z[:, k] = _direction(V, centres[k])
-
-        labels, cosines, _ = V.sweep(_assign, norms, Z=Z, tie=tie)
+        first = _first_centre(V, rng, first)
+        centres, Z = _METHODS[method](V, K, first, tie)
+        labels, cosines, _ = V.sweep(_assign, V.norms_squared, Z=Z, tie=tie)
     return Cones(labels, centres, Z, cosines)
 
 
@@ -162,16 +169,11 @@ def rank_one_factors(
             f"the cones have directions of {cones.directions.shape[0]} features, "
             f"the data have {V.shape[0]}"
         )
-    labels = check_labels(V, cones.labels, cones.directions.shape[1])
-    if ((labels < 0) & (V.norms_squared > 0)).any():
-        raise ShapeError("a sample that is not zero has label -1: every sample needs a cone")
+    labels = check_labels(V, cones.labels, cones.directions.shape[1], complete=True)
     with V.own_threads():
         w = _leading_vectors(V, labels, cones.directions.T, tol, max_passes)
-        h, _ = V.sweep(cone_coefficients, labels, Q=w)
-    H = np.zeros((V.shape[1], w.shape[0]), dtype=V.dtype)
-    mine = labels >= 0
-    H[mine, labels[mine]] = h[mine]
-    return w.T.astype(V.dtype, copy=False), H.T
+        Ht, _ = V.sweep(_one_coefficient_each, labels, Q=w)
+    return w.T.astype(V.dtype, copy=False), Ht.T
 
 
 def cr1_nmf(
@@ -180,6 +182,7 @@ def cr1_nmf(
     *,
     rng: np.random.Generator | None = None,
     first: int | None = None,
+    method: str = "exact",
     tol: float = 1e-10,
 ) -> tuple[Array, Array, Cones]:
     """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
@@ -190,7 +193,7 @@ def cr1_nmf(
     Parameters
     ----------
     V : DataMatrix (F, N)
-    K, rng, first
+    K, rng, first, method
         As in `cluster_cones`.
     tol
         As in `rank_one_factors`.
@@ -209,7 +212,7 @@ def cr1_nmf(
     array([[2., 0., 4.],
            [0., 3., 0.]])
     """
-    cones = cluster_cones(V, K, rng=rng, first=first)
+    cones = cluster_cones(V, K, rng=rng, first=first, method=method)
     W, H = rank_one_factors(V, cones, tol=tol)
     return W, H, cones
 
@@ -217,41 +220,137 @@ def cr1_nmf(
 # --- Algorithm 1 ------------------------------------------------------------------------------
 
 
-def _first_centre(
-    nonzero: Array, norms: Array, rng: np.random.Generator | None, first: int | None
-) -> int:
+def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
     if first is not None:
-        if not 0 <= first < norms.size or not nonzero[first]:
+        squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
+        if not float(squared) > 0:
             raise OptionError(
                 f"first={first} is not the index of a nonzero sample: "
-                f"there are {norms.size} samples, {nonzero.sum()} of them nonzero"
+                f"there are {V.shape[1]} samples, {V.nonzero} of them nonzero"
             )
         return int(first)
     if rng is not None:
-        return int(rng.choice(np.flatnonzero(nonzero)))
-    return int(np.argmax(norms))
+        return int(draw_samples(V, 1, rng)[0])
+    ((_, longest),) = V.map(_longest, V.norms_squared, reduce=_longer)
+    return int(longest)
 
 
-def _direction(V: DataMatrix, n: int) -> Array:
-    column = (V.columns([n]).astype(np.float64, copy=False) @ np.ones((1, 1)))[:, 0]
+def _longest(samples: range, squared: Array) -> tuple[tuple[float, int]]:
+    n = int(np.argmax(squared))
+    return ((float(squared[n]), samples[n]),)
+
+
+def _longer(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
+    return b if b[0] > a[0] else a
+
+
+def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+    """The loop of Algorithm 1: which samples are centres, and their directions (F, K)."""
+    centres = np.empty(K, dtype=np.intp)
+    Z = np.empty((V.shape[0], K), order="F")
+    centres[0] = first
+    Z[:, 0] = _unit(V.columns([first]).astype(np.float64, copy=False) @ np.ones(1))
+    scores, _ = V.sweep(_first_scores, V.norms_squared, z=Z[:, 0])
+    lazy = LazyScores(V, scores, _score, chosen=1, tie=tie)
+    for k in range(1, K):
+        centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
+        _require_new_direction(-farthest, k, K, tie)
+        Z[:, k] = _unit(column)
+    return centres, Z
+
+
+def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, None]:
+    """Minus the cosine to the first centre; zero samples are never chosen."""
+    products = block.astype(np.float64, copy=False).T @ z
+    nonzero = squared > 0
+    return np.where(nonzero, -products / np.sqrt(np.where(nonzero, squared, 1.0)), -np.inf), None
+
+
+def _score(block: Block, squared: Array, *, seen: int, Z: Array) -> Array:
+    """Minus the largest cosine to the centres that are new."""
+    products = block.astype(np.float64, copy=False).T @ Z[:, seen:]
+    nearest: Array = products.max(axis=1) / np.sqrt(squared)
+    return -nearest
+
+
+def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+    """Choose K centres in every block, and K among those."""
+    index, _ = V.map(sample_indices)
+    options = {"K": K, "first": first, "tie": tie}
+    (chosen,) = V.sweep(
+        _centres_of_block, index, V.norms_squared, reduce=_centres_of_two, **options
+    )
+    if chosen.samples.size < K:
+        _require_new_direction(1.0, chosen.samples.size, K, tie)
+    return chosen.samples, chosen.Z
+
+
+class _Choice(NamedTuple):
+    """Centres chosen from some of the samples: their indices and directions (F, K)."""
+
+    samples: Array
+    Z: Array
+    options: dict[str, Any]
+
+
+def _centres_of_block(block: Block, index: Array, squared: Array, **options: Any) -> tuple[_Choice]:
+    """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
+    K, first, tie = options["K"], options["first"], options["tie"]
+    exact = block.astype(np.float64, copy=False)
+    norms = np.sqrt(np.where(squared > 0, squared, 1.0))
+    scores = np.where(squared > 0, np.inf, -np.inf)  # minus the largest cosine to a centre
+    scores = np.where(index == first, np.inf, np.minimum(scores, 2.0))
+    chosen: list[int] = []
+    Z = np.empty((block.shape[0], K), order="F")
+    while len(chosen) < K and scores.max() > -1.0 + tie:
+        chosen.append(int(np.argmax(scores >= scores.max() - tie)))
+        member = np.zeros(index.size)
+        member[chosen[-1]] = 1.0
+        z = Z[:, len(chosen) - 1] = _unit(exact @ member)
+        scores = np.minimum(scores, -(exact.T @ z) / norms)
+    return (_Choice(index[chosen], Z[:, : len(chosen)], options),)
+
+
+def _centres_of_two(a: _Choice, b: _Choice) -> _Choice:
+    samples, Z = np.concatenate([a.samples, b.samples]), np.hstack([a.Z, b.Z])
+    return _centres_of_block(Z, samples, np.ones(samples.size), **a.options)[0]
+
+
+_METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres}
+
+
+def _unit(column: Array) -> Array:
     unit: Array = column / np.linalg.norm(column)
     return unit
 
 
-def _cosines(block: Block, norms: Array, *, z: Array) -> tuple[Array, None]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (block.astype(np.float64, copy=False).T @ z) / norms, None
+def _require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
+    if cosine >= 1.0 - tie:
+        raise ComponentsError(
+            f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
+            f"the {K} components asked for: use at most {k}"
+        )
 
 
-def _assign(block: Block, norms: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
-    nonzero = norms > 0
-    C = (block.astype(np.float64, copy=False).T @ Z) / np.where(nonzero, norms, 1.0)[:, None]
+def _assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
+    nonzero = squared > 0
+    norms = np.sqrt(np.where(nonzero, squared, 1.0))
+    C = (block.astype(np.float64, copy=False).T @ Z) / norms[:, None]
     best = C.max(axis=1)
     nearest = (C >= best[:, None] - tie).argmax(axis=1)
     return np.where(nonzero, nearest, -1), best, None
 
 
 # --- Algorithm 2 ------------------------------------------------------------------------------
+
+
+def _one_coefficient_each(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
+    """Rows of H, zero but for the coefficient of the sample's own cone."""
+    h, _ = cone_products(block, labels, Q, sums=False)
+    H = np.zeros((labels.size, Q.shape[0]), dtype=block.dtype)
+    mine = np.flatnonzero(labels >= 0)
+    H[mine, labels[mine]] = h[mine]
+    return H, None
 
 
 def _apply(block: Block, labels: Array, *, Q: Array) -> tuple[Array]:

@@ -10,9 +10,13 @@ from collections.abc import Iterable
 from numbers import Integral
 
 __all__ = [
+    "CheckpointError",
+    "ClusterError",
     "ComponentsError",
     "ConeNMFError",
+    "DataChangedError",
     "DataTypeError",
+    "DiskFullError",
     "EmptyDataError",
     "FactorError",
     "FileFormatError",
@@ -20,6 +24,7 @@ __all__ = [
     "NonFiniteError",
     "NotADataMatrixError",
     "OptionError",
+    "ReadError",
     "ScaleError",
     "ShapeError",
     "ZeroDataError",
@@ -73,6 +78,26 @@ class FactorError(ConeNMFError, ValueError):
 
 class FileFormatError(ConeNMFError, ValueError):
     """A file does not hold what its name or its header promises."""
+
+
+class ReadError(ConeNMFError, OSError):
+    """A part of the data could not be read: a damaged file, an unreadable chunk."""
+
+
+class DataChangedError(ReadError):
+    """The data were changed while they were being read."""
+
+
+class DiskFullError(ConeNMFError, OSError):
+    """There was no room to write a file; earlier files are untouched."""
+
+
+class CheckpointError(ConeNMFError, ValueError):
+    """A checkpoint is damaged, or belongs to other data or other settings."""
+
+
+class ClusterError(ConeNMFError, RuntimeError):
+    """The cluster was lost, or gave up on a task."""
 
 
 class OptionError(ConeNMFError, ValueError):

@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .bounds import Certificate, certify
 from .cones import cr1_nmf
-from .data import Array, DataMatrix, Negative, from_rows
+from .data import Aligned, Array, DataMatrix, Negative, from_rows
 from .errors import ConeNMFError, FactorError, OptionError, check_components
-from .factorize import factorize, labels_of
+from .factorize import factorize
 from .inits import Init, check_factor, raise_off_zero
 from .solvers import Callback, Progress, Rule, Update, coefficients
 
@@ -187,12 +187,12 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         state: dict[str, Any] = super().__getstate__()
         return {**state, "_fitted_on": None} if "_fitted_on" in state else state
 
-    def fit_predict(self, X: Any, y: object = None) -> Array:
+    def fit_predict(self, X: Any, y: object = None) -> Aligned:
         """Learn the components and return the label of each sample."""
         self.fit_transform(X)
         return self.labels_
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Aligned:
         """Return the exact nonnegative least-squares coefficients of X, new samples or old."""
         return self._coefficients(X)[1]
 
@@ -207,21 +207,20 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return coefficients_ @ self.components_
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Aligned:
         """Return the component that contributes most to each sample, -1 where none does."""
-        _, A, _ = self._coefficients(X)
-        return labels_of(self.components_.T, A.T)
+        return self._coefficients(X)[2]
 
     def score(self, X: Any, y: object = None) -> float:
         """Return the share of the squared norm of X that is reconstructed, at most 1."""
-        V, _, squared = self._coefficients(X)
-        return 1.0 - float(squared.sum()) / float(V.norms_squared.sum() or 1.0)
+        V, _, _, squared = self._coefficients(X)
+        return 1.0 - squared / (V.total or 1.0)
 
-    def _coefficients(self, X: Any) -> tuple[DataMatrix, Array, Array]:
+    def _coefficients(self, X: Any) -> tuple[DataMatrix, Aligned, Aligned, float]:
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        H, squared = coefficients(V, self.components_.T)
-        return V, H.T, squared
+        H, labels, squared = coefficients(V, self.components_.T)
+        return V, H.T, labels, squared
 
     def _read(self, X: Any, *, reset: bool) -> DataMatrix:
         X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
@@ -300,11 +299,12 @@ def sklearn_init(
     """
     if solver not in ("cd", "mu"):
         raise OptionError.unknown("solver", solver, ("cd", "mu"))
-    W, H, _ = cr1_nmf(from_rows(X), n_components, rng=_generator(random_state), tol=1e-4)
+    V = from_rows(X)
+    W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
         components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
-    return np.ascontiguousarray(raise_off_zero(H).T), components
+    return np.ascontiguousarray(raise_off_zero(V, H).T), components
 
 
 def _generator(random_state: Any) -> np.random.Generator | None:

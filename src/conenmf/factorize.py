@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .data import Array, DataMatrix, require_data_matrix
+from .data import Aligned, Array, DataMatrix, require_data_matrix
 from .errors import ComponentsError, FileFormatError, OptionError, check_components
 from .inits import Init, start
 from .selection import choose_k
@@ -36,7 +36,7 @@ from .solvers import (
     get_rule,
 )
 
-__all__ = ["Factorization", "factorize", "labels_of"]
+__all__ = ["Factorization", "factorize"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,8 @@ class Factorization:
     """
 
     W: Array
-    H: Array
-    labels: Array
+    H: Aligned
+    labels: Aligned
     relative_error: float
     history: History
     stop_reason: str
@@ -242,12 +242,12 @@ def factorize(
             W = solution.W
             if rule is not None and rule.floored:  # what was held off zero is zero
                 W = np.where(W > FLOOR, W, 0)
-            H, squared = coefficients(V, W)
+            H, labels, squared = coefficients(V, W)
     return Factorization(
         W=W,
         H=H,
-        labels=labels_of(W, H),
-        relative_error=float(np.sqrt(squared.sum() / V.norms_squared.sum())),
+        labels=labels,
+        relative_error=float(np.sqrt(squared / V.total)),
         history=solution.history,
         stop_reason=solution.stop_reason,
         seconds=seconds,
@@ -263,16 +263,6 @@ def factorize(
             "max_time": None if max_time is None else float(max_time),
         },
     )
-
-
-def labels_of(W: Array, H: Array) -> Array:
-    """Return argmax_k ||w_k|| H(k, n) for each sample n, and -1 where all are zero.
-
-    >>> labels_of(np.eye(2), np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.0]]))
-    array([ 0,  1, -1])
-    """
-    weights = np.linalg.norm(W, axis=0)[:, None] * H
-    return np.where(weights.max(axis=0) > 0, weights.argmax(axis=0), -1)
 
 
 def _number_of_components(V: DataMatrix, K: int | str) -> tuple[int, str]:

@@ -11,11 +11,21 @@ few samples, look for samples that violate the solution, add them, repeat; one p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
 from .blocks import cone_products
-from .data import Array, Block, DataMatrix, check_labels, require_data_matrix
+from .data import (
+    Aligned,
+    Array,
+    Block,
+    DataMatrix,
+    check_labels,
+    require_data_matrix,
+    sample_indices,
+)
 from .errors import ShapeError
 from .nnls import nnls
 
@@ -67,7 +77,7 @@ class ConeGeometry:
         return self.margin > 0
 
 
-def cone_geometry(V: DataMatrix, labels: Array) -> ConeGeometry:
+def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     """Describe the cones of a clustering.
 
     Parameters
@@ -86,13 +96,20 @@ def cone_geometry(V: DataMatrix, labels: Array) -> ConeGeometry:
     (True, 0, True)
     """
     require_data_matrix(V, nonzero=True)
-    labels = _checked_labels(V, labels)
     axes, angles = enclosing_cones(V, labels)
-    K = angles.size
+    labels, K = _checked_labels(V, labels)
     between = np.arccos(np.clip(axes.T @ axes, -1.0, 1.0))
     np.fill_diagonal(between, 0.0)
     with V.own_threads():
-        to_axes, _ = V.sweep(_angles_to_axes, V.norms_squared, axes=axes)
+        (ambiguous,) = V.sweep(
+            _ambiguous,
+            V.map(sample_indices)[0],
+            labels,
+            V.norms_squared,
+            reduce=_concatenate,
+            axes=axes,
+            angles=angles,
+        )
     margin = separation = float("inf")
     closest = None
     if K > 1:
@@ -102,12 +119,10 @@ def cone_geometry(V: DataMatrix, labels: Array) -> ConeGeometry:
         closest = (int(first), int(other))
         margin = float(apart.min() - (3 * largest + second))
         separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
-    return ConeGeometry(
-        axes, angles, between, margin, closest, separation, _ambiguous(to_axes, labels, angles)
-    )
+    return ConeGeometry(axes, angles, between, margin, closest, separation, ambiguous)
 
 
-def enclosing_cones(V: DataMatrix, labels: Array, *, tol: float = 1e-10) -> tuple[Array, Array]:
+def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tuple[Array, Array]:
     """Find the smallest circular cone round each cluster (Section III of the paper).
 
     Parameters
@@ -126,26 +141,24 @@ def enclosing_cones(V: DataMatrix, labels: Array, *, tol: float = 1e-10) -> tupl
         every sample whatever `tol` is.
     """
     require_data_matrix(V, nonzero=True)
-    labels = _checked_labels(V, labels)
-    K = int(labels.max()) + 1
-    norms = np.sqrt(V.norms_squared)
+    labels, K = _checked_labels(V, labels)
+    index, _ = V.map(sample_indices)
     with V.own_threads():
-        first = [int(np.argmax(np.where(labels == k, norms, -1.0))) for k in range(K)]
-        active = [np.array([n]) for n in first]
-        supports = [_unit_samples(V, chosen, norms) for chosen in active]
+        (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
+        active = [samples[:1] for _, samples in longest]
+        supports = [_unit_samples(V, chosen) for chosen in active]
         u = np.stack([support[:, 0] for support in supports])
         for _ in range(_MAX_ROUNDS):
-            heights, _ = V.sweep(_heights, labels, norms, Q=u)  # <x_n, u> for each sample
+            # <x_n, u> of each sample, of which each cone's lowest matter
+            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
             done = True
-            for k in range(K):
-                low = np.flatnonzero((labels == k) & (heights < 1.0 - tol))
-                low = np.setdiff1d(low, active[k])
-                if low.size == 0:
+            for k, (heights, samples) in enumerate(low):
+                new = (heights < 1.0 - tol) & ~np.isin(samples, active[k])
+                if not new.any():
                     continue
                 done = False
-                worst = low[np.argsort(heights[low], kind="stable")[:_NEW_PER_ROUND]]
-                active[k] = np.concatenate([active[k], worst])
-                supports[k] = np.hstack([supports[k], _unit_samples(V, worst, norms)])
+                active[k] = np.concatenate([active[k], samples[new]])
+                supports[k] = np.hstack([supports[k], _unit_samples(V, samples[new])])
                 gram = supports[k].T @ supports[k]
                 multipliers = nnls(gram, np.ones((1, active[k].size)))[0]
                 u[k] = supports[k] @ multipliers
@@ -154,45 +167,94 @@ def enclosing_cones(V: DataMatrix, labels: Array, *, tol: float = 1e-10) -> tupl
             if done:
                 break
         else:
-            heights, _ = V.sweep(_heights, labels, norms, Q=u)
-    cosines = np.full(K, 1.0)
+            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
     size = np.linalg.norm(u, axis=1)
-    mine = labels >= 0
-    np.minimum.at(cosines, labels[mine], heights[mine] / size[labels[mine]])
+    cosines = np.array([heights.min() for heights, _ in low]) / size
     return (u / size[:, None]).T, np.arccos(np.clip(cosines, -1.0, 1.0))
 
 
-def _checked_labels(V: DataMatrix, labels: Array) -> Array:
-    labels = check_labels(V, labels, V.shape[1])
-    labels = np.where(V.norms_squared > 0, labels, -1)
-    missing = np.setdiff1d(np.arange(labels.max() + 1), labels)
-    if labels.max() < 0 or missing.size:
+def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
+    """Labels that are -1 for zero samples, and how many clusters there are."""
+    integers, counts = V.map(
+        _count,
+        check_labels(V, labels, V.shape[1]),
+        V.norms_squared,
+        reduce=_add_counts,
+    )
+    empty = np.flatnonzero(counts == 0)
+    if counts.size == 0 or empty.size:
         raise ShapeError(
-            f"cluster {int(missing[0]) if missing.size else 0} has no nonzero sample: "
+            f"cluster {int(empty[0]) if empty.size else 0} has no nonzero sample: "
             "labels must use every number from 0 to the largest"
         )
-    return labels
+    return integers, counts.size
 
 
-def _unit_samples(V: DataMatrix, indices: Array, norms: Array) -> Array:
-    unit: Array = V.columns(indices).astype(np.float64, copy=False) @ np.diag(1 / norms[indices])
+def _count(samples: range, labels: Array, squared: Array) -> tuple[Array, Array]:
+    labels = np.where(squared > 0, labels, -1)
+    return labels, np.bincount(labels[labels >= 0])
+
+
+def _add_counts(a: Array, b: Array) -> Array:
+    total = np.zeros(max(a.size, b.size), dtype=np.intp)
+    total[: a.size] += a
+    total[: b.size] += b
+    return total
+
+
+_Extremes: TypeAlias = list[tuple[Array, Array]]
+"""For every cone a few values and the samples they belong to, lowest first."""
+
+
+def _longest_of_each(
+    samples: range, index: Array, labels: Array, squared: Array, *, K: int
+) -> tuple[_Extremes]:
+    return (_lowest_of_each(-squared, index, labels, K),)
+
+
+def _heights(
+    block: Block, index: Array, labels: Array, squared: Array, *, Q: Array
+) -> tuple[_Extremes]:
+    products, _ = cone_products(block, labels, Q, sums=False)
+    heights = products / np.sqrt(np.where(squared > 0, squared, 1.0))
+    return (_lowest_of_each(heights, index, labels, Q.shape[0]),)
+
+
+def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
+    order = np.lexsort((values, labels))
+    borders = np.searchsorted(labels[order], np.arange(K + 1))
+    parts = [order[start:stop][:_NEW_PER_ROUND] for start, stop in pairwise(borders)]
+    return [(values[part], index[part]) for part in parts]
+
+
+def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
+    joined = []
+    for (values_a, samples_a), (values_b, samples_b) in zip(a, b, strict=True):
+        values, samples = np.append(values_a, values_b), np.append(samples_a, samples_b)
+        order = np.argsort(values, kind="stable")[:_NEW_PER_ROUND]
+        joined.append((values[order], samples[order]))
+    return joined
+
+
+def _unit_samples(V: DataMatrix, indices: Array) -> Array:
+    columns: Array = V.columns(indices).astype(np.float64, copy=False) @ np.eye(indices.size)
+    unit: Array = columns / np.linalg.norm(columns, axis=0)
     return unit
 
 
-def _heights(block: Block, labels: Array, norms: Array, *, Q: Array) -> tuple[Array, None]:
-    products, _ = cone_products(block, labels, Q, sums=False)
-    return products / np.where(norms > 0, norms, 1.0), None
-
-
-def _angles_to_axes(block: Block, squared: Array, *, axes: Array) -> tuple[Array, None]:
+def _ambiguous(
+    block: Block, index: Array, labels: Array, squared: Array, *, axes: Array, angles: Array
+) -> tuple[Array]:
+    """Samples of a block that lie between cones."""
     norms = np.sqrt(np.where(squared > 0, squared, 1.0))
     cosines = (block.astype(np.float64, copy=False).T @ axes) / norms[:, None]
-    return np.arccos(np.clip(cosines, -1.0, 1.0)), None
-
-
-def _ambiguous(to_axes: Array, labels: Array, angles: Array) -> Array:
     mine = np.flatnonzero(labels >= 0)
-    own = to_axes[mine, labels[mine]][:, None]
-    other = to_axes[mine] + np.where(np.arange(angles.size) == labels[mine, None], np.inf, 0.0)
+    to_axes = np.arccos(np.clip(cosines[mine], -1.0, 1.0))
+    own = to_axes[np.arange(mine.size), labels[mine]][:, None]
+    other = to_axes + np.where(np.arange(angles.size) == labels[mine, None], np.inf, 0.0)
     inside = (other <= angles) | (other < own)
-    return mine[inside.any(axis=1)]
+    return (index[mine[inside.any(axis=1)]],)
+
+
+def _concatenate(a: Array, b: Array) -> Array:
+    return np.concatenate([a, b])

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .cones import cr1_nmf
-from .data import Array, Block, DataMatrix, require_data_matrix
+from .data import Aligned, Array, Block, DataMatrix, require_data_matrix, sample_indices
 from .errors import ComponentsError, FactorError, OptionError, check_components
+from .sampling import Seed, draw_samples, new_seed, uniform_rows
 from .separable import snpa, spa
 from .solvers import Rule, coefficients, hals
 from .spectrum import truncated_svd
@@ -31,7 +32,7 @@ __all__ = [
     "start",
 ]
 
-Factors: TypeAlias = tuple[Array, Array | None]
+Factors: TypeAlias = tuple[Array, Aligned | None]
 Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Factors]
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
@@ -45,7 +46,7 @@ class StartingPoint(NamedTuple):
     """W (F, K), H (K, N) or None, and the name of the start they come from."""
 
     W: Array
-    H: Array | None
+    H: Aligned | None
     name: str
 
 
@@ -79,7 +80,7 @@ def start(
     exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
-    return StartingPoint(W, raise_off_zero(H) if exact and rule.raise_start else H, name)
+    return StartingPoint(W, raise_off_zero(V, H) if exact and rule.raise_start else H, name)
 
 
 def mixing(V: DataMatrix, K: int) -> float:
@@ -92,13 +93,17 @@ def mixing(V: DataMatrix, K: int) -> float:
     return _mixing(V, W, H)
 
 
-def _mixing(V: DataMatrix, W: Array, H: Array) -> float:
-    total = float(V.norms_squared.sum())
-    pure = total - float(np.einsum("kn,kn->", H, H, dtype=np.float64))
-    if pure <= 1e-12 * total:
+def _mixing(V: DataMatrix, W: Array, H: Aligned) -> float:
+    (explained,) = V.map(_sum_of_squares, H.T)
+    pure = V.total - float(explained)
+    if pure <= 1e-12 * V.total:
         return 0.0
-    mixed = float(coefficients(V, W)[1].sum())
+    mixed = coefficients(V, W)[2]
     return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+
+
+def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
+    return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
 
 
 def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
@@ -125,7 +130,9 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
         W, H = np.asarray(init), None
     F, N = V.shape
     W = check_factor(W, (F, K), "W", V.dtype)
-    return StartingPoint(W, None if H is None else check_factor(H, (K, N), "H", V.dtype), name)
+    if H is not None:
+        H = V.align(check_factor(H, (K, N), "H", V.dtype).T).T
+    return StartingPoint(W, H, name)
 
 
 def check_factor(
@@ -149,19 +156,34 @@ def check_factor(
     return array
 
 
-def raise_off_zero(H: Array) -> Array:
-    """Add the mean of the positive entries to every entry.
+def raise_off_zero(V: DataMatrix, H: Aligned) -> Aligned:
+    """Add the mean of the positive entries to every entry of H (K, N).
 
     The pair from Algorithm 2 is a fixed point of `mult` (Lemma 15 of the paper); raised like
     this, as in the published experiments, it is a start.
 
-    >>> raise_off_zero(np.array([[0.0, 1.0], [3.0, 0.0]]))
+    >>> from conenmf import from_columns
+    >>> raise_off_zero(from_columns(np.eye(2)), np.array([[0.0, 1.0], [3.0, 0.0]]))
     array([[2., 3.],
            [5., 2.]])
     """
-    positive = H[H > 1e-12 * H.max(initial=0.0)]  # rounding on either side of zero is zero
-    raised: Array = H + (positive.mean(dtype=np.float64) if positive.size else 1.0)
-    return raised.astype(H.dtype, copy=False)
+    (largest,) = V.map(_largest, H.T, reduce=max)
+    (total, count) = V.map(_sum_of_positive, H.T, above=1e-12 * largest)[0]
+    raised, _ = V.map(_raised, H.T, by=total / count if count else 1.0)
+    return raised.T
+
+
+def _largest(samples: range, H: Array) -> tuple[float]:
+    return (float(H.max()),)
+
+
+def _sum_of_positive(samples: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:
+    positive = H[H > above]  # rounding on either side of zero is zero
+    return ((float(positive.sum(dtype=np.float64)), positive.size),)
+
+
+def _raised(samples: range, H: Array, *, by: float) -> tuple[Array, None]:
+    return (H + by).astype(H.dtype, copy=False), None
 
 
 # --- the starts -------------------------------------------------------------------------------
@@ -176,9 +198,17 @@ def _cr1(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
 def _random(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """Uniform on [0, 1)."""
     rng = np.random.default_rng(rng)
-    F, N = V.shape
-    W, Ht = rng.random((F, K)), rng.random((N, K))
-    return W.astype(V.dtype), Ht.astype(V.dtype).T
+    W = rng.random((V.shape[0], K)).astype(V.dtype)
+    return W, _random_coefficients(V, K, rng)
+
+
+def _random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Aligned:
+    Ht, _ = V.map(_uniform, K=K, seed=new_seed(rng), dtype=V.dtype)
+    return Ht.T
+
+
+def _uniform(samples: range, *, K: int, seed: Seed, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return uniform_rows(samples, K, seed).astype(dtype), None
 
 
 def _nndsvd(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
@@ -187,59 +217,98 @@ def _nndsvd(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     Of each singular pair after the first, the positive parts or the negative parts are taken,
     whichever carry more weight.
     """
+    return _nndsvd_parts(V, K)
+
+
+def _nndsvd_parts(V: DataMatrix, K: int) -> tuple[Array, Aligned]:
     U, sigma, R = truncated_svd(V, K, tol=_ROUGH_VECTORS)
-    W, H = np.zeros_like(U), np.zeros_like(R)
-    W[:, 0], H[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0]) * np.abs(R[0])
+    signs = np.ones(K)
+    W, sizes = np.zeros_like(U), np.zeros(K)
+    W[:, 0], sizes[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0])
+    (of_R,) = V.map(_squares_of_parts, R.T)
+    of_U = np.stack([(np.maximum(sign * U, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
+    lengths, other = np.sqrt(of_U), np.sqrt(of_R)
     for k in range(1, int(np.count_nonzero(sigma > 1e-12 * sigma[0]))):
-        pairs = [(np.maximum(s * U[:, k], 0), np.maximum(s * R[k], 0)) for s in (1.0, -1.0)]
-        weights = [float(np.linalg.norm(u) * np.linalg.norm(r)) for u, r in pairs]
+        weights = lengths[:, k] * other[:, k]
         best = int(np.argmax(weights))
         if weights[best] > 0:
-            u, r = pairs[best]
+            signs[k] = (1.0, -1.0)[best]
             size = np.sqrt(sigma[k] * weights[best])
-            W[:, k] = size * u / np.linalg.norm(u)
-            H[k] = size * r / np.linalg.norm(r)
+            W[:, k] = size * np.maximum(signs[k] * U[:, k], 0) / lengths[best, k]
+            sizes[k] = size / other[best, k]
+    Ht, largest = V.map(_signed_parts, R.T, reduce=max, signs=signs, sizes=sizes)
     negligible = 1e-12  # rounding on either side of zero is not structure
     W[negligible * W.max() > W] = 0
-    H[negligible * H.max() > H] = 0
-    return W.astype(V.dtype), H.astype(V.dtype)
+    Ht, _ = V.map(_floored, Ht, floor=negligible * largest, dtype=V.dtype)
+    return W.astype(V.dtype), Ht.T
+
+
+def _squares_of_parts(samples: range, R: Array) -> tuple[Array]:
+    """Squared lengths of the positive and of the negative part of each column."""
+    return (np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)]),)
+
+
+def _signed_parts(samples: range, R: Array, *, signs: Array, sizes: Array) -> tuple[Array, float]:
+    parts = np.maximum(signs * R, 0)
+    parts[:, 0] = np.abs(R[:, 0])
+    parts *= sizes
+    return parts, float(parts.max())
+
+
+def _floored(samples: range, H: Array, *, floor: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return np.where(floor > H, 0, H).astype(dtype), None
 
 
 def _nndsvda(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """`_nndsvd` with zeros replaced by the mean of V."""
-    W, H = _nndsvd(V, K, rng)
-    assert H is not None
+    W, H = _nndsvd_parts(V, K)
     mean = V.mean
-    return np.where(W == 0, mean, W).astype(V.dtype), np.where(H == 0, mean, H).astype(V.dtype)
+    Ht, _ = V.map(_filled, H.T, mean=mean)
+    return np.where(W == 0, mean, W).astype(V.dtype), Ht.T
+
+
+def _filled(samples: range, H: Array, *, mean: float) -> tuple[Array, None]:
+    return np.where(H == 0, mean, H).astype(H.dtype), None
 
 
 def _nndsvdar(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """`_nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
     rng = np.random.default_rng(rng)
-    W, H = _nndsvd(V, K, rng)
-    assert H is not None
+    W, H = _nndsvd_parts(V, K)
     largest = V.mean / 100
-    fill_W, fill_H = rng.random(W.shape) * largest, rng.random(H.shape) * largest
-    return (
-        np.where(W == 0, fill_W, W).astype(V.dtype),
-        np.where(H == 0, fill_H, H).astype(V.dtype),
-    )
+    filled_W = np.where(W == 0, rng.random(W.shape) * largest, W)
+    Ht, _ = V.map(_filled_at_random, H.T, largest=largest, seed=new_seed(rng))
+    return filled_W.astype(V.dtype), Ht.T
+
+
+def _filled_at_random(
+    samples: range, H: Array, *, largest: float, seed: Seed
+) -> tuple[Array, None]:
+    fill = uniform_rows(samples, H.shape[1], seed) * largest
+    return np.where(H == 0, fill, H).astype(H.dtype), None
 
 
 def _spkm(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """Spherical k-means: unit centroids, H uniform on [0, 1)."""
     rng = np.random.default_rng(rng)
     W, _ = _lloyd(V, K, rng, spherical=True)
-    return W.astype(V.dtype), rng.random((V.shape[1], K)).astype(V.dtype).T
+    return W.astype(V.dtype), _random_coefficients(V, K, rng)
 
 
 def _kmeans(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """k-means: centroids, H the indicator of the clusters plus 0.2."""
     rng = np.random.default_rng(rng)
     W, labels = _lloyd(V, K, rng, spherical=False)
-    Ht = np.full((V.shape[1], K), 0.2, dtype=V.dtype)
-    Ht[np.arange(V.shape[1]), labels] += 1
+    Ht, _ = V.map(_indicators, labels, K=K, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T
+
+
+def _indicators(
+    samples: range, labels: Array, *, K: int, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    Ht = np.full((labels.size, K), 0.2, dtype=dtype)
+    Ht[np.arange(labels.size), labels] += 1
+    return Ht, None
 
 
 def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
@@ -251,28 +320,55 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     rank = min(K // 2 + 1, *V.shape)
     U, sigma, R = truncated_svd(V, rank, tol=_ROUGH_VECTORS)
     size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
-    A, B = U * np.sqrt(sigma), np.sqrt(sigma)[:, None] * R
-    W, H = [np.abs(A[:, 0])], [np.abs(B[0])]
-    for k in range(1, rank):
-        for sign in (1.0, -1.0):
-            W.append(np.maximum(sign * A[:, k], 0))
-            H.append(np.maximum(sign * B[k], 0))
-    if len(W) < K:
+    A = U * np.sqrt(sigma)
+    signs = np.array([0.0] + [sign for k in range(1, rank) for sign in (1.0, -1.0)])
+    pairs = np.array([0] + [k for k in range(1, rank) for _ in range(2)])
+    if signs.size < K:
         raise ComponentsError(
-            f"nnsvdlrc makes at most {len(W)} components of a {V.shape[1]} x {V.shape[0]} matrix, "
-            f"not the {K} asked for"
+            f"nnsvdlrc makes at most {signs.size} components of a {V.shape[1]} x {V.shape[0]} "
+            f"matrix, not the {K} asked for"
         )
-    left, right = np.stack(W[:K], axis=1), np.stack(H[:K], axis=1)
+    signs, pairs = signs[:K], pairs[:K]
+    left = _parts(A, pairs, signs)
+    B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
     total, before = float((sigma**2).sum()), np.inf
     for _ in range(_CORRECTION_STEPS):
-        left = hals(right.T @ right, A @ (B @ right), left)
-        G, C = left.T @ left, B.T @ (A.T @ left)
-        right = hals(G, C, right)
-        squared = total - 2 * float(np.vdot(C, right)) + float(np.vdot(G, right.T @ right))
+        left = hals(HH, A @ BH, left)
+        G, small = left.T @ left, A.T @ left
+        right, (HH, BH) = V.map(_correct, B, right, G=G, small=small)
+        squared = total - 2 * float(np.vdot(small, BH)) + float(np.vdot(G, HH))
         if before - squared < 1e-5 * total:
             break
         before = squared
-    return (left * np.sqrt(size)).astype(V.dtype), (right.T * np.sqrt(size)).astype(V.dtype)
+    Ht, _ = V.map(_resized, right, by=np.sqrt(size), dtype=V.dtype)
+    return (left * np.sqrt(size)).astype(V.dtype), Ht.T
+
+
+def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
+    """The positive or negative part of each chosen column; of the first, the absolute value."""
+    chosen = vectors[:, pairs]
+    return np.where(signs == 0, np.abs(chosen), np.maximum(signs * chosen, 0))
+
+
+def _begin_correction(
+    samples: range, R: Array, *, sigma: Array, pairs: Array, signs: Array
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    B = R * np.sqrt(sigma)
+    right = _parts(B, pairs, signs)
+    return B, right, (right.T @ right, B.T @ right)
+
+
+def _correct(
+    samples: range, B: Array, right: Array, *, G: Array, small: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    right = hals(G, B @ small, right)
+    return right, (right.T @ right, B.T @ right)
+
+
+def _resized(
+    samples: range, right: Array, *, by: float, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    return (right * by).astype(dtype), None
 
 
 def _spa(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
@@ -306,52 +402,100 @@ INITS: dict[str, Start] = {
 
 def _lloyd(
     V: DataMatrix, K: int, rng: np.random.Generator, *, spherical: bool
-) -> tuple[Array, Array]:
+) -> tuple[Array, Aligned]:
     """A few steps of Lloyd's algorithm from K random samples; returns centroids and labels.
 
     An empty cluster takes the sample that is farthest from its own centroid.
     """
-    N = V.shape[1]
-    nonzero = np.flatnonzero(V.norms_squared > 0)
-    if nonzero.size < K:
+    if V.nonzero < K:
         raise ComponentsError(
-            f"there are {nonzero.size} nonzero samples, fewer than the {K} components asked for"
+            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
         )
-    norms = np.sqrt(V.norms_squared)
-    weights = np.divide(1.0, norms, out=np.zeros(N), where=norms > 0) if spherical else np.ones(N)
     with V.own_threads():
-        seeds = rng.choice(nonzero, size=K, replace=False)
-        centroids = V.columns(seeds).astype(np.float64, copy=False) @ np.diag(weights[seeds])
-        labels = np.full(N, -1)
+        index, _ = V.map(sample_indices)
+        labels, _ = V.map(_unlabelled)
+        centroids = _weighted_columns(V, draw_samples(V, K, rng), spherical)
         for _ in range(_KMEANS_STEPS):
-            before = labels
-            labels, distance, (sums, counts) = V.sweep(
-                _nearest, weights, norms**2 * weights**2, centroids=centroids
+            labels, (sums, counts, moved, far) = V.sweep(
+                _nearest,
+                index,
+                labels,
+                V.norms_squared,
+                reduce=_join_clusters,
+                centroids=centroids,
+                spherical=spherical,
             )
-            farthest = np.argsort(-distance, kind="stable")
-            for k, n in zip(np.flatnonzero(counts == 0), farthest, strict=False):
-                column = V.columns([n]).astype(np.float64, copy=False) @ np.diag(weights[[n]])
-                sums[:, labels[n]] -= column[:, 0]
-                counts[labels[n]] -= 1
-                sums[:, k], counts[k], labels[n] = column[:, 0], 1, k
+            empty = np.flatnonzero(counts == 0)
+            taken = far[: empty.size]
+            for k, (_, n, label) in zip(empty, taken, strict=False):
+                column = _weighted_columns(V, np.array([int(n)]), spherical)[:, 0]
+                sums[:, int(label)] -= column
+                counts[int(label)] -= 1
+                sums[:, k], counts[k] = column, 1
+            if len(taken):
+                new = dict(zip(taken[:, 1].astype(np.intp).tolist(), empty.tolist(), strict=False))
+                labels, _ = V.map(_relabelled, labels, new=new)
             centroids = np.maximum(sums / np.maximum(counts, 1), 0.0)
             if spherical:
                 centroids = centroids / np.maximum(np.linalg.norm(centroids, axis=0), 1e-300)
-            if np.array_equal(labels, before):
+            if not moved and not len(taken):
                 break
     return centroids, labels
 
 
+def _weighted_columns(V: DataMatrix, indices: Array, spherical: bool) -> Array:
+    columns: Array = V.columns(indices).astype(np.float64, copy=False) @ np.eye(indices.size)
+    return columns / np.linalg.norm(columns, axis=0) if spherical else columns
+
+
+def _unlabelled(samples: range) -> tuple[Array, None]:
+    return np.full(len(samples), -1), None
+
+
+def _relabelled(samples: range, labels: Array, *, new: dict[int, int]) -> tuple[Array, None]:
+    labels = labels.copy()
+    for n, label in new.items():
+        if n in samples:
+            labels[n - samples.start] = label
+    return labels, None
+
+
 def _nearest(
-    block: Block, weights: Array, squared: Array, *, centroids: Array
-) -> tuple[Array, Array, tuple[Array, Array]]:
-    """Label weighted samples by their nearest centroid; sum samples and count per label."""
+    block: Block,
+    index: Array,
+    before: Array,
+    squared: Array,
+    *,
+    centroids: Array,
+    spherical: bool,
+) -> tuple[Array, tuple[Array, Array, int, Array]]:
+    """Label samples by their nearest centroid.
+
+    Sums samples and counts them per label; how many changed theirs; and the K samples farthest
+    from their centroid, as rows (distance, sample, label).
+    """
     exact = block.astype(np.float64, copy=False)
+    weights = np.ones_like(squared)
+    if spherical:
+        weights = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
     products = (exact.T @ centroids) * weights[:, None]
-    distances = (centroids**2).sum(axis=0) - 2.0 * products
-    tie = 1e-12 * float((centroids**2).sum(axis=0).max())  # rounding must not choose a cluster
+    sizes = (centroids**2).sum(axis=0)
+    distances = sizes - 2.0 * products
+    tie = 1e-12 * float(sizes.max())  # rounding must not choose a cluster
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
     member = np.zeros_like(products)
     member[np.arange(labels.size), labels] = 1.0
-    distance = squared + distances[np.arange(labels.size), labels]
-    return labels, distance, (exact @ (member * weights[:, None]), member.sum(axis=0))
+    distance = squared * weights**2 + distances[np.arange(labels.size), labels]
+    far = np.stack([distance, index, labels], axis=1)
+    sums = exact @ (member * weights[:, None])
+    moved = int(np.count_nonzero(labels != before))
+    return labels, (sums, member.sum(axis=0), moved, _farthest(far, centroids.shape[1]))
+
+
+def _farthest(rows: Array, count: int) -> Array:
+    return rows[np.argsort(-rows[:, 0], kind="stable")[:count]]
+
+
+def _join_clusters(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    far = _farthest(np.vstack([a[3], b[3]]), a[1].size)
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], far

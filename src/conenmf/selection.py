@@ -28,6 +28,7 @@ from .errors import ComponentsError, OptionError
 from .inits import MOSTLY_CONES, mixing, start
 from .metrics import match_components
 from .rank import RankEstimate, default_range, estimate_rank
+from .sampling import draw_samples
 from .solvers import SOLVERS, Stopping, alternate
 from .spectrum import singular_values
 
@@ -284,10 +285,9 @@ METHODS: dict[str, Method] = {
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     """V itself if it is small, otherwise some of its nonzero samples."""
     size = min(size, max(_FEWEST_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
-    nonzero = np.flatnonzero(V.norms_squared > 0)
-    if nonzero.size <= size and nonzero.size == V.shape[1]:
+    if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
-    chosen = np.sort(rng.choice(nonzero, min(size, nonzero.size), replace=False))
+    chosen = np.sort(draw_samples(V, size, rng))
     return from_columns(V.columns(chosen), n_threads=V.n_threads)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .data import Array, DataMatrix, require_data_matrix
+from .data import Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError, check_components
-from .greedy import LazyScores
+from .greedy import LazyScores, Score
 from .nnls import nnls
 
 __all__ = ["snpa", "spa"]
@@ -29,23 +29,22 @@ def spa(V: DataMatrix, K: int) -> Array:
     >>> spa(from_columns([[4.0, 0.0, 2.0], [0.0, 3.0, 1.5]]), 2)
     array([0, 1])
     """
-    F, lazy, chosen = _begin(V, K)
+    F, lazy, chosen = _begin(V, K, _outside_span)
     Q = np.empty((F, K), order="F")  # orthonormal basis of the span
     for k in range(K):
-
-        def refresh(samples: Array, seen: int, k: int = k) -> Array:
-            block = V.columns(samples).astype(np.float64, copy=False)
-            inside: Array = ((block.T @ Q[:, :k]) ** 2).sum(axis=1)
-            return V.norms_squared[samples] - inside
-
-        chosen[k], score = lazy.worst(k, refresh)
-        _require_new(score, V.norms_squared[chosen[k]], k, K, "linearly independent samples")
-        lazy.exclude(chosen[k])
-        column = _column(V, chosen[k])
+        chosen[k], score, column = lazy.worst(k, chosen[:k], Q=Q[:, :k])
+        _require_new(score, float(column @ column), k, K, "linearly independent samples")
         for _ in range(2):
             column = column - Q[:, :k] @ (Q[:, :k].T @ column)
         Q[:, k] = column / np.linalg.norm(column)
     return chosen
+
+
+def _outside_span(block: Block, squared: Array, *, seen: int, Q: Array) -> Array:
+    """Squared distances to the span of the orthonormal columns of Q."""
+    products = block.astype(np.float64, copy=False).T @ Q
+    outside: Array = squared - (products**2).sum(axis=1)
+    return outside
 
 
 def snpa(V: DataMatrix, K: int) -> Array:
@@ -58,37 +57,31 @@ def snpa(V: DataMatrix, K: int) -> Array:
     >>> snpa(from_columns([[4.0, 0.0, 2.0, 3.0], [0.0, 3.0, 1.5, 3.0]]), 3)
     array([3, 0, 1])
     """
-    F, lazy, chosen = _begin(V, K)
+    F, lazy, chosen = _begin(V, K, _outside_hull)
     W = np.empty((F, K), order="F")
     for k in range(K):
-
-        def refresh(samples: Array, seen: int, k: int = k) -> Array:
-            block = V.columns(samples).astype(np.float64, copy=False)
-            G, C = W[:, :k].T @ W[:, :k], block.T @ W[:, :k]
-            H = _in_simplex(G, C)
-            fitted = 2 * np.einsum("nk,nk->n", C, H) - np.einsum("nk,nk->n", H @ G, H)
-            distance: Array = V.norms_squared[samples] - fitted
-            return distance
-
-        chosen[k], score = lazy.worst(k, refresh)
-        _require_new(score, V.norms_squared[chosen[k]], k, K, "samples outside the hull of others")
-        lazy.exclude(chosen[k])
-        W[:, k] = _column(V, chosen[k])
+        chosen[k], score, W[:, k] = lazy.worst(k, chosen[:k], W=W[:, :k])
+        squared = float(W[:, k] @ W[:, k])
+        _require_new(score, squared, k, K, "samples outside the hull of others")
     return chosen
 
 
-def _begin(V: DataMatrix, K: int) -> tuple[int, LazyScores, Array]:
+def _outside_hull(block: Block, squared: Array, *, seen: int, W: Array) -> Array:
+    """Squared distances to the convex hull of zero and the columns of W."""
+    G, C = W.T @ W, block.astype(np.float64, copy=False).T @ W
+    H = _in_simplex(G, C)
+    fitted = 2 * np.einsum("nk,nk->n", C, H) - np.einsum("nk,nk->n", H @ G, H)
+    distance: Array = squared - fitted
+    return distance
+
+
+def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]:
     require_data_matrix(V, nonzero=True)
     K = check_components(K)
     if K > V.shape[1]:
         raise ComponentsError(f"there are {V.shape[1]} samples, fewer than the {K} asked for")
-    lazy = LazyScores(V.norms_squared.copy(), chosen=0, tie=1e-12, relative=True)
+    lazy = LazyScores(V, V.norms_squared, score, chosen=0, tie=1e-12, relative=True)
     return V.shape[0], lazy, np.empty(K, dtype=np.intp)
-
-
-def _column(V: DataMatrix, n: int) -> Array:
-    column: Array = (V.columns([n]).astype(np.float64, copy=False) @ np.ones((1, 1)))[:, 0]
-    return column
 
 
 def _require_new(score: float, squared: float, k: int, K: int, what: str) -> None:

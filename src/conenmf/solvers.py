@@ -14,13 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from . import kernels
 from .blocks import residual_squared
-from .data import Array, Block, DataMatrix, require_data_matrix
+from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
 from .errors import FactorError, OptionError
 from .nnls import nnls
 
@@ -211,7 +211,7 @@ class Solution:
     """
 
     W: Array
-    H: Array
+    H: Aligned
     history: History
     stop_reason: str
 
@@ -219,7 +219,7 @@ class Solution:
 def alternate(
     V: DataMatrix,
     W: Array,
-    H: Array | None,
+    H: Aligned | None,
     rule: Rule | str | Update,
     *,
     stopping: Stopping = Stopping(),  # noqa: B008 - frozen
@@ -252,12 +252,12 @@ def alternate(
     # The loop factors V / unit, so that what is floored does not depend on the scale of V.
     unit = _unit(V.norm / np.sqrt(V.shape[0] * V.shape[1]))
     size = _unit(float(np.max(W)))
-    total = float(V.norms_squared.sum()) / unit**2
+    total = V.total / unit**2
     W = np.asarray(W, dtype=np.float64) / size
     if H is None:
-        Ht = np.zeros((V.shape[1], W.shape[1]), V.dtype)
+        Ht, _ = V.map(_zeros, K=W.shape[1], dtype=V.dtype)
     else:
-        Ht = (H.T * (size / unit)).astype(V.dtype)
+        Ht, _ = V.map(_scaled, H.T, factor=size / unit, dtype=V.dtype)
 
     def update_samples(update: Update) -> tuple[Array, Array, Array]:
         nonlocal Ht
@@ -302,25 +302,36 @@ def alternate(
                 if isinstance(answer, bool | np.bool_) and answer:
                     reason = "callback"
     history = History(np.array(errors), np.array(elapsed), np.array(passes))
-    return Solution(
-        W.astype(V.dtype, copy=False), (Ht if unit == 1 else Ht * unit).T, history, reason
-    )
+    if unit != 1:
+        Ht, _ = V.map(_scaled, Ht, factor=unit, dtype=V.dtype)
+    return Solution(W.astype(V.dtype, copy=False), Ht.T, history, reason)
 
 
-def coefficients(V: DataMatrix, W: Array) -> tuple[Array, Array]:
-    """Return the best H for a given W, exactly, and the squared error of each sample; one pass.
+def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
+    """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
     Returns
     -------
     H : array (K, N)
-    squared_errors : array (N,), float64
-        ||v_n - W h_n||^2, summed from the differences themselves.
+    labels : array (N,), integers
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
+        sample without any.
+    squared_error : float
+        ||V - W H||^2, summed from the differences themselves.
     """
     require_data_matrix(V)
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     with V.own_threads():
-        Ht, squared, _ = V.sweep(_finish_block, W=W, G=W.T @ W)
-    return Ht.T, squared
+        Ht, labels, squared = V.sweep(_finish_block, W=W, G=W.T @ W)
+    return Ht.T, labels, float(squared)
+
+
+def _zeros(samples: range, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return np.zeros((len(samples), K), dtype), None
+
+
+def _scaled(samples: range, H: Array, *, factor: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return np.ascontiguousarray(H * factor, dtype), None
 
 
 def _unit(size: float) -> float:
@@ -358,8 +369,11 @@ def _update_block(
     return H, (VH, exact.T @ exact, float(np.vdot(C.astype(np.float64, copy=False), exact)))
 
 
-def _finish_block(block: Block, *, W: Array, G: Array) -> tuple[Array, Array, None]:
+def _finish_block(block: Block, *, W: Array, G: Array) -> tuple[Array, Array, float]:
     exact = block.astype(np.float64, copy=False)
     C = exact.T @ W
     H = nnls(G, C).astype(block.dtype, copy=False)
-    return H, residual_squared(exact, C, G, W, H.astype(np.float64, copy=False)), None
+    weights = np.sqrt(np.diagonal(G)) * H
+    labels = np.where(weights.max(axis=1) > 0, weights.argmax(axis=1), -1)
+    squared = residual_squared(exact, C, G, W, H.astype(np.float64, copy=False))
+    return H, labels, float(squared.sum())

@@ -7,10 +7,12 @@ V is never densified.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .blocks import cross_products, feature_gram
-from .data import Array, Block, DataMatrix, require_data_matrix
+from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError
 
 __all__ = ["largest_share", "singular_values", "truncated_svd"]
@@ -31,13 +33,9 @@ def singular_values(
     step, or after 15 steps: enough to compare them, and much sooner than `tol`, a limit for the
     vectors, if they hardly differ.
     """
-    weights = None
-    if normalize:
-        squared = V.norms_squared
-        weights = np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
     with V.own_threads():
         rng = np.random.default_rng(0)
-        _, eigenvalues, _ = _leading_eigenvectors(V, k, weights, tol, rng, rough=rough)
+        _, eigenvalues, _ = _leading_eigenvectors(V, k, tol, rng, rough=rough, normalize=normalize)
     return np.sqrt(np.maximum(eigenvalues, 0.0))
 
 
@@ -50,9 +48,8 @@ def largest_share(V: DataMatrix, k: int) -> float:
     """
     with V.own_threads():
         rng = np.random.default_rng(0)
-        _, values, residuals = _leading_eigenvectors(V, k, None, 1e-8, rng)
-    total = float(V.norms_squared.sum())
-    return float((np.maximum(values, 0.0) + residuals).sum()) / total
+        _, values, residuals = _leading_eigenvectors(V, k, 1e-8, rng)
+    return float((np.maximum(values, 0.0) + residuals).sum()) / V.total
 
 
 def truncated_svd(
@@ -61,7 +58,7 @@ def truncated_svd(
     *,
     tol: float = 1e-5,
     rng: np.random.Generator | None = None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Aligned]:
     """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
 
     Parameters
@@ -82,19 +79,42 @@ def truncated_svd(
         )
     with V.own_threads():
         rng = np.random.default_rng(0) if rng is None else rng
-        X, _, _ = _leading_eigenvectors(V, k, None, tol, rng)
+        X, _, _ = _leading_eigenvectors(V, k, tol, rng)
         # V'X is tall and thin; its singular values do not suffer from the square in VV'.
-        B, _ = V.sweep(_project, X=X)
-    right, sigma, mix = np.linalg.svd(B, full_matrices=False)
-    return X @ mix.T, sigma, right.T
+        B, triangle = V.sweep(_project, X=X, reduce=_stack)
+        _, sigma, turn = np.linalg.svd(triangle)
+        scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
+        right, _ = V.map(_product, B, right=turn.T * scale)
+    return X @ turn.T, sigma, right.T
 
 
-def _project(block: Block, *, X: Array) -> tuple[Array, None]:
-    return block.astype(np.float64, copy=False).T @ X, None
+def _project(block: Block, *, X: Array) -> tuple[Array, Array]:
+    """V'X, and the triangle of its QR decomposition, which has the same singular values."""
+    B = block.astype(np.float64, copy=False).T @ X
+    return B, _triangle(B)
 
 
-def _gram(block: Block, weights: Array | None = None) -> tuple[Array]:
-    return (feature_gram(block, weights),)
+def _stack(a: Array, b: Array) -> Array:
+    return _triangle(np.vstack([a, b]))
+
+
+def _triangle(B: Array) -> Array:
+    missing = max(B.shape[1] - B.shape[0], 0)  # zero rows make it square
+    triangle: Any = np.linalg.qr(np.pad(B, ((0, missing), (0, 0))), mode="r")
+    return np.asarray(triangle)
+
+
+def _product(samples: range, B: Array, *, right: Array) -> tuple[Array, None]:
+    return B @ right, None
+
+
+def _inverses(squared: Array) -> Array:
+    """1 / ||v||^2, by which samples of unit length are weighted; 0 for zero samples."""
+    return np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
+
+
+def _gram(block: Block, squared: Array | None = None) -> tuple[Array]:
+    return (feature_gram(block, None if squared is None else _inverses(squared)),)
 
 
 def _cross(block: Block, *, other: Block) -> tuple[Array, None]:
@@ -105,32 +125,35 @@ def _combine(block: Block, coefficients: Array) -> tuple[Array]:
     return (block.astype(np.float64, copy=False) @ coefficients,)
 
 
-def _apply(block: Block, weights: Array | None = None, *, X: Array) -> tuple[Array]:
-    """VV'X, or V diag(weights) V'X."""
+def _apply(block: Block, squared: Array | None = None, *, X: Array) -> tuple[Array]:
+    """VV'X, or the same for samples of unit length."""
     exact = block.astype(np.float64, copy=False)
     C = exact.T @ X
-    return (exact @ (C if weights is None else C * weights[:, None]),)
+    return (exact @ (C if squared is None else C * _inverses(squared)[:, None]),)
 
 
 def _leading_eigenvectors(
     V: DataMatrix,
     k: int,
-    weights: Array | None,
     tol: float,
     rng: np.random.Generator,
     *,
     rough: bool = False,
+    normalize: bool = False,
 ) -> tuple[Array, Array, Array]:
-    """The k leading eigenvectors (F, k) and eigenvalues of A = V diag(weights) V', residuals."""
+    """The k leading eigenvectors (F, k) and eigenvalues of A = VV', and their residuals.
+
+    With `normalize`, those of V with samples of unit length.
+    """
     F, N = V.shape
-    aligned = () if weights is None else (weights,)
+    aligned = (V.norms_squared,) if normalize else ()
     size = min(k + max(8, k // 4), F, N)  # a few more than wanted: they speed up convergence
     if min(F, N) <= max(_SMALL_GRAM, _GRAM_PER_VECTOR * size):
-        whole = _from_features(V, k, aligned) if F <= N else _from_samples(V, k, weights)
+        whole = _from_features(V, k, aligned) if F <= N else _from_samples(V, k, aligned)
         rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(whole[1][0]), 0.0)
         return *whole, np.full(k, rounding)
 
-    (start,) = V.sweep(_combine, rng.standard_normal((N, size)))
+    (start,) = V.sweep(_apply, *aligned, X=rng.standard_normal((F, size)))
     basis = np.linalg.qr(start)[0]
     (image,) = V.sweep(_apply, *aligned, X=basis)
     before = np.zeros(k)
@@ -156,19 +179,19 @@ def _leading_eigenvectors(
     return X[:, :k], values[:k], remaining
 
 
-def _from_features(V: DataMatrix, k: int, aligned: tuple[Array, ...]) -> tuple[Array, Array]:
+def _from_features(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
     """Form A itself, (F, F); one pass."""
     (A,) = V.sweep(_gram, *aligned)
     values, vectors = np.linalg.eigh(A)
     return vectors[:, : -k - 1 : -1], values[: -k - 1 : -1]
 
 
-def _from_samples(V: DataMatrix, k: int, weights: Array | None) -> tuple[Array, Array]:
-    """Form V'V, (N, N), which has the same eigenvalues; one pass per chunk of samples."""
+def _from_samples(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
+    """Form V'V, (N, N) with N small, which has the same eigenvalues; a pass per chunk."""
     N = V.shape[1]
     chunks = [np.arange(n, min(n + _CHUNK, N)) for n in range(0, N, _CHUNK)]
-    A = np.hstack([V.sweep(_cross, other=V.columns(chunk))[0] for chunk in chunks])
-    scale = np.ones(N) if weights is None else np.sqrt(weights)
+    A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(part))[0]) for part in chunks])
+    scale = np.sqrt(_inverses(np.asarray(aligned[0]))) if aligned else np.ones(N)
     values, vectors = np.linalg.eigh(scale[:, None] * A * scale)
     (images,) = V.sweep(_combine, scale[:, None] * vectors[:, : -k - 1 : -1])
     return np.linalg.qr(images)[0], values[: -k - 1 : -1]
