@@ -2,7 +2,7 @@
 
 A Python library built round Liu and Tan, "Rank-One NMF-Based Initialization for NMF and Relative
 Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the functions below it take
-a matrix opened with `from_rows` or `from_columns`.
+a matrix opened with `from_rows`, `from_columns` or `open_data`.
 """
 
 from .bounds import (
@@ -15,8 +15,9 @@ from .bounds import (
     sample_size,
     weighted_bound,
 )
+from .checkpoint import Checkpoint
 from .cones import Cones, cluster_cones, cr1_nmf, rank_one_factors
-from .data import DataMatrix, from_columns, from_rows
+from .data import DataMatrix, from_columns, from_rows, open_data
 from .errors import ConeNMFError
 from .estimator import ConeNMF, sklearn_init
 from .factorize import Factorization, factorize
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
+    "Checkpoint",
     "ConeGeometry",
     "ConeModel",
     "ConeNMF",
@@ -62,6 +64,7 @@ __all__ = [
     "make_cones",
     "match_components",
     "nnls",
+    "open_data",
     "probabilistic_bound",
     "purity",
     "rank_one_factors",

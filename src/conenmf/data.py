@@ -1,11 +1,12 @@
 """The doors: how a matrix comes in, and what is checked on the way.
 
-`from_rows` and `from_columns` state which way round the samples are; what they return is a
-`DataMatrix`, which every algorithm takes. The first pass over the data validates them.
+`from_rows`, `from_columns` and `open_data` state which way round the samples are; what they return
+is a `DataMatrix`, which every algorithm takes. The first pass over the data validates them.
 """
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .blocks import Array, Block
+from .disk import StoredMatrix, memory_budget
 from .errors import (
     DataChangedError,
     DataTypeError,
-    EmptyDataError,
     NegativeValueError,
     NonFiniteError,
     NotADataMatrixError,
@@ -25,8 +26,9 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
-from .matrix import Aligned, DataMatrix, Reader, add
+from .matrix import Aligned, DataMatrix, Reader, add, check_kind
 from .memory import canonical_rows, hold
+from .sources import Source, is_stored, open_path, open_stored
 
 __all__ = [
     "Aligned",
@@ -39,6 +41,8 @@ __all__ = [
     "check_labels",
     "from_columns",
     "from_rows",
+    "is_elsewhere",
+    "open_data",
     "require_data_matrix",
     "sample_indices",
     "shuffled_samples",
@@ -46,25 +50,41 @@ __all__ = [
 ]
 
 Negative: TypeAlias = Literal["raise", "clip"]
+SamplesIn: TypeAlias = Literal["rows", "columns"]
 
 _TINY_NEGATIVE = 1e-6  # negative="clip" accepts entries down to this share of the largest one
 
 
-def from_rows(X: Any, *, negative: Negative = "raise", n_threads: int | None = None) -> DataMatrix:
+def from_rows(
+    X: Any,
+    *,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+    persist: bool | None = None,
+) -> DataMatrix:
     """Read a matrix whose *rows* are the samples, as scikit-learn's users have it.
 
     Parameters
     ----------
-    X : array or scipy sparse matrix or array, shape (N, F)
+    X : array, scipy sparse matrix or array, open file or Dask array, shape (N, F)
         Nonnegative and finite. Dense arrays are never copied: float32 (and float16) is computed
         in float32, every other type block by block in float64. Sparse formats other than CSR,
-        and CSR with unsorted or repeated indices, are converted once.
+        and CSR with unsorted or repeated indices, are converted once. A `numpy.memmap`, and
+        datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
+        also `open_data`. A Dask array stays on its workers.
     negative : {"raise", "clip"}
         With "clip", negative entries no larger in size than 1e-6 times the largest entry
         are read as zeros; larger ones are an error all the same.
     n_threads : int, optional
         Threads that work on blocks; by default all that this process may use.
         The results have the same bits for any number.
+    max_memory : int or str, optional
+        For files: the memory this process may take, such as "1GB"; by default half of what the
+        machine has. See `open_data`.
+    persist : bool, optional
+        For Dask arrays: keep the data in the memory of the workers. By default if they take less
+        than half of it.
 
     Examples
     --------
@@ -74,11 +94,16 @@ def from_rows(X: Any, *, negative: Negative = "raise", n_threads: int | None = N
     >>> V.norms_squared
     array([25.,  4.,  1.])
     """
-    return _open(X, "rows", negative, n_threads)
+    return _open(X, "rows", negative, n_threads, max_memory, persist)
 
 
 def from_columns(
-    V: Any, *, negative: Negative = "raise", n_threads: int | None = None
+    V: Any,
+    *,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+    persist: bool | None = None,
 ) -> DataMatrix:
     """Read a matrix whose *columns* are the samples, as the paper has it; see `from_rows`.
 
@@ -87,7 +112,62 @@ def from_columns(
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
-    return _open(V, "columns", negative, n_threads)
+    return _open(V, "columns", negative, n_threads, max_memory, persist)
+
+
+def open_data(
+    path: str | os.PathLike[str],
+    *,
+    samples_in: SamplesIn = "rows",
+    dataset: str | None = None,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+) -> DataMatrix:
+    """Read a matrix from a file, block by block, without ever holding all of it.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
+        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
+        a Zarr store. Dense or compressed sparse. Stored sample after sample (rows in C order,
+        CSR) is fastest; ``.npz`` should be uncompressed.
+    samples_in : {"rows", "columns"}
+    dataset : str, optional
+        Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
+        ``"file.h5:/group/counts"``. By default the only one, or X.
+    negative, n_threads
+        As in `from_rows`.
+    max_memory : int or str, optional
+        The memory this process may take, such as ``"1GB"``; by default half of what the machine
+        has. A quarter of it is for blocks of data in flight, at most an eighth for any array
+        with one row per sample. If H takes more, it is kept in a file beside the data, named
+        like the data with ``.H.npy`` at the end (in the folder for temporary files if that place
+        cannot be written to), and the result refers to it.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "counts.npy")
+    >>> np.save(path, np.array([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]]))
+    >>> open_data(path, max_memory="100MB").shape
+    (2, 3)
+    """
+    budget = memory_budget(max_memory)
+    _check_options(negative, samples_in)
+    return _opened(
+        open_path(path, samples_in, dataset, budget), samples_in, negative, n_threads, budget
+    )
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether this is not an array in memory: an open file, a Dask array, or already opened."""
+    return isinstance(X, DataMatrix) or _is_dask(X) or is_stored(X)
+
+
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "dask"
 
 
 def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
@@ -98,7 +178,8 @@ def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
     if not isinstance(V, DataMatrix):
         raise NotADataMatrixError(
             f"expected a DataMatrix, got {type(V).__name__}: "
-            "use from_rows(X) if samples are rows, from_columns(V) if samples are columns"
+            "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
+            "open_data(path) for a file"
         )
     if nonzero and not V.nonzero:
         raise ZeroDataError("every entry is zero: there is nothing to factor")
@@ -164,33 +245,60 @@ def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> DataMatrix:
 # --- opening and validating -------------------------------------------------------------------
 
 
-def _open(
-    matrix: Any, samples_in: Literal["rows", "columns"], negative: str, n_threads: int | None
-) -> DataMatrix:
+def _check_options(negative: str, samples_in: str) -> None:
     if negative not in ("raise", "clip"):
         raise OptionError.unknown("negative", negative, ("raise", "clip"))
+    if samples_in not in ("rows", "columns"):
+        raise OptionError.unknown("samples_in", samples_in, ("rows", "columns"))
+
+
+def _open(
+    matrix: Any,
+    samples_in: SamplesIn,
+    negative: str,
+    n_threads: int | None,
+    max_memory: int | str | None,
+    persist: bool | None,
+) -> DataMatrix:
+    _check_options(negative, samples_in)
+    budget = memory_budget(max_memory)
+    if isinstance(matrix, str | os.PathLike):
+        raise DataTypeError(
+            f"{os.fspath(matrix)!r} is a name, expected a matrix: use open_data to read a file"
+        )
+    if _is_dask(matrix):
+        from .cluster import ClusterMatrix
+
+        return _validated(
+            ClusterMatrix(matrix, samples_in, persist, n_threads), samples_in, negative
+        )
+    if is_stored(matrix):
+        opened = open_stored(matrix, samples_in, budget)
+        return _opened(opened, samples_in, negative, n_threads, budget)
     if not sp.issparse(matrix):
         matrix = np.asanyarray(matrix)
-    kind = matrix.dtype.kind
     if isinstance(matrix, np.ma.MaskedArray):
         raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
-    if kind == "c":
-        raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
-    if kind not in "fiub":
-        raise DataTypeError(
-            f"entries have type {matrix.dtype}, expected numbers: convert with X.astype(float)"
-        )
-    if matrix.ndim != 2:
-        raise ShapeError(
-            f"expected a matrix with 2 dimensions, got {matrix.ndim}: "
-            "reshape one sample to X.reshape(1, -1), one feature to X.reshape(-1, 1)"
-        )
-    if 0 in matrix.shape:
-        raise EmptyDataError(
-            f"the matrix has shape {matrix.shape}: it needs at least one sample and one feature"
-        )
+    check_kind(matrix.dtype, matrix.shape)
     rows = matrix if samples_in == "rows" else matrix.T
-    V = hold(canonical_rows(rows) if sp.issparse(rows) else np.asarray(rows), n_threads)
+    return _opened(rows, samples_in, negative, n_threads, budget)
+
+
+def _opened(
+    opened: Any, samples_in: str, negative: str, n_threads: int | None, budget: int
+) -> DataMatrix:
+    """A validated matrix from a source, or from rows in memory."""
+    V: DataMatrix
+    if isinstance(opened, Source):
+        check_kind(opened.dtype, opened.shape)
+        V = StoredMatrix(opened, budget, n_threads)
+    else:
+        rows = canonical_rows(opened) if sp.issparse(opened) else np.asarray(opened)
+        V = hold(rows, n_threads)
+    return _validated(V, samples_in, negative)
+
+
+def _validated(V: DataMatrix, samples_in: str, negative: str) -> DataMatrix:
     _validate(V, samples_in, negative)
     return V
 

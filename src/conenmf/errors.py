@@ -6,6 +6,7 @@ also derives from the built-in exception that scikit-learn's users expect.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from numbers import Integral
 
@@ -29,6 +30,7 @@ __all__ = [
     "ShapeError",
     "ZeroDataError",
     "check_components",
+    "is_disk_full",
 ]
 
 
@@ -107,6 +109,11 @@ class OptionError(ConeNMFError, ValueError):
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
         """Name the option, the value that was given and all that could have been."""
         return cls(f"{option}={value!r} is unknown; choose one of {', '.join(map(repr, valid))}")
+
+
+def is_disk_full(problem: OSError) -> bool:
+    """Whether an error of the system means that a file could not grow."""
+    return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_components(K: object) -> int:

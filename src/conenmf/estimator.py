@@ -7,6 +7,7 @@ Here, and nowhere below, samples are rows and the words are scikit-learn's: X ha
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Self
 
@@ -18,8 +19,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .bounds import Certificate, certify
+from .checkpoint import Checkpoint
 from .cones import cr1_nmf
-from .data import Aligned, Array, DataMatrix, Negative, from_rows
+from .data import Aligned, Array, DataMatrix, Negative, from_rows, is_elsewhere
 from .errors import ConeNMFError, FactorError, OptionError, check_components
 from .factorize import factorize
 from .inits import Init, check_factor, raise_off_zero
@@ -63,6 +65,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         For starts that draw. With None, "cr1" always gives the same result.
     verbose : int
         With 1, print a line per iteration.
+    max_memory : int or str, optional
+        For data in files: the memory this process may take, such as "1GB"; see `open_data`.
+    checkpoint : path or Checkpoint, optional
+        A folder in which the fit is saved every minute; the same fit after the process was killed
+        goes on from there and ends with the same bits.
 
     Attributes
     ----------
@@ -109,6 +116,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         callback: Callback | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        max_memory: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> None:
         self.n_components = n_components
         self.init = init
@@ -121,14 +130,25 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
+        self.max_memory = max_memory
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Learn the components of X, an array or sparse matrix (n_samples, n_features)."""
+        """Learn the components of X (n_samples, n_features).
+
+        X is an array, data frame or sparse matrix in memory; or a `numpy.memmap`, a dataset or
+        sparse group of HDF5 or Zarr, or what `open_data` returned, which stay on disk; or a Dask
+        array, which stays on its workers.
+        """
         self.fit_transform(X)
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> Array:
-        """Learn the components and return the coefficients (n_samples, n_components)."""
+    def fit_transform(self, X: Any, y: object = None) -> Aligned:
+        """Learn the components and return the coefficients (n_samples, n_components).
+
+        They are a Dask array if X is one, and in a file beside X if they are too large for
+        `max_memory`.
+        """
         V = self._read(X, reset=True)
         n_components, init = self._start(V)
         result = factorize(
@@ -141,6 +161,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_time=self.max_time,
             callback=self._callback(),
             rng=_generator(self.random_state),
+            checkpoint=self.checkpoint,
         )
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_ = result.K
@@ -160,7 +181,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,  # through scikit-learn's wrapper of fit_transform
             )
-        return np.array(result.H.T)
+        return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
     @property
     def certificate_(self) -> Certificate:
@@ -223,8 +244,18 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return V, H.T, labels, squared
 
     def _read(self, X: Any, *, reset: bool) -> DataMatrix:
-        X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
-        return from_rows(X, negative=self.negative, n_threads=self.n_threads)
+        elsewhere = is_elsewhere(X)
+        if not elsewhere:
+            X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
+        V = X
+        if not isinstance(X, DataMatrix):
+            V = from_rows(
+                X, negative=self.negative, n_threads=self.n_threads, max_memory=self.max_memory
+            )
+        if elsewhere:  # scikit-learn looks at the number of features alone
+            outline = np.broadcast_to(0.0, V.shape[::-1])
+            validate_data(self, outline, reset=reset, skip_check_array=True)
+        return V
 
     def _start(self, V: DataMatrix) -> tuple[int | str, Init]:
         """Check the user's own arrays in scikit-learn's layout, then turn them to the paper's."""

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,16 @@ from typing import Any
 
 import numpy as np
 
+from .checkpoint import Checkpoint, CheckpointedRun
 from .data import Aligned, Array, DataMatrix, require_data_matrix
-from .errors import ComponentsError, FileFormatError, OptionError, check_components
+from .errors import (
+    ComponentsError,
+    DiskFullError,
+    FileFormatError,
+    OptionError,
+    check_components,
+    is_disk_full,
+)
 from .inits import Init, start
 from .selection import choose_k
 from .solvers import (
@@ -119,19 +128,21 @@ class Factorization:
             "seconds": self.seconds,
             "settings": self.settings,
         }
-        with _written_whole(target) as stream:
-            np.savez(
-                stream,
-                W=self.W,
-                H=self.H,
-                labels=self.labels,
-                relative_error=np.float64(self.relative_error),
-                history_relative_error=self.history.relative_error,
-                history_elapsed=self.history.elapsed,
-                history_passes=self.history.passes,
-                passes=np.float64(self.passes),
-                facts=np.array(json.dumps(facts)),
-            )
+        arrays = {
+            "W": self.W,
+            "H": self.H,
+            "labels": self.labels,
+            "relative_error": np.float64(self.relative_error),
+            "history_relative_error": self.history.relative_error,
+            "history_elapsed": self.history.elapsed,
+            "history_passes": self.history.passes,
+            "passes": np.float64(self.passes),
+            "facts": np.array(json.dumps(facts)),
+        }
+        with _written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    _write_array(member, array)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Factorization:
@@ -167,6 +178,7 @@ class Factorization:
 
 
 _FORMAT = "conenmf-factorization-1"
+_WRITTEN_BYTES = 64 << 20  # written at a time
 
 
 def factorize(
@@ -180,6 +192,7 @@ def factorize(
     max_time: float | None = None,
     callback: Callback | None = None,
     rng: np.random.Generator | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -202,6 +215,11 @@ def factorize(
         Called with a `Progress` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
         For starts that draw. Without it "cr1" is deterministic.
+    checkpoint : path or Checkpoint, optional
+        A folder in which the factors, the history and the state of `rng` are saved every minute
+        (`Checkpoint` says how often). The same call after the process was killed goes on from
+        there and ends with the same bits. A run that has ended is not saved again; delete the
+        folder to begin anew.
 
     Examples
     --------
@@ -225,11 +243,29 @@ def factorize(
         yield
         seconds[name] = time.perf_counter() - entered
 
+    run = resume = None
+    if checkpoint is not None:
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint(os.fspath(checkpoint))
+        asked = {"K": K, "init": _name(init), "solver": _name(solver)}
+        run = CheckpointedRun(checkpoint, V, asked, rng)
+        resume = None if rule is None else run.load()
+
     with V.own_threads():
-        with stage("rank"):
-            components, decided_by = _number_of_components(V, K)
-        with stage("start"):
-            W, H, start_name = start(V, components, init, rule or _START_ONLY, rng)
+        if run is not None and resume is not None:
+            W, H = resume.W, None
+            components, decided_by, start_name = run.facts["start"]
+            seconds |= run.facts["seconds"]
+        else:
+            with stage("rank"):
+                components, decided_by = _number_of_components(V, K)
+            with stage("start"):
+                W, H, start_name = start(V, components, init, rule or _START_ONLY, rng)
+            if run is not None:
+                run.facts = {
+                    "start": (components, decided_by, start_name),
+                    "seconds": {name: seconds[name] for name in ("rank", "start")},
+                }
         with stage("solve"):
             left = None if max_time is None else max_time - (time.perf_counter() - began)
             if rule is None:
@@ -237,12 +273,22 @@ def factorize(
                 solution = Solution(W, W, History(nothing, nothing, nothing), "start")
             else:
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
-                solution = alternate(V, W, H, rule, stopping=stopping, callback=callback)
+                solution = alternate(
+                    V,
+                    W,
+                    H,
+                    rule,
+                    stopping=stopping,
+                    callback=callback,
+                    resume=resume,
+                    save=None if run is None else run.save_if_due,
+                )
         with stage("finish"):
             W = solution.W
             if rule is not None and rule.floored:  # what was held off zero is zero
                 W = np.where(W > FLOOR, W, 0)
             H, labels, squared = coefficients(V, W)
+            H = V.keep(H.T).T
     return Factorization(
         W=W,
         H=H,
@@ -306,6 +352,24 @@ def _name(option: object) -> str | None:
     return str(getattr(option, "__name__", "custom"))
 
 
+def _write_array(stream: Any, array: Any) -> None:
+    """Write an array in the ``.npy`` format, a part at a time: it may be on disk or a cluster."""
+    columns = array.ndim == 2  # H is kept with its samples, which are columns, together
+    facts = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": columns,
+        "shape": array.shape,
+    }
+    np.lib.format.write_array_header_2_0(stream, facts)
+    if array.ndim == 0:
+        stream.write(np.asarray(array).tobytes())
+        return
+    rows = array.T if columns else array
+    size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+    for start in range(0, len(rows), size):
+        stream.write(np.ascontiguousarray(rows[start : start + size]).tobytes())
+
+
 @contextmanager
 def _written_whole(target: Path) -> Iterator[Any]:
     """Open a temporary file beside the target; move it into place if all went well."""
@@ -316,6 +380,10 @@ def _written_whole(target: Path) -> Iterator[Any]:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as problem:
         temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and is_disk_full(problem):
+            raise DiskFullError(
+                f"no room to write {target}; an earlier file of that name is intact"
+            ) from problem
         raise

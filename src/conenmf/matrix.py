@@ -22,16 +22,35 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks import Array, Block
-from .errors import CheckpointError, OptionError, ShapeError
+from .errors import CheckpointError, DataTypeError, EmptyDataError, OptionError, ShapeError
 from .threads import available_threads, one_blas_thread, run_in_order
 
-__all__ = ["Aligned", "DataMatrix", "LocalMatrix", "Reader", "Step", "add"]
+__all__ = ["Aligned", "Borders", "DataMatrix", "LocalMatrix", "Reader", "Step", "add", "check_kind"]
 
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
 
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Borders: TypeAlias = list[tuple[int, int]]
+
+
+def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Make sure that these are a type and a shape of a matrix of real numbers."""
+    if dtype.kind == "c":
+        raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
+    if dtype.kind not in "fiub":
+        raise DataTypeError(
+            f"entries have type {dtype}, expected numbers: convert with X.astype(float)"
+        )
+    if len(shape) != 2:
+        raise ShapeError(
+            f"expected a matrix with 2 dimensions, got {len(shape)}: "
+            "reshape one sample to X.reshape(1, -1), one feature to X.reshape(-1, 1)"
+        )
+    if 0 in shape:
+        raise EmptyDataError(
+            f"the matrix has shape {shape}: it needs at least one sample and one feature"
+        )
 
 
 def add(total: Any, part: Any) -> Any:
@@ -150,6 +169,10 @@ class DataMatrix(ABC):
     def restore(self, folder: Path, name: str) -> Aligned:
         """Read back what `store` wrote."""
 
+    def keep(self, aligned: Aligned) -> Aligned:
+        """Make an aligned array outlast this matrix, wherever it lives."""
+        return aligned
+
     @abstractmethod
     def own_threads(self) -> AbstractContextManager[None]:
         """Keep BLAS to one thread while blocks of V run on our own; held by every algorithm."""
@@ -244,12 +267,12 @@ class LocalMatrix(DataMatrix):
         """Room for a new aligned array."""
         return np.empty(shape, dtype)
 
-    def _written(self, aligned: list[Array], start: int, stop: int) -> None:
-        """These rows of new aligned arrays are complete."""
+    def _done_with(self, arrays: list[Array], start: int, stop: int) -> None:
+        """These rows of aligned arrays are read, or written, and not needed for now."""
 
     def align(self, array: Any) -> Array:
         """Return the array itself."""
-        return np.asarray(array)
+        return array if isinstance(array, np.ndarray) else np.asarray(array)
 
     def store(self, aligned: Array, folder: Path, name: str) -> None:
         """Write one ``.npy`` file."""
@@ -304,7 +327,7 @@ class LocalMatrix(DataMatrix):
             total = part if index == 0 else reduce(total, part)
             for whole, piece in zip(joined, per_sample, strict=True):
                 whole[start:stop] = piece
-            self._written(joined, start, stop)
+            self._done_with([*joined, *aligned], start, stop)
 
         with self.own_threads(), reading as subject:
             if len(borders) == 1:

@@ -29,6 +29,7 @@ __all__ = [
     "SOLVERS",
     "Callback",
     "History",
+    "Loop",
     "Progress",
     "Rule",
     "Solution",
@@ -216,6 +217,30 @@ class Solution:
     stop_reason: str
 
 
+@dataclass
+class Loop:
+    """The state of the loop between two iterations: all that the next ones depend on.
+
+    Attributes
+    ----------
+    W : array (F, K), float64
+    Ht : aligned (N, K)
+    VH, HH, inner
+        The sums VH' (F, K), HH' (K, K) and <V, WH> that the last pass yielded.
+    errors, elapsed, passes : lists
+        The history so far.
+    """
+
+    W: Array
+    Ht: Aligned
+    VH: Array
+    HH: Array
+    inner: float
+    errors: list[float]
+    elapsed: list[float]
+    passes: list[float]
+
+
 def alternate(
     V: DataMatrix,
     W: Array,
@@ -224,6 +249,8 @@ def alternate(
     *,
     stopping: Stopping = Stopping(),  # noqa: B008 - frozen
     callback: Callback | None = None,
+    resume: Loop | None = None,
+    save: Callable[[Loop], None] | None = None,
 ) -> Solution:
     """Update H and W in turn until it is time to stop; one pass over V per iteration.
 
@@ -237,6 +264,10 @@ def alternate(
     stopping : Stopping
     callback : callable, optional
         Called with a `Progress` after every iteration; returning True ends the run.
+    resume : Loop, optional
+        Go on from here, with the same bits as if there had been no break; W and H are ignored.
+    save : callable, optional
+        Called with the state of the loop before every iteration.
 
     Notes
     -----
@@ -246,65 +277,76 @@ def alternate(
     """
     require_data_matrix(V, nonzero=True)
     rule = get_rule(rule)
-    if H is None and rule.first == "W":
-        raise FactorError("this rule begins with W and needs an H to start from")
-    began, already_read = time.perf_counter(), V.passes
     # The loop factors V / unit, so that what is floored does not depend on the scale of V.
     unit = _unit(V.norm / np.sqrt(V.shape[0] * V.shape[1]))
-    size = _unit(float(np.max(W)))
     total = V.total / unit**2
+    began, already_read = time.perf_counter(), V.passes
+
+    def update_samples(loop: Loop, update: Update) -> None:
+        rounded = loop.W.astype(V.dtype)
+        exact = rounded.astype(np.float64, copy=False)
+        loop.Ht, (loop.VH, loop.HH, inner) = V.sweep(
+            _update_block, loop.Ht, W=rounded, G=exact.T @ exact, unit=unit, update=update
+        )
+        loop.inner = float(inner)
+
+    def relative_error(loop: Loop, inner: float) -> float:
+        squared = total - 2.0 * inner + float(np.vdot(loop.W.T @ loop.W, loop.HH))
+        if not np.isfinite(squared):
+            raise FactorError("the solver returned factors that are not finite")
+        return float(np.sqrt(max(squared, 0.0) / total))
+
+    with V.own_threads():
+        if resume is None:
+            loop = _begin(V, W, H, rule, unit)
+            if rule.first == "W":
+                update_samples(loop, _unchanged)
+                if rule.rescale:
+                    norm = float(np.vdot(loop.W.T @ loop.W, loop.HH))
+                    loop.W = loop.W * (loop.inner / norm) if norm > 0 else loop.W
+        else:
+            loop = resume
+            began -= loop.elapsed[-1] if loop.elapsed else 0.0
+            already_read -= loop.passes[-1] if loop.passes else 0.0
+        reason = stopping.reason(loop.errors, loop.elapsed[-1] if loop.elapsed else 0.0)
+        while reason is None:
+            if save is not None:
+                save(loop)
+            if rule.first == "W":
+                loop.W = _updated(rule.update, loop.HH, loop.VH, loop.W)
+                update_samples(loop, rule.update)
+                loop.errors.append(relative_error(loop, loop.inner))
+            else:
+                update_samples(loop, rule.update)
+                loop.W = _updated(rule.update, loop.HH, loop.VH, loop.W)
+                loop.errors.append(relative_error(loop, float(np.vdot(loop.VH, loop.W))))
+            loop.elapsed.append(time.perf_counter() - began)
+            loop.passes.append(V.passes - already_read)
+            reason = stopping.reason(loop.errors, loop.elapsed[-1])
+            if callback is not None and _asks_to_stop(callback, loop):
+                reason = "callback"
+        history = History(np.array(loop.errors), np.array(loop.elapsed), np.array(loop.passes))
+        Ht = loop.Ht if unit == 1 else V.map(_scaled, loop.Ht, factor=unit, dtype=V.dtype)[0]
+    return Solution(loop.W.astype(V.dtype, copy=False), Ht.T, history, reason)
+
+
+def _begin(V: DataMatrix, W: Array, H: Aligned | None, rule: Rule, unit: float) -> Loop:
+    if H is None and rule.first == "W":
+        raise FactorError("this rule begins with W and needs an H to start from")
+    size = _unit(float(np.max(W)))
     W = np.asarray(W, dtype=np.float64) / size
     if H is None:
         Ht, _ = V.map(_zeros, K=W.shape[1], dtype=V.dtype)
     else:
         Ht, _ = V.map(_scaled, H.T, factor=size / unit, dtype=V.dtype)
+    F, K = W.shape
+    return Loop(W, Ht, np.zeros((F, K)), np.zeros((K, K)), 0.0, [], [], [])
 
-    def update_samples(update: Update) -> tuple[Array, Array, Array]:
-        nonlocal Ht
-        rounded = W.astype(V.dtype)
-        exact = rounded.astype(np.float64, copy=False)
-        Ht, (VH, HH, inner) = V.sweep(
-            _update_block, Ht, W=rounded, G=exact.T @ exact, unit=unit, update=update
-        )
-        return VH, HH, inner
 
-    def relative_error(inner: float, HH: Array) -> float:
-        squared = total - 2.0 * inner + float(np.vdot(W.T @ W, HH))
-        if not np.isfinite(squared):
-            raise FactorError("the solver returned factors that are not finite")
-        return float(np.sqrt(max(squared, 0.0) / total))
-
-    errors: list[float] = []
-    elapsed: list[float] = []
-    passes: list[float] = []
-    with V.own_threads():
-        if rule.first == "W":
-            VH, HH, inner = update_samples(_unchanged)
-            if rule.rescale:
-                norm = float(np.vdot(W.T @ W, HH))
-                W = W * (float(inner) / norm) if norm > 0 else W
-        reason = stopping.reason(errors, 0.0)
-        while reason is None:
-            if rule.first == "W":
-                W = _updated(rule.update, HH, VH, W)
-                VH, HH, inner = update_samples(rule.update)
-                errors.append(relative_error(float(inner), HH))
-            else:
-                VH, HH, _ = update_samples(rule.update)
-                W = _updated(rule.update, HH, VH, W)
-                errors.append(relative_error(float(np.vdot(VH, W)), HH))
-            elapsed.append(time.perf_counter() - began)
-            passes.append(V.passes - already_read)
-            reason = stopping.reason(errors, elapsed[-1])
-            if callback is not None:
-                progress = Progress(len(errors), elapsed[-1], errors[-1], passes[-1])
-                answer = callback(progress)
-                if isinstance(answer, bool | np.bool_) and answer:
-                    reason = "callback"
-    history = History(np.array(errors), np.array(elapsed), np.array(passes))
-    if unit != 1:
-        Ht, _ = V.map(_scaled, Ht, factor=unit, dtype=V.dtype)
-    return Solution(W.astype(V.dtype, copy=False), Ht.T, history, reason)
+def _asks_to_stop(callback: Callback, loop: Loop) -> bool:
+    iteration = len(loop.errors)
+    answer = callback(Progress(iteration, loop.elapsed[-1], loop.errors[-1], loop.passes[-1]))
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_threads", "one_blas_thread", "run_in_order"]
+__all__ = ["available_threads", "one_blas_thread", "read_ahead", "run_in_order"]
 
 
 def available_threads() -> int:
@@ -71,6 +71,58 @@ def run_in_order(
         helper.join()
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def read_ahead(
+    read: Callable[[int], Any], count: int, depth: int
+) -> Iterator[Callable[[int], Any]]:
+    """Read pieces 0, 1, ... in order on a thread of its own.
+
+    Yields a function that returns the piece of a number, each once; the reader stays at most
+    `depth` pieces ahead of the takers, and an exception of its own is raised to them.
+    """
+    changed = threading.Condition()
+    ready: dict[int, Any] = {}
+    failures: list[BaseException] = []
+    taken = 0
+    closed = False
+
+    def work() -> None:
+        try:
+            for index in range(count):
+                with changed:
+                    changed.wait_for(lambda: closed or index - taken < depth)  # noqa: B023
+                    if closed:
+                        return
+                piece = read(index)
+                with changed:
+                    ready[index] = piece
+                    changed.notify_all()
+        except BaseException as failure:
+            with changed:
+                failures.append(failure)
+                changed.notify_all()
+
+    def take(index: int) -> Any:
+        nonlocal taken
+        with changed:
+            changed.wait_for(lambda: index in ready or failures)
+            if index not in ready:
+                raise failures[0]
+            taken += 1
+            changed.notify_all()
+            return ready.pop(index)
+
+    reader = threading.Thread(target=work, name="conenmf-reader")
+    reader.start()
+    try:
+        yield take
+    finally:
+        with changed:
+            closed = True
+            changed.notify_all()
+        reader.join()
 
 
 @cache
