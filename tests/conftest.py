@@ -1,13 +1,20 @@
 """Every way to hold a matrix, as data: a test that takes `backend` runs on each of them."""
 
+import itertools
 import os
+import tempfile
 
+import anndata
+import dask
+import dask.array as da
+import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 from hypothesis import HealthCheck, settings
 
-from conenmf import from_columns, from_rows, memory
+from conenmf import disk, from_columns, from_rows, memory, open_data
 
 settings.register_profile(
     "conenmf",
@@ -71,8 +78,112 @@ SPARSE = {
     "int64-indices": _long_indices,
     "duplicates": _duplicates,
 }
-BACKENDS = DENSE | SPARSE
-MAIN_BACKENDS = {name: BACKENDS[name] for name in ("rows-C", "columns-C", "csr_array")}
+
+# --- on disk, in a folder that lasts as long as the tests do ---
+
+_folder = tempfile.TemporaryDirectory(prefix="conenmf-tests-")
+_names = itertools.count()
+
+
+def _new_path(ending):
+    return os.path.join(_folder.name, f"{next(_names)}{ending}")
+
+
+def _memmap(V):
+    X = np.ascontiguousarray(V.T)
+    mapped = np.memmap(_new_path(".bin"), X.dtype, "w+", offset=24, shape=X.shape)
+    mapped[:] = X
+    return from_rows(mapped)
+
+
+def _npy(order, samples_in):
+    def make(V):
+        path = _new_path(".npy")
+        X = V.T if samples_in == "rows" else V
+        np.save(path, np.asarray(X, order=order))
+        return open_data(path, samples_in=samples_in)
+
+    return make
+
+
+def _npz(V):
+    path = _new_path(".npz")
+    np.savez(path, V.T)
+    return open_data(path)
+
+
+def _sparse_npz(V):
+    path = _new_path(".npz")
+    sp.save_npz(path, sp.csr_array(V.T), compressed=False)
+    return open_data(path)
+
+
+def _hdf5(V):
+    X = np.ascontiguousarray(V.T)
+    file = h5py.File(_new_path(".h5"), "w")
+    chunks = (min(5, X.shape[0]), min(4, X.shape[1]))
+    return from_rows(file.create_dataset("X", data=X, chunks=chunks, compression="gzip"))
+
+
+def _hdf5_columns(V):
+    return from_columns(h5py.File(_new_path(".h5"), "w").create_dataset("V", data=V))
+
+
+def _zarr(V):
+    X = np.ascontiguousarray(V.T)
+    chunks = (min(5, X.shape[0]), X.shape[1])
+    return from_rows(zarr.create_array(_new_path(".zarr"), data=X, chunks=chunks))
+
+
+def _h5ad(V):
+    path = _new_path(".h5ad")
+    anndata.AnnData(sp.csr_matrix(V.T)).write_h5ad(path)
+    return open_data(path)
+
+
+def _dask(V):
+    X = np.ascontiguousarray(V.T)
+    return from_rows(da.from_array(X, chunks=(13, X.shape[1])))
+
+
+def _dask_columns(V):
+    return from_columns(da.from_array(V, chunks=(V.shape[0], 13)), persist=False)
+
+
+def _dask_sparse(V):
+    X = np.ascontiguousarray(V.T)
+    chunked = da.from_array(X, chunks=(13, X.shape[1]))
+    return from_rows(chunked.map_blocks(sp.csr_matrix, dtype=X.dtype))
+
+
+DISK = {
+    "memmap": _memmap,
+    "npy": _npy("C", "rows"),
+    "npy-F": _npy("F", "rows"),
+    "npy-columns": _npy("C", "columns"),
+    "npz": _npz,
+    "npz-csr": _sparse_npz,
+    "hdf5": _hdf5,
+    "hdf5-columns": _hdf5_columns,
+    "h5ad": _h5ad,
+    "zarr": _zarr,
+}
+CLUSTER = {"dask": _dask, "dask-columns": _dask_columns, "dask-sparse": _dask_sparse}
+BACKENDS = DENSE | SPARSE | DISK | CLUSTER
+MAIN_BACKENDS = {
+    name: BACKENDS[name]
+    for name in (
+        *("rows-C", "columns-C", "csr_array", "csc_array"),
+        *("memmap", "npz-csr", "hdf5", "zarr", "dask", "dask-sparse"),
+    )
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_dask():
+    """Dask's simplest scheduler, unless a test brings a cluster."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
 
 
 @pytest.fixture(params=BACKENDS)
@@ -83,7 +194,7 @@ def backend(request):
 
 @pytest.fixture(params=MAIN_BACKENDS)
 def main_backend(request):
-    """The same for the three kinds whose code differs."""
+    """The same for the kinds whose code differs."""
     return MAIN_BACKENDS[request.param]
 
 
@@ -93,6 +204,13 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "BLOCK_SAMPLES", 7)
     monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
     monkeypatch.setattr(memory, "sparse_block_samples", lambda F, N, nnz: 7)
+    original = disk.StoredMatrix.__init__
+
+    def short(self, *arguments):
+        original(self, *arguments)
+        self.block_samples = 7
+
+    monkeypatch.setattr(disk.StoredMatrix, "__init__", short)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
 def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
     V = main_backend(sample_matrix.astype(dtype))
     block = V.columns(np.arange(40))
-    labels = np.where(V.norms_squared > 0, np.arange(40) % 3, -1)
+    labels = np.where(sample_matrix.any(axis=0), np.arange(40) % 3, -1)
     Q = np.random.default_rng(0).random((3, 12))
     h, S = cone_products(block, labels, Q)
     exact = sample_matrix.astype(dtype).astype(float)

@@ -84,7 +84,7 @@ def test_lazy_is_plain_on_larger_matrices(main_backend, small_blocks, seed, dtyp
     centres, labels = plain_algorithm_1(V, 25, 7)
     cones = cluster_cones(main_backend(V), 25, first=7)
     assert cones.centres.tolist() == centres
-    assert cones.labels.tolist() == labels.tolist()
+    assert np.asarray(cones.labels).tolist() == labels.tolist()
 
 
 def test_it_reads_far_less_than_one_pass_per_centre():
@@ -107,6 +107,45 @@ def test_lemma_1_clusters_are_the_true_cones(seed):
     pairs = set(zip(model.labels.tolist(), labels.tolist(), strict=True))
     assert len(pairs) == len({true for true, _ in pairs})
     assert len(pairs) == len({found for _, found in pairs})
+
+
+@given(seed=st.integers(0, 10**7), block=st.integers(1, 60))
+def test_one_pass_finds_every_cone(seed, block):
+    """Blocks that see some of the cones only, in any order, lead to the true cones."""
+    rng = np.random.default_rng(seed)
+    K = int(rng.integers(1, 7))
+    angles = rng.uniform(0.01, 0.25, K)
+    largest, second = np.sort(np.append(angles, 0.0))[::-1][:2]
+    apart = 3 * largest + second + rng.uniform(1e-3, 0.1)
+    model = make_cones(80, K, angles, angle=apart, n_samples=150, rng=rng)
+    assume(np.unique(model.labels).size == K)
+    order = np.argsort(model.labels) if seed % 2 else np.arange(150)  # one cone after the other
+    V = from_columns(model.V[:, order])
+    V.block_samples = block
+    before = V.passes
+    cones = cluster_cones(V, K, method="one-pass", rng=rng)
+    assert V.passes - before == 2.0  # one to choose, one to label
+    pairs = set(zip(model.labels[order].tolist(), cones.labels.tolist(), strict=True))
+    assert len(pairs) == K
+    assert cones.labels[cones.centres].tolist() == list(range(K))
+    W, H, again = cr1_nmf(V, K, method="one-pass", first=int(cones.centres[0]))
+    assert again.centres.tolist() == cones.centres.tolist()
+    exact = cr1_nmf(V, K)
+    assert np.linalg.norm(W @ H - exact[0] @ exact[1]) <= 1e-6 * V.norm
+
+
+def test_one_pass_on_every_storage(main_backend, small_blocks, sample_matrix):
+    cones = cluster_cones(main_backend(sample_matrix), 5, first=3, method="one-pass")
+    assert cones.centres[0] == 3
+    assert len(set(cones.centres.tolist())) == 5
+    directions = sample_matrix[:, cones.centres]
+    np.testing.assert_allclose(
+        cones.directions, directions / np.linalg.norm(directions, axis=0), atol=1e-14
+    )
+    with pytest.raises(ComponentsError, match="only 1 distinct direction,"):
+        cluster_cones(main_backend(np.outer(np.ones(12), np.arange(40.0))), 2, method="one-pass")
+    with pytest.raises(OptionError, match="method='two-pass' is unknown"):
+        cluster_cones(main_backend(sample_matrix), 5, method="two-pass")
 
 
 @given(seed=st.integers(0, 10**6))

@@ -132,68 +132,75 @@ class ClusterMatrix(DataMatrix):
         shared: dict[str, Any],
     ) -> tuple[Any, ...]:
         name = f"conenmf-{how}-{getattr(step, '__name__', 'step')}-{uuid.uuid4().hex}"
-        call = _Call(how, step, reduce, shared, self.clip, self.dtype, self.shape[0])
-        graph: dict[Any, Any] = {f"{name}-call": call}
-        for array in aligned:
-            graph |= dict(array.__dask_graph__())
-        for i, start in enumerate(self._starts[:-1]):
-            chunk: Any = self._sizes[i]
-            if how != "map":
-                chunk = self._chunks.key(i)
-            pieces = [(array.name, i, *(0,) * (array.ndim - 1)) for array in aligned]
-            graph[f"{name}-step", i] = (_apply, f"{name}-call", chunk, start, *pieces)
-            graph[f"{name}-pieces", i] = (_first, (f"{name}-step", i))
-            graph[f"{name}-part", i] = (_second, (f"{name}-step", i))
+        call = f"{name}-call"
+        graph: dict[Any, Any] = {
+            call: _Call(how, step, reduce, shared, self.clip, self.dtype, self.shape[0])
+        }
+        rows: list[Any] = list(self._sizes)
         if how != "map":
+            rows = self._chunks.keys()
             graph |= self._chunks.graph
-        parts = [(f"{name}-part", i) for i in range(len(self._sizes))]
+        inputs = [self._inputs(array, graph) for array in aligned]
+        for i, start in enumerate(self._starts[:-1]):
+            pieces = [keys[i] for keys in inputs]
+            graph[f"{name}-step", i] = (_apply, call, rows[i], start, *pieces)
+            graph[f"{name}-pieces", i] = (_item, (f"{name}-step", i), 0)
+        parts: list[Any] = [(f"{name}-step", i) for i in range(len(rows))]
         level = 0
         while len(parts) > 1 or level == 0:
-            level += 1
             groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
             parts = [(f"{name}-sum-{level}", i) for i in range(len(groups))]
-            graph |= {
-                key: (_reduce, f"{name}-call", group)
-                for key, group in zip(parts, groups, strict=True)
-            }
+            graph |= {key: (_reduce, call, group) for key, group in zip(parts, groups, strict=True)}
+            level += 1
         with _naming_failures():
-            kept, total = dask.persist(
-                _Pieces(f"{name}-pieces", len(self._sizes), graph),
-                _Pieces(f"{name}-sum-{level}", 1, graph),
+            kept, sums = dask.persist(
+                _Pieces(f"{name}-pieces", len(rows), graph),
+                _Pieces(f"{name}-sum-{level - 1}", 1, graph),
                 optimize_graph=False,
             )
-            (outcome,) = dask.compute(total, optimize_graph=False)[0]
+            outcome: _Outcome = sums.first()[1]
         self.passes += outcome.read / self.shape[1] if how == "visit" else 0.0
         self.traffic = Traffic(
             self.traffic.rounds + 1,
-            self.traffic.tasks + len(self._sizes),
+            self.traffic.tasks + len(rows),
             self.traffic.bytes_out + _bytes(shared),
             self.traffic.bytes_in + _bytes(outcome.part),
         )
-        return (*self._arrays(kept, outcome.kinds), outcome.part)
+        return (*self._outputs(kept, outcome.kinds), outcome.part)
 
-    def _arrays(self, kept: _Pieces, kinds: list[Any]) -> Iterator[da.Array]:
+    def _inputs(self, array: da.Array, graph: dict[Any, Any]) -> list[Any]:
+        """What a task is given for each piece of an aligned array; its graph is added."""
+        kept, j = getattr(array, "_conenmf_pieces", (None, 0))
+        if kept is None:
+            graph |= dict(array.__dask_graph__())
+            return [(array.name, i, *(0,) * (array.ndim - 1)) for i in range(len(self._sizes))]
+        graph |= kept.graph
+        return [(_item, key, j) for key in kept.keys()]  # noqa: SIM118 - not a dict
+
+    def _outputs(self, kept: _Pieces, kinds: list[Any]) -> Iterator[da.Array]:
         """The Dask arrays of what is per sample."""
         for j, (rest, dtype) in enumerate(kinds):
             name = f"{kept.name}-{j}"
             zeros = (0,) * len(rest)
-            layer = {(name, i, *zeros): (_item, kept.key(i), j) for i in range(len(self._sizes))}
+            layer = {(name, i, *zeros): (_item, key, j) for i, key in enumerate(kept.keys())}
             graph = HighLevelGraph(
                 {name: layer, kept.name: kept.graph}, {name: {kept.name}, kept.name: set()}
             )
-            chunks = (self._sizes, *((side,) for side in rest))
-            yield da.Array(graph, name, chunks, dtype=dtype)
+            array = da.Array(graph, name, (self._sizes, *((side,) for side in rest)), dtype=dtype)
+            array._conenmf_pieces = (kept, j)
+            yield array
 
     def _gather(self, indices: Array) -> Block:
         """The named columns, brought to the client."""
         name = f"conenmf-gather-{uuid.uuid4().hex}"
         owner = np.searchsorted(self._starts, indices, side="right") - 1
         graph: dict[Any, Any] = dict(self._chunks.graph)
+        keys = self._chunks.keys()
         order = np.argsort(owner, kind="stable")
         chunks = np.unique(owner)
         for place, i in enumerate(chunks.tolist()):
             wanted = indices[order][owner[order] == i] - self._starts[i]
-            graph[name, place] = (_take, self._chunks.key(i), wanted, self.clip, self.dtype)
+            graph[name, place] = (_take, keys[i], wanted, self.clip, self.dtype)
         with _naming_failures():
             blocks = dask.compute(_Pieces(name, chunks.size, graph), optimize_graph=False)[0]
         self.traffic = self.traffic._replace(
@@ -260,7 +267,7 @@ def _prepare(rows: Any) -> Any:
 
 
 def _held(rows: Any, clip: bool, dtype: np.dtype[Any]) -> LocalMatrix:
-    local = hold(rows, 1)
+    local = hold(_in_place(rows), 1)
     local.dtype, local.clip = dtype, clip
     return local
 
@@ -271,31 +278,29 @@ def _apply(call: _Call, rows: Any, start: int, *pieces: Any) -> tuple[tuple[Any,
     else:
         local = _held(rows, call.clip, call.dtype)
     local.first = start
+    shared = {name: _in_place(value) for name, value in call.shared.items()}
     *per_sample, part = getattr(local, call.how)(
-        call.step, *pieces, reduce=call.reduce, **call.shared
+        call.step, *map(_in_place, pieces), reduce=call.reduce, **shared
     )
     kinds = [(piece.shape[1:], piece.dtype) for piece in per_sample]
     return tuple(per_sample), _Outcome(part, local.passes * local.shape[1], kinds)
 
 
-def _reduce(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
-    first, *others = outcomes
+def _in_place(array: Any) -> Any:
+    """Arrays that came over the network may lie at odd addresses, where sums have other bits."""
+    return np.require(array, requirements="A") if isinstance(array, np.ndarray) else array
+
+
+def _reduce(call: _Call, results: list[tuple[Any, _Outcome]]) -> tuple[None, _Outcome]:
+    first, *others = (outcome for _, outcome in results)
     part, read = copy.deepcopy(first.part) if others else first.part, first.read
     for outcome in others:
         part, read = call.reduce(part, outcome.part), read + outcome.read
-    return _Outcome(part, read, first.kinds)
+    return None, _Outcome(part, read, first.kinds)
 
 
 def _take(rows: Any, indices: Array, clip: bool, dtype: np.dtype[Any]) -> Block:
     return _held(rows, clip, dtype).columns(indices)
-
-
-def _first(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def _second(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
 
 
 def _item(pieces: tuple[Any, ...], j: int) -> Any:
@@ -333,8 +338,13 @@ class _Pieces:
         self.count = count
         self.graph = graph
 
-    def key(self, i: int) -> tuple[str, int]:
-        return (self.name, i)
+    def keys(self) -> list[Any]:
+        return [(self.name, i) for i in range(self.count)]
+
+    def first(self) -> Any:
+        """The value of the first key, once it is computed."""
+        value = self.graph[self.name, 0]
+        return value.result() if hasattr(value, "result") else value
 
     def persisted(self) -> _Pieces:
         pieces: _Pieces
@@ -345,7 +355,7 @@ class _Pieces:
         return self.graph
 
     def __dask_keys__(self) -> list[Any]:
-        return [self.key(i) for i in range(self.count)]
+        return self.keys()
 
     def __dask_postcompute__(self) -> tuple[Any, tuple[Any, ...]]:
         return list, ()

@@ -247,11 +247,13 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         elsewhere = is_elsewhere(X)
         if not elsewhere:
             X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
-        V = X
-        if not isinstance(X, DataMatrix):
-            V = from_rows(
+        V: DataMatrix = (
+            X
+            if isinstance(X, DataMatrix)
+            else from_rows(
                 X, negative=self.negative, n_threads=self.n_threads, max_memory=self.max_memory
             )
+        )
         if elsewhere:  # scikit-learn looks at the number of features alone
             outline = np.broadcast_to(0.0, V.shape[::-1])
             validate_data(self, outline, reset=reset, skip_check_array=True)

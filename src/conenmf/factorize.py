@@ -366,8 +366,8 @@ def _write_array(stream: Any, array: Any) -> None:
         return
     rows = array.T if columns else array
     size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
-    for start in range(0, len(rows), size):
-        stream.write(np.ascontiguousarray(rows[start : start + size]).tobytes())
+    for first in range(0, len(rows), size):
+        stream.write(np.ascontiguousarray(rows[first : first + size]).tobytes())
 
 
 @contextmanager

@@ -384,7 +384,7 @@ def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dty
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
         return read(stream)
-    except (KeyError, ValueError, EOFError) as problem:
+    except Exception as problem:  # whatever the parser makes of a damaged header
         raise FileFormatError(f"{name} does not begin like an .npy file: {problem}") from problem
 
 
@@ -436,7 +436,7 @@ def _open_npz(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
             (dataset,) = members
         if dataset not in members:
             raise FileFormatError(
-                f"{path} holds {', '.join(members) or 'nothing'}: name one of them with dataset="
+                f"{path} holds {', '.join(sorted(members)) or 'nothing'}: name one of them with dataset="
             )
         found = member(dataset)
         if isinstance(found, _Member):

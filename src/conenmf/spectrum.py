@@ -83,9 +83,18 @@ def truncated_svd(
         # V'X is tall and thin; its singular values do not suffer from the square in VV'.
         B, triangle = V.sweep(_project, X=X, reduce=_stack)
         _, sigma, turn = np.linalg.svd(triangle)
+        turn *= _signs(X @ turn.T)[:, None]
         scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
         right, _ = V.map(_product, B, right=turn.T * scale)
     return X @ turn.T, sigma, right.T
+
+
+def _signs(U: Array) -> Array:
+    """Signs that make the largest entry of each column positive, the first one if several are."""
+    size = np.abs(U)
+    leading = (size >= size.max(axis=0) * (1 - 1e-9)).argmax(axis=0)
+    signs: Array = np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
+    return signs
 
 
 def _project(block: Block, *, X: Array) -> tuple[Array, Array]:
