@@ -21,6 +21,7 @@ bench: $(VENV)/demo.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/starts.py
+	$(BIN)/python benchmarks/online.py
 
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -21,6 +21,7 @@ from conenmf.errors import (
     FactorError,
     NegativeValueError,
     NonFiniteError,
+    NotAvailableError,
     OptionError,
     ZeroDataError,
 )
@@ -260,6 +261,107 @@ def test_fit_predict(X):
 def test_max_iter_zero_keeps_the_start(X):
     model = ConeNMF(4, max_iter=0).fit(X)
     assert (model.n_iter_, model.stop_reason_) == (0, "max_iter")
+
+
+# --- streams ----------------------------------------------------------------------------------
+
+OF_A_FIT = ("labels_", "relative_error_", "reconstruction_err_", "history_", "stop_reason_")
+
+
+def test_partial_fit(X):
+    model = ConeNMF(4, n_threads=1)
+    for n, batch in enumerate(np.array_split(X, 5), 1):
+        assert model.partial_fit(batch) is model
+        assert (model.n_iter_, model.n_samples_seen_) == (n, 40 * n)
+    assert model.components_.shape == (4, 60)
+    assert (model.n_components_, model.n_features_in_) == (4, 60)
+    assert 1 - model.score(X) <= (1.01 * ConeNMF(4).fit(X).relative_error_) ** 2
+    A = model.transform(X)
+    assert model.inverse_transform(A).shape == X.shape
+    np.testing.assert_array_equal(model.predict(X), A.argmax(axis=1))
+    assert list(model.get_feature_names_out()) == [f"conenmf{k}" for k in range(4)]
+    for name in OF_A_FIT:
+        assert not hasattr(model, name)
+    with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
+        _ = model.certificate_
+    with pytest.raises(ValueError, match="X has 59 features"):
+        model.partial_fit(X[:, :59])
+    assert model.n_samples_seen_ == 200
+
+
+def test_partial_fit_before_and_after_fit(X):
+    fitted = ConeNMF(4).fit(X[:150])
+    components = fitted.components_
+    fitted.partial_fit(X[150:])
+    assert (fitted.n_samples_seen_, fitted.n_iter_) == (200, 1)
+    unit = components / np.linalg.norm(components, axis=1, keepdims=True)
+    assert np.einsum("kf,kf->k", fitted.components_, unit).min() > 0.99
+    assert not any(hasattr(fitted, name) for name in (*OF_A_FIT, "result_", "certificate_"))
+    fitted.fit(X)
+    assert not hasattr(fitted, "n_samples_seen_")
+    np.testing.assert_array_equal(fitted.components_, ConeNMF(4).fit(X).components_)
+    assert fitted.partial_fit(X).n_samples_seen_ == 400
+
+
+def test_partial_fit_is_the_same_after_a_pickle_and_anew_after_a_clone(X):
+    model = ConeNMF(4).partial_fit(X[:80])
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        back.partial_fit(X[80:]).components_, model.partial_fit(X[80:]).components_
+    )
+    assert clone(model).partial_fit(X[:80]).n_samples_seen_ == 80
+
+
+def test_partial_fit_with_few_directions_so_far(X):
+    model = ConeNMF(4).partial_fit(X[:1])
+    assert model.components_.shape == (4, 60)
+    assert model.components_.any(axis=1).tolist() == [True, False, False, False]
+    assert not model.transform(X)[:, 1:].any()
+    assert model.partial_fit(X).components_.any(axis=1).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_partial_fit_keeps_the_type_and_takes_sparse_batches(X, dtype):
+    X = np.where(X < 0.1, 0, X).astype(dtype)
+    dense, sparse = ConeNMF(4), ConeNMF(4)
+    for start in (0, 100):
+        dense.partial_fit(X[start : start + 100])
+        sparse.partial_fit(sp.csc_matrix(X[start : start + 100]))
+    assert dense.components_.dtype == dtype
+    tolerance = 1e-8 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(dense.components_, sparse.components_, atol=tolerance)
+
+
+def test_partial_fit_of_data_that_are_elsewhere(X, tmp_path):
+    da = pytest.importorskip("dask.array")
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    chunked = da.from_array(X, chunks=(30, 60))
+    expected = ConeNMF(4).partial_fit(X[:120]).partial_fit(X[120:])
+    for far in (mapped, chunked):
+        near = ConeNMF(4).partial_fit(far[:120]).partial_fit(far[120:])
+        assert near.score(X) == pytest.approx(expected.score(X), rel=1e-3)
+        after = ConeNMF(4).fit(far[:120]).partial_fit(far[120:])
+        assert after.n_samples_seen_ == 200
+        assert after.score(X) == pytest.approx(expected.score(X), rel=1e-3)
+
+
+def test_partial_fit_bad_input(X):
+    assert not hasattr(ConeNMF(), "partial_fit")
+    for model in (ConeNMF(), ConeNMF().fit(X)):
+        with pytest.raises(NotAvailableError, match="n_components='auto' needs all samples"):
+            model.partial_fit(X)
+    assert issubclass(NotAvailableError, OptionError)
+    with pytest.raises(ComponentsError, match="'some'"):
+        ConeNMF("some").partial_fit(X)
+    for model in (ConeNMF(4).fit(X), ConeNMF(4).partial_fit(X)):
+        with pytest.raises(OptionError, match="n_components=5, but the model to continue has 4"):
+            model.set_params(n_components=5).partial_fit(X)
+    bad = X.copy()
+    bad[0, 0] = -1e-12
+    with pytest.raises(NegativeValueError, match='negative="clip"'):
+        ConeNMF(4).partial_fit(bad)
+    assert ConeNMF(4, negative="clip").partial_fit(bad).components_.min() >= 0
 
 
 # --- for people who stay with scikit-learn ----------------------------------------------------

@@ -89,3 +89,9 @@ def test_axes_that_do_not_fit_the_orthant():
 
 def _rng():
     return np.random.default_rng(0)
+
+
+def test_axes_that_would_lift_the_same_feature_twice():
+    model = make_cones(20, 3, 0.03125, n_samples=5, rng=np.random.default_rng(45))
+    cosines = (model.axes.T @ model.axes)[np.triu_indices(3, 1)]
+    np.testing.assert_allclose(cosines, np.cos(4 * 0.03125 + 0.01))

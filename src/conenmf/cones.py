@@ -28,7 +28,7 @@ from .errors import ComponentsError, OptionError, ShapeError, check_components
 from .greedy import LazyScores
 from .sampling import draw_samples
 
-__all__ = ["Cones", "cluster_cones", "cr1_nmf", "rank_one_factors"]
+__all__ = ["Cones", "cluster_cones", "cr1_nmf", "farthest_first", "rank_one_factors"]
 
 
 @dataclass(frozen=True)
@@ -300,15 +300,45 @@ def _centres_of_block(block: Block, index: Array, squared: Array, **options: Any
     norms = np.sqrt(np.where(squared > 0, squared, 1.0))
     scores = np.where(squared > 0, np.inf, -np.inf)  # minus the largest cosine to a centre
     scores = np.where(index == first, np.inf, np.minimum(scores, 2.0))
+    chosen, Z = farthest_first(exact, norms, scores, K, -1.0, tie)
+    return (_Choice(index[chosen], Z, options),)
+
+
+def farthest_first(
+    block: Block, norms: Array, scores: Array, most: int, enough: float, tie: float
+) -> tuple[list[int], Array]:
+    """Choose samples of a block, each the farthest from all centres before it.
+
+    Parameters
+    ----------
+    block : float64 block (F, n)
+    norms : array (n,)
+        Lengths of the samples; anything positive for a zero sample.
+    scores : array (n,)
+        Minus the largest cosine to the centres there are already; -inf for a sample that must
+        not be chosen.
+    most : int
+        Choose no more than so many.
+    enough : float
+        Choose only samples with scores above this; -1 asks for a new direction only.
+    tie : float
+        Scores closer than this count as equal, and the first sample wins.
+
+    Returns
+    -------
+    chosen : list of int
+    Z : array (F, m)
+        Their directions, unit vectors.
+    """
     chosen: list[int] = []
-    Z = np.empty((block.shape[0], K), order="F")
-    while len(chosen) < K and scores.max() > -1.0 + tie:
+    Z = np.empty((block.shape[0], most), order="F")
+    while len(chosen) < most and scores.max() > enough + tie:
         chosen.append(int(np.argmax(scores >= scores.max() - tie)))
-        member = np.zeros(index.size)
+        member = np.zeros(scores.size)
         member[chosen[-1]] = 1.0
-        z = Z[:, len(chosen) - 1] = _unit(exact @ member)
-        scores = np.minimum(scores, -(exact.T @ z) / norms)
-    return (_Choice(index[chosen], Z[:, : len(chosen)], options),)
+        z = Z[:, len(chosen) - 1] = _unit(block @ member)
+        scores = np.minimum(scores, -(block.T @ z) / norms)
+    return chosen, Z[:, : len(chosen)]
 
 
 def _centres_of_two(a: _Choice, b: _Choice) -> _Choice:

@@ -24,6 +24,7 @@ __all__ = [
     "NegativeValueError",
     "NonFiniteError",
     "NotADataMatrixError",
+    "NotAvailableError",
     "OptionError",
     "ReadError",
     "ScaleError",
@@ -109,6 +110,10 @@ class OptionError(ConeNMFError, ValueError):
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
         """Name the option, the value that was given and all that could have been."""
         return cls(f"{option}={value!r} is unknown; choose one of {', '.join(map(repr, valid))}")
+
+
+class NotAvailableError(OptionError, AttributeError):
+    """A method does not exist with these options; `hasattr` says so too."""
 
 
 def is_disk_full(problem: OSError) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from types import MethodType
 from typing import Any, Self
 
 import numpy as np
@@ -22,12 +24,36 @@ from .bounds import Certificate, certify
 from .checkpoint import Checkpoint
 from .cones import cr1_nmf
 from .data import Aligned, Array, DataMatrix, Negative, from_rows, is_elsewhere
-from .errors import ConeNMFError, FactorError, OptionError, check_components
+from .errors import (
+    ConeNMFError,
+    FactorError,
+    NotAvailableError,
+    OptionError,
+    check_components,
+)
 from .factorize import factorize
 from .inits import Init, check_factor, raise_off_zero
+from .online import ConeStream
 from .solvers import Callback, Progress, Rule, Update, coefficients
 
 __all__ = ["ConeNMF", "sklearn_init"]
+
+
+class _WithNumberOfComponents:
+    """A method that exists where the number of components is given."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
+        if model is None:
+            return self.method
+        if isinstance(model.n_components, str) and model.n_components == "auto":
+            raise NotAvailableError(
+                "n_components='auto' needs all samples at once, and partial_fit has one batch: "
+                "give a number; after fit, model.set_params(n_components=model.n_components_)"
+            )
+        return MethodType(self.method, model)
 
 
 class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -82,6 +108,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     relative_error_ : float
         The same, divided by the norm of X.
     n_iter_ : int
+        Iterations of `fit`, or batches given to `partial_fit`.
+    n_samples_seen_ : int
+        After `partial_fit` only: samples so far, those of an earlier `fit` included.
     history_ : History
         Relative error, seconds and passes over X after each iteration.
     stop_reason_ : str
@@ -172,6 +201,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
         self.result_ = result
+        self._forget(_OF_STREAM)
         self._fitted_on: DataMatrix | None = V
         self._certificate: Certificate | None = None
         if result.stop_reason == "max_iter" and self.max_iter > 0 and self.tol > 0:
@@ -183,10 +213,73 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
+    @_WithNumberOfComponents
+    def partial_fit(self, X: Any, y: object = None) -> Self:
+        """Learn from one more batch of samples, which need not be kept.
+
+        The first call begins a stream, or continues from the model of an earlier `fit` as if
+        its samples had been exactly their reconstruction; `fit` begins anew. `n_components` must
+        be a number, `n_threads`, `negative` and `max_memory` are honoured, and the other options
+        are those of `fit` alone. What a fit says about its samples (`labels_`,
+        `relative_error_`, `result_` and so on) is removed, because it no longer holds. As long
+        as the samples have had fewer directions than there are components, the rest of
+        `components_` are zeros. What the order of the samples does, and does not, change is told
+        in `conenmf.online.ConeStream`.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), as in `fit`
+        y : ignored
+
+        Examples
+        --------
+        >>> from conenmf.simulate import make_cones
+        >>> X = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V.T
+        >>> model = ConeNMF(4)
+        >>> for start in range(0, 200, 50):
+        ...     model = model.partial_fit(X[start : start + 50])
+        >>> model.n_samples_seen_, model.score(X) > 0.99
+        (200, True)
+        """
+        K = check_components(self.n_components)
+        V = self._read(X, reset=not hasattr(self, "components_"))
+        stream: ConeStream | None = getattr(self, "_stream", None)
+        if stream is None:
+            stream = self._begin(V.shape[0], K)
+        if stream.K != K:
+            raise OptionError(
+                f"n_components={K}, but the model to continue has {stream.K} components: "
+                "change it back, or begin anew with fit or clone(model)"
+            )
+        stream.update(V)
+        self._forget(_OF_FIT)
+        self._stream = stream
+        self.components_ = np.ascontiguousarray(stream.W.T, dtype=V.dtype)
+        self.n_components_ = stream.K
+        self.n_samples_seen_ = stream.samples
+        self.n_iter_ = stream.batches
+        return self
+
+    def _begin(self, n_features: int, K: int) -> ConeStream:
+        if not hasattr(self, "result_"):
+            return ConeStream(n_features, K)
+        W, H = self.result_.W, self.result_.H
+        HH, sums = np.asarray(H @ H.T), np.asarray(H.sum(axis=1))
+        return ConeStream.from_factors(W, HH, sums, H.shape[1])
+
+    def _forget(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            self.__dict__.pop(name, None)
+
     @property
     def certificate_(self) -> Certificate:
         """How far the fit is from the best possible and from a stationary point."""
         check_is_fitted(self)
+        if not hasattr(self, "result_"):
+            raise AttributeError(
+                "certificate_ is of a fit, and partial_fit keeps no samples: use "
+                "certify(from_rows(X), model.components_.T, model.transform(X).T)"
+            )
         if self._certificate is None:
             if self._fitted_on is None:
                 raise AttributeError(
@@ -301,6 +394,19 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+_OF_FIT = (
+    "labels_",
+    "relative_error_",
+    "reconstruction_err_",
+    "history_",
+    "stop_reason_",
+    "result_",
+    "_fitted_on",
+    "_certificate",
+)
+_OF_STREAM = ("n_samples_seen_", "_stream")
 
 
 def sklearn_init(

@@ -178,7 +178,8 @@ def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) ->
     """K nonnegative unit vectors with the same angle between any two.
 
     Each new axis is the shortest vector at that angle from all earlier ones, completed to unit
-    length by a vector orthogonal to them that lifts its smallest entry.
+    length by a vector orthogonal to them that lifts its smallest entry, among those that no
+    earlier axis has lifted: their unit vectors are combinations of the axes already.
     """
     if not 0 < angle < np.pi / 2 or K > F:
         raise ValueError(
@@ -189,12 +190,15 @@ def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) ->
         axes = np.empty((F, K))
         first = rng.random(F) + 0.5
         axes[:, 0] = first / np.linalg.norm(first)
+        lifted = np.zeros(F, dtype=bool)
         for k in range(1, K):
             U = axes[:, :k]
             gram = U.T @ U
             shortest = U @ np.linalg.solve(gram, np.full(k, np.cos(angle)))
+            lowest = np.argmin(np.where(lifted, np.inf, shortest))
+            lifted[lowest] = True
             lift = np.zeros(F)
-            lift[np.argmin(shortest)] = 1.0
+            lift[lowest] = 1.0
             lift -= U @ np.linalg.solve(gram, U.T @ lift)
             lift /= np.linalg.norm(lift)
             axes[:, k] = shortest + np.sqrt(1.0 - shortest @ shortest) * lift
