@@ -272,6 +272,8 @@ def _open(
         return _validated(
             ClusterMatrix(matrix, samples_in, persist, n_threads), samples_in, negative
         )
+    if persist is not None:
+        raise OptionError(f"persist={persist} is for Dask arrays, got {type(matrix).__name__}")
     if is_stored(matrix):
         opened = open_stored(matrix, samples_in, budget)
         return _opened(opened, samples_in, negative, n_threads, budget)

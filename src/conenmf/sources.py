@@ -435,9 +435,8 @@ def _open_npz(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
         if dataset is None and len(members) == 1:
             (dataset,) = members
         if dataset not in members:
-            raise FileFormatError(
-                f"{path} holds {', '.join(sorted(members)) or 'nothing'}: name one of them with dataset="
-            )
+            names = ", ".join(sorted(members)) or "nothing"
+            raise FileFormatError(f"{path} holds {names}: name one of them with dataset=")
         found = member(dataset)
         if isinstance(found, _Member):
             return _raw(file, found.offset, found.shape, found.dtype, found.fortran, samples_in)

@@ -1,0 +1,193 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from conenmf import Checkpoint, ConeNMF, factorize, from_columns, make_cones
+from conenmf.errors import CheckpointError, DiskFullError, OptionError
+from conenmf.solvers import SOLVERS
+
+
+@pytest.fixture
+def cones():
+    return make_cones(40, 3, 0.2, n_samples=200, noise=0.02, rng=np.random.default_rng(0)).V
+
+
+class KilledError(Exception):
+    pass
+
+
+def die_at(iteration):
+    def callback(progress):
+        if progress.iteration == iteration:
+            raise KilledError
+
+    return callback
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("init", ["cr1", "random"])
+def test_a_resumed_run_ends_with_the_same_bits(
+    tmp_path, sample_matrix, main_backend, small_blocks, solver, init
+):
+    V = main_backend(sample_matrix)
+    options = {"init": init, "solver": solver, "max_iter": 12, "tol": 0}
+    whole = factorize(V, 3, rng=np.random.default_rng(4), **options)
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    for iteration in (3, 7):
+        with pytest.raises(KilledError):
+            factorize(
+                V,
+                3,
+                rng=np.random.default_rng(4),
+                checkpoint=checkpoint,
+                callback=die_at(iteration),
+                **options,
+            )
+        assert os.listdir(tmp_path / "run") == [f"{iteration - 1:08d}"]
+    rng = np.random.default_rng(4)
+    resumed = factorize(V, 3, rng=rng, checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(np.asarray(resumed.H), np.asarray(whole.H))
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+    np.testing.assert_allclose(resumed.history.passes, whole.history.passes)
+    assert (np.diff(resumed.history.elapsed) > 0).all()
+    assert resumed.settings == whole.settings
+    assert resumed.seconds["start"] > 0
+    fresh = np.random.default_rng(4)
+    factorize(V, 3, rng=fresh, **options)
+    assert rng.random() == fresh.random()
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
+def test_every_kind_of_generator(tmp_path, cones, kind):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    with pytest.raises(KilledError):
+        factorize(
+            V,
+            3,
+            init="random",
+            checkpoint=checkpoint,
+            rng=np.random.Generator(kind(1)),
+            callback=die_at(2),
+        )
+    rng = np.random.Generator(kind(1))
+    factorize(V, 3, init="random", checkpoint=checkpoint, rng=rng)
+    other = np.random.Generator(kind(1))
+    factorize(V, 3, init="random", rng=other)
+    assert rng.random() == other.random()
+    wrong = np.random.SFC64 if kind is not np.random.SFC64 else np.random.PCG64
+    with pytest.raises(CheckpointError, match="another kind of random generator"):
+        factorize(V, 3, init="random", checkpoint=checkpoint, rng=np.random.Generator(wrong(1)))
+
+
+def test_a_process_that_is_really_killed(tmp_path, cones):
+    np.save(tmp_path / "V.npy", cones)
+    script = f"""
+        import os, signal, sys
+        import numpy as np
+        from conenmf import Checkpoint, factorize, open_data
+        def callback(progress):
+            if sys.argv[1] == "die" and progress.iteration == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+        V = open_data({str(tmp_path / "V.npy")!r}, samples_in="columns")
+        checkpoint = Checkpoint({str(tmp_path / "run")!r}, every=0) if sys.argv[2:] else None
+        result = factorize(V, 3, tol=0, max_iter=15, callback=callback, checkpoint=checkpoint)
+        result.save({str(tmp_path)!r} + "/" + sys.argv[1] + ".npz")
+    """
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), *arguments], check=False
+        ).returncode
+
+    assert run("whole") == 0
+    assert run("die", "checkpoint") == -9
+    assert not (tmp_path / "die.npz").exists()
+    assert run("resumed", "checkpoint") == 0
+    with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "resumed.npz") as resumed:
+        for name in ("W", "H", "labels", "relative_error", "history_relative_error"):
+            assert np.array_equal(whole[name], resumed[name]), name
+
+
+def test_saves_are_as_rare_as_asked(tmp_path, cones):
+    factorize(from_columns(cones), 3, checkpoint=tmp_path / "run")
+    assert os.listdir(tmp_path / "run") == []  # much less than a minute
+    with pytest.raises(OptionError, match="every=-1"):
+        Checkpoint(tmp_path, every=-1)
+
+
+def test_more_iterations_can_be_asked_for(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    factorize(V, 3, tol=0, max_iter=5, checkpoint=checkpoint)
+    longer = factorize(V, 3, tol=0, max_iter=9, checkpoint=checkpoint)
+    assert np.array_equal(longer.W, factorize(V, 3, tol=0, max_iter=9).W)
+
+
+def test_the_estimator_resumes(tmp_path, cones):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    with pytest.raises(KilledError):
+        ConeNMF(3, checkpoint=checkpoint, callback=die_at(4)).fit(cones.T)
+    resumed = ConeNMF(3, checkpoint=checkpoint).fit(cones.T)
+    assert np.array_equal(resumed.components_, ConeNMF(3).fit(cones.T).components_)
+
+
+def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    factorize(from_columns(cones), 3, checkpoint=checkpoint)
+    for V, K, options, what in (
+        (cones, 4, {}, "its K is 3, now it is 4"),
+        (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
+        (cones, 3, {"init": "spa"}, "its init is 'cr1'"),
+        (2 * cones, 3, {}, "its norm is"),
+        (cones[:, 1:], 3, {}, r"its shape is \[40, 200\], now it is \[40, 199\]"),
+    ):
+        with pytest.raises(CheckpointError, match=what):
+            factorize(from_columns(V), K, checkpoint=checkpoint, **options)
+
+
+@pytest.mark.parametrize("name", ["state.npz", "H.npy"])
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_damaged_checkpoints(tmp_path, cones, name, how):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    factorize(from_columns(cones), 3, checkpoint=checkpoint)
+    (saved,) = tmp_path.iterdir()
+    file = saved / name
+    if how == "cut":
+        file.write_bytes(file.read_bytes()[:-100])
+    else:
+        file.unlink()
+    with pytest.raises(CheckpointError, match="is not a checkpoint of conenmf, or is damaged"):
+        factorize(from_columns(cones), 3, checkpoint=checkpoint)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
+    V = from_columns(cones)
+    whole = factorize(V, 3, tol=0, max_iter=8)
+    saves = []
+    original = np.savez
+
+    def full(stream, **arrays):
+        saves.append(stream)
+        if len(saves) == 4:
+            raise OSError(28, "No space left on device")
+        original(stream, **arrays)
+
+    checkpoint = Checkpoint(tmp_path, every=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(DiskFullError, match="the one before is intact"):
+            factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
+    assert os.listdir(tmp_path) == ["00000002"]
+    resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
+    assert np.array_equal(resumed.W, whole.W)
+
+
+def test_a_place_where_no_folder_can_be(tmp_path, cones):
+    (tmp_path / "file").write_text("in the way")
+    for place in (tmp_path / "file", tmp_path / "missing" / "run"):
+        with pytest.raises(CheckpointError, match="cannot be made a folder"):
+            factorize(from_columns(cones), 3, checkpoint=place)
