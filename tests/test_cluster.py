@@ -60,7 +60,14 @@ def same_bits(a, b):
 # --- in this process --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_processes_without_a_cluster(X):
+    with dask.config.set(scheduler="processes"):  # starts them anew for every round
+        V = from_rows(chunked(X, 1000))
+        norms = np.asarray(V.norms_squared)
+    np.testing.assert_allclose(norms, (X**2).sum(axis=1))
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_any_scheduler(X, scheduler):
     with dask.config.set(scheduler=scheduler):
         V = from_rows(chunked(X))

@@ -10,9 +10,10 @@ from conenmf.greedy import LazyScores
 from conenmf.memory import DenseMatrix
 
 
+@pytest.mark.parametrize("offers", [1, 5, 40])
 @pytest.mark.parametrize("piece", [1, 13, 10**6])
 @given(seed=st.integers(0, 10**6), tie=st.sampled_from([0.0, 0.05]))
-def test_the_choice_is_that_of_looking_at_everything(piece, seed, tie):
+def test_the_choice_is_that_of_looking_at_everything(piece, offers, seed, tie):
     """Scores after k choices are the k-th row of a table that falls from row to row."""
     rng = np.random.default_rng(seed)
     N, K = int(rng.integers(1, 200)), int(rng.integers(1, 8))
@@ -23,11 +24,12 @@ def test_the_choice_is_that_of_looking_at_everything(piece, seed, tie):
 
     def score(block, squared, *, seen, row):
         samples = block[0].astype(int) - 1  # the only feature is the number of the sample
-        np.testing.assert_array_equal(squared, block[0] ** 2)
+        np.testing.assert_allclose(squared, block[0] ** 2)
         looked_at.extend(samples)
         return row[samples]
 
     V = from_columns(np.arange(1.0, N + 1)[None])
+    V.offers = offers
     with mock.patch.object(DenseMatrix, "_visited", return_value=piece):
         lazy = LazyScores(V, np.where(forbidden, -np.inf, table[0]), score, chosen=0, tie=tie)
         for k in range(1, K + 1):
@@ -39,8 +41,10 @@ def test_the_choice_is_that_of_looking_at_everything(piece, seed, tie):
     assert not forbidden[looked_at].any()
 
 
-def test_what_is_excluded_is_not_chosen_again():
+@pytest.mark.parametrize("offers", [1, 4])
+def test_what_is_excluded_is_not_chosen_again(offers):
     V = from_columns(np.arange(1.0, 6.0)[None])
+    V.offers = offers
     lazy = LazyScores(
         V, V.norms_squared, lambda block, squared, *, seen: squared, chosen=0, tie=0.0
     )

@@ -68,6 +68,7 @@ class ClusterMatrix(DataMatrix):
     """
 
     traffic: Traffic
+    offers = 32
 
     def __init__(
         self, array: Any, samples_in: str, persist: bool | None, n_threads: int | None
@@ -263,7 +264,7 @@ class _Nothing(LocalMatrix):
 
 
 def _prepare(rows: Any) -> Any:
-    return canonical_rows(rows) if sp.issparse(rows) else np.asarray(rows)
+    return canonical_rows(rows) if sp.issparse(rows) else _in_place(np.asarray(rows))
 
 
 def _held(rows: Any, clip: bool, dtype: np.dtype[Any]) -> LocalMatrix:

@@ -6,8 +6,9 @@ fall as more are chosen, so what was computed earlier is an upper bound: to find
 bring the few with the largest bounds up to date until the largest one is. The choice is exactly
 that of the plain method, which looks at every sample every time.
 
-Where the samples are kept in several pieces, each piece finds its own worst sample in this way and
-offers it with its column, so that a choice takes one small round.
+Where the samples are kept in several pieces, each piece finds its own worst samples in this way
+and offers them with their columns, so that a choice takes one small round; or none, if the worst
+sample offered before is still worse served than any that was not offered can be.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Score: TypeAlias = Callable[..., Array]
 
 
 class Offers(NamedTuple):
-    """Samples that may be the worst: none has a lower index and at least the same score.
+    """Samples that may be the worst.
 
     Attributes
     ----------
@@ -38,6 +39,10 @@ class Offers(NamedTuple):
         Their indices, increasing.
     columns : array (F, m)
         The samples themselves, in float64.
+    rest : float
+        No other sample has a larger score.
+    wanted : int
+        How many samples to offer, besides those that may win a tie.
     tie : float
         Scores closer than this count as equal, and the lowest index wins.
     relative : bool
@@ -47,17 +52,30 @@ class Offers(NamedTuple):
     scores: Array
     samples: Array
     columns: Array
+    rest: float
+    wanted: int
     tie: float
     relative: bool
 
-    def best(self) -> Offers:
-        """Only those offers that may win against each other."""
-        enough = _enough(float(self.scores.max()), self.tie, self.relative)
+    @property
+    def enough(self) -> float:
+        """The score from which on a sample ties with the largest."""
+        return _enough(float(self.scores.max()), self.tie, self.relative)
+
+    def fewer(self) -> Offers:
+        """The `wanted` largest, and those that may win a tie against each other."""
+        tied = self.scores >= self.enough
         before = np.maximum.accumulate(np.append(-np.inf, self.scores[:-1]))
-        kept = (self.scores >= enough) & (self.scores > before)
-        kept[np.argmax(self.scores >= enough)] = True  # even if no sample can be chosen at all
+        kept = tied & (self.scores > before)  # nothing with a lower index is as bad
+        kept[np.argmax(tied)] = True  # even if no sample can be chosen at all
+        if self.wanted > 1:
+            largest = np.argsort(-self.scores, kind="stable")[: self.wanted]
+            kept[largest[np.isfinite(self.scores[largest])]] = True
         return self._replace(
-            scores=self.scores[kept], samples=self.samples[kept], columns=self.columns[:, kept]
+            scores=self.scores[kept],
+            samples=self.samples[kept],
+            columns=self.columns[:, kept],
+            rest=max(self.rest, float(self.scores[~kept].max(initial=-np.inf))),
         )
 
 
@@ -90,7 +108,14 @@ class LazyScores:
     ) -> None:
         self.V = V
         self.state = (scores, *V.map(_seen, scores, chosen=chosen)[:1])
-        self.options = {"score": score, "tie": tie, "relative": relative}
+        self.options: dict[str, Any] = {
+            "score": score,
+            "tie": tie,
+            "relative": relative,
+            "wanted": V.offers,
+        }
+        self.offers: Offers | None = None
+        self.offers_seen = 0
 
     def worst(
         self, k: int, excluded: Array | None = None, **shared: Any
@@ -100,18 +125,35 @@ class LazyScores:
         Samples that are `excluded` are never chosen again. What is `shared` goes to `score`.
         """
         none = np.empty(0, dtype=np.intp)
-        *state, offers = self.V.visit(
-            _worst_of_piece,
-            *self.state,
-            self.V.norms_squared,
-            reduce=_best_of_two,
-            k=k,
-            excluded=none if excluded is None else excluded,
-            shared=shared,
-            **self.options,
-        )
-        self.state = tuple(state)
-        return int(offers.samples[0]), float(offers.scores.max()), offers.columns[:, 0]
+        excluded = none if excluded is None else excluded
+        offers = self._offered_before(k, excluded, shared)
+        if offers is None:
+            *state, offers = self.V.visit(
+                _worst_of_piece,
+                *self.state,
+                self.V.norms_squared,
+                reduce=_join,
+                k=k,
+                excluded=excluded,
+                shared=shared,
+                **self.options,
+            )
+            self.state = tuple(state)
+        self.offers, self.offers_seen = offers, k
+        first = int(np.argmax(offers.scores >= offers.enough))
+        return int(offers.samples[first]), float(offers.scores.max()), offers.columns[:, first]
+
+    def _offered_before(self, k: int, excluded: Array, shared: dict[str, Any]) -> Offers | None:
+        """Earlier offers with scores after k choices, if the worst sample is among them."""
+        offers = self.offers
+        if offers is None or offers.wanted == 1:
+            return None
+        squared = np.einsum("fm,fm->m", offers.columns, offers.columns)
+        fresh = self.options["score"](offers.columns, squared, seen=self.offers_seen, **shared)
+        scores = np.minimum(offers.scores, fresh)
+        scores[np.isin(offers.samples, excluded)] = -np.inf
+        offers = offers._replace(scores=scores)
+        return offers if offers.rest < offers.enough else None
 
 
 def _seen(samples: range, scores: Array, *, chosen: int) -> tuple[Array, None]:
@@ -128,6 +170,7 @@ def _worst_of_piece(
     score: Score,
     tie: float,
     relative: bool,
+    wanted: int,
     excluded: Array,
     shared: dict[str, Any],
 ) -> tuple[Array, Array, Offers]:
@@ -152,25 +195,29 @@ def _worst_of_piece(
         if size == n or others < enough:
             break
         size *= 2
-    offered = np.sort(order[scores[order] >= enough])
+    fresh = np.sort(order[seen[order] == k])
+    fresh = fresh if fresh.size else order[:1]  # no sample of this piece can be chosen
     offers = Offers(
-        scores[offered],
-        offered + reader.samples.start,
-        np.empty((0, offered.size)),
+        scores[fresh],
+        fresh + reader.samples.start,
+        np.empty((0, fresh.size)),
+        float(others) if size < n else -np.inf,
+        wanted,
         tie,
         relative,
-    ).best()
+    ).fewer()
     columns = reader.columns(offers.samples - reader.samples.start).astype(np.float64, copy=False)
     dense = columns @ np.eye(offers.samples.size)
     return scores, seen, offers._replace(columns=dense)
 
 
-def _best_of_two(a: Offers, b: Offers) -> Offers:
+def _join(a: Offers, b: Offers) -> Offers:
     return a._replace(
         scores=np.concatenate([a.scores, b.scores]),
         samples=np.concatenate([a.samples, b.samples]),
         columns=np.hstack([a.columns, b.columns]),
-    ).best()
+        rest=max(a.rest, b.rest),
+    ).fewer()
 
 
 def _enough(largest: float, tie: float, relative: bool) -> float:

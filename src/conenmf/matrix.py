@@ -93,6 +93,7 @@ class DataMatrix(ABC):
     passes: float
     n_threads: int
     clip: bool  # read negative entries as zeros
+    offers: int = 1  # samples a piece offers when one is to be chosen: more where rounds are dear
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int | None) -> None:
         self.shape = shape

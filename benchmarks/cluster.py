@@ -1,0 +1,93 @@
+"""Dask against threads in memory, and two workers against one; all contenders in turn.
+
+    python benchmarks/cluster.py [--samples 80000] [--repeats 3]
+
+Prints seconds of the solver's loop (hals, 20 iterations) and of the whole fit (cr1 start, loop,
+exact finish) on cones, F = 1600, K = 40, float64, and what a round over the workers costs.
+"""
+
+import argparse
+import tempfile
+import time
+
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+
+from conenmf import factorize, from_rows, make_cones
+
+F, K = 1600, 40
+ITERATIONS = 20
+CHUNKS = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--samples", type=int, default=80_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    N = arguments.samples
+    X = np.ascontiguousarray(make_cones(F, K, 0.2, n_samples=N, rng=np.random.default_rng(0)).V.T)
+    print(f"cones, F={F}, N={N}, K={K}, float64 ({X.nbytes / 1e6:.0f} MB), {CHUNKS} chunks")
+    folder = tempfile.TemporaryDirectory()
+    path = f"{folder.name}/X.npy"
+    np.save(path, X)
+    size = -(-N // CHUNKS)
+    sizes = tuple(min(size, N - start) for start in range(0, N, size))
+    chunked = da.map_blocks(_load, path, size, chunks=(sizes, (F,)), dtype=X.dtype)
+
+    def cluster(workers: int) -> LocalCluster:
+        return LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+
+    with cluster(1) as one, cluster(2) as two, Client(one) as first, Client(two) as second:
+        contenders = {"threads in memory": from_rows(X, n_threads=2)}
+        for name, client in (("1 worker", first), ("2 workers", second)):
+            with client.as_current():
+                contenders[name] = from_rows(chunked, persist=True)
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+        errors = {}
+        for _ in range(arguments.repeats + 1):  # the first one warms up
+            for name, V in contenders.items():
+                with (second if name == "2 workers" else first).as_current():
+                    began = time.perf_counter()
+                    result = factorize(V, K, max_iter=ITERATIONS, tol=0)
+                    whole = time.perf_counter() - began
+                times[name].append((result.seconds["solve"], whole))
+                errors[name] = result.relative_error
+        with second.as_current():
+            V = contenders["2 workers"]
+            latency = np.median([_round(V) for _ in range(20)])
+    medians = {name: np.median(runs[1:], axis=0) for name, runs in times.items()}
+    print(f"{'':20s} {'loop, s':>10s} {'whole fit, s':>14s}   relative error")
+    for name, (loop, whole) in medians.items():
+        print(f"{name:20s} {loop:10.2f} {whole:14.2f}   {errors[name]:.12f}")
+    loop, whole = medians["1 worker"] / medians["2 workers"]
+    print(f"1 worker / 2 workers:          loop {loop:.2f}, whole fit {whole:.2f}")
+    loop, whole = medians["2 workers"] / medians["threads in memory"]
+    print(f"2 workers / threads in memory: loop {loop:.2f}, whole fit {whole:.2f}")
+    print(f"a round over {CHUNKS} chunks without work: {1e3 * latency:.0f} ms")
+
+
+def _load(path: str, size: int, block_info=None):
+    start = size * block_info[None]["chunk-location"][0]
+    return np.array(np.load(path, mmap_mode="r")[start : start + size])
+
+
+def _nothing(samples: range) -> tuple[None]:
+    return (None,)
+
+
+def _first(a: None, b: None) -> None:
+    return None
+
+
+def _round(V) -> float:
+    began = time.perf_counter()
+    V.map(_nothing, reduce=_first)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
