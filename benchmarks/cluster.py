@@ -38,7 +38,7 @@ def main() -> None:
 
     def cluster(workers: int) -> LocalCluster:
         return LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
         )
 
     with cluster(1) as one, cluster(2) as two, Client(one) as first, Client(two) as second:

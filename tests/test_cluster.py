@@ -42,7 +42,7 @@ def client():
     with (
         dask.config.set(scheduler=None),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -267,7 +267,7 @@ def wait_for(path):
 
 def test_a_lost_scheduler_is_a_named_error(X, tmp_path):
     file = tmp_path / "scheduler.json"
-    common = ["--scheduler-file", str(file), "--no-dashboard"]
+    common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     program = [sys.executable, "-m", "dask"]
     scheduler = subprocess.Popen([*program, "scheduler", "--port", "0", *common], **quiet)
@@ -296,6 +296,56 @@ def test_a_lost_scheduler_is_a_named_error(X, tmp_path):
             if process is not None:
                 process.kill()
                 process.wait()
+
+
+@pytest.fixture
+def client_that_does_not_steal():
+    """Dask may move a chunk with all its pieces to an idle worker; here it must not."""
+    with (
+        dask.config.set({"scheduler": None, "distributed.scheduler.work-stealing": False}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_what_really_travels_does_not_depend_on_the_samples(client_that_does_not_steal):
+    """Counted by the workers themselves: W comes, sums go, H stays."""
+    client = client_that_does_not_steal
+
+    def sent():
+        counts = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+        return sum(counts.values())
+
+    K, F = 5, 50
+    per_iteration = []
+    for N in (4000, 32_000):
+        data = da.random.default_rng(0).random((N, F), chunks=(N // 4, F))
+        V = from_rows(data, persist=True)
+        counts = []
+
+        def watch(progress, counts=counts):
+            counts.append(sent())
+
+        factorize(V, K, init="random", tol=0, max_iter=8, callback=watch)
+        per_iteration.append((counts[-1] - counts[0]) / 7)
+    assert max(per_iteration) < 20 * 8 * F * K  # a piece of H alone has N / 4 * K numbers
+    assert per_iteration[1] < per_iteration[0] + 8 * 8 * F * K
+
+
+def test_a_worker_killed_after_a_checkpoint(client, X, tmp_path):
+    """Its pieces come from the checkpoint, and the steps before it are forgotten."""
+    undisturbed = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
+
+    def kill(progress):
+        if progress.iteration == 5:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    V = from_rows(chunked(X))
+    checkpoint = Checkpoint(tmp_path, every=0)
+    disturbed = factorize(V, 4, tol=0, max_iter=8, callback=kill, checkpoint=checkpoint)
+    assert same_bits(disturbed, undisturbed)
+    client.wait_for_workers(2)
 
 
 def test_the_memory_of_the_client_does_not_grow_with_the_data(client):

@@ -168,6 +168,7 @@ class CheckpointedRun:
             raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+        loop.Ht = self._V.stored(loop.Ht, self._folder / name, "H")
         for entry in self._folder.iterdir():
             if entry.name.isdigit() and entry.name != name:
                 shutil.rmtree(entry, ignore_errors=True)

@@ -105,7 +105,8 @@ class ClusterMatrix(DataMatrix):
         name = f"conenmf-chunk-{uuid.uuid4().hex}"
         graph |= {(name, i): (_prepare, key) for i, key in enumerate(keys)}
         self._chunks = _Pieces(name, len(keys), graph)
-        if _fits(rows.nbytes) if persist is None else persist:
+        self._persisted = _fits(rows.nbytes) if persist is None else persist
+        if self._persisted:
             with _naming_failures():
                 self._chunks = self._chunks.persisted()
 
@@ -138,15 +139,16 @@ class ClusterMatrix(DataMatrix):
             call: _Call(how, step, reduce, shared, self.clip, self.dtype, self.shape[0])
         }
         rows: list[Any] = list(self._sizes)
-        if how != "map":
+        if how != "map" or self._persisted:  # what is new should be where the chunk is
             rows = self._chunks.keys()
             graph |= self._chunks.graph
         inputs = [self._inputs(array, graph) for array in aligned]
         for i, start in enumerate(self._starts[:-1]):
             pieces = [keys[i] for keys in inputs]
             graph[f"{name}-step", i] = (_apply, call, rows[i], start, *pieces)
-            graph[f"{name}-pieces", i] = (_item, (f"{name}-step", i), 0)
-        parts: list[Any] = [(f"{name}-step", i) for i in range(len(rows))]
+            graph[f"{name}-pieces", i] = (_item, (f"{name}-step", i), 0)  # stay where they are
+            graph[f"{name}-part", i] = (_item, (f"{name}-step", i), 1)  # travel
+        parts: list[Any] = [(f"{name}-part", i) for i in range(len(rows))]
         level = 0
         while len(parts) > 1 or level == 0:
             groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
@@ -159,7 +161,7 @@ class ClusterMatrix(DataMatrix):
                 _Pieces(f"{name}-sum-{level - 1}", 1, graph),
                 optimize_graph=False,
             )
-            outcome: _Outcome = sums.first()[1]
+            outcome: _Outcome = sums.first()
         self.passes += outcome.read / self.shape[1] if how == "visit" else 0.0
         self.traffic = Traffic(
             self.traffic.rounds + 1,
@@ -225,6 +227,10 @@ class ClusterMatrix(DataMatrix):
         """Let every worker read its pieces."""
         return self.map(_restore_piece, folder=str(folder), name=name)[0]
 
+    def stored(self, aligned: da.Array, folder: Path, name: str) -> da.Array:
+        """The pieces read back: a lost one comes from its file, not from every step since."""
+        return self.restore(folder, name)
+
 
 # --- what runs on the workers -----------------------------------------------------------------
 
@@ -275,7 +281,8 @@ def _held(rows: Any, clip: bool, dtype: np.dtype[Any]) -> LocalMatrix:
 
 def _apply(call: _Call, rows: Any, start: int, *pieces: Any) -> tuple[tuple[Any, ...], _Outcome]:
     if call.how == "map":
-        local: LocalMatrix = _Nothing(call.F, rows, call.dtype)
+        n = rows if isinstance(rows, int) else rows.shape[0]
+        local: LocalMatrix = _Nothing(call.F, n, call.dtype)
     else:
         local = _held(rows, call.clip, call.dtype)
     local.first = start
@@ -292,12 +299,12 @@ def _in_place(array: Any) -> Any:
     return np.require(array, requirements="A") if isinstance(array, np.ndarray) else array
 
 
-def _reduce(call: _Call, results: list[tuple[Any, _Outcome]]) -> tuple[None, _Outcome]:
-    first, *others = (outcome for _, outcome in results)
+def _reduce(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
+    first, *others = outcomes
     part, read = copy.deepcopy(first.part) if others else first.part, first.read
     for outcome in others:
         part, read = call.reduce(part, outcome.part), read + outcome.read
-    return None, _Outcome(part, read, first.kinds)
+    return _Outcome(part, read, first.kinds)
 
 
 def _take(rows: Any, indices: Array, clip: bool, dtype: np.dtype[Any]) -> Block:
@@ -316,15 +323,12 @@ def _store_piece(samples: range, piece: Array, *, folder: str, name: str) -> tup
 
 def _restore_piece(samples: range, *, folder: str, name: str) -> tuple[Array, None]:
     path = Path(folder) / f"{name}-{samples.start}.npy"
-    try:
-        piece = np.load(path, allow_pickle=False)
-    except FileNotFoundError as problem:
+    piece = np.load(path, allow_pickle=False) if path.exists() else None
+    if piece is None or len(piece) != len(samples):
         raise CheckpointError(
-            f"{path} is missing: the chunks are cut differently now, or this worker does not see "
-            "the folder"
-        ) from problem
-    if len(piece) != len(samples):
-        raise CheckpointError(f"{path} has {len(piece)} rows, expected {len(samples)}")
+            f"{path} is missing or has another length than {len(samples)}: the chunks are cut "
+            "differently now, or this worker does not see the folder"
+        )
     return piece, None
 
 

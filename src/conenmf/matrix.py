@@ -170,6 +170,10 @@ class DataMatrix(ABC):
     def restore(self, folder: Path, name: str) -> Aligned:
         """Read back what `store` wrote."""
 
+    def stored(self, aligned: Aligned, folder: Path, name: str) -> Aligned:
+        """The array again, now that it is stored: what it came from may be forgotten."""
+        return aligned
+
     def keep(self, aligned: Aligned) -> Aligned:
         """Make an aligned array outlast this matrix, wherever it lives."""
         return aligned

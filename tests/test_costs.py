@@ -1,0 +1,94 @@
+"""The table of costs in docs/larger.md, against the counters."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
+from conenmf import rank_one_factors as rank_one
+from conenmf.cluster import Traffic
+from conenmf.solvers import SOLVERS, Stopping, alternate, coefficients
+
+F, K, N, P = 50, 4, 2000, 4
+FK, KK = 8 * F * K, 8 * K * K
+
+
+@pytest.fixture(scope="module")
+def X():
+    model = make_cones(F, K, 0.15, n_samples=N, rng=np.random.default_rng(0))
+    return np.ascontiguousarray(model.V.T)
+
+
+@pytest.fixture
+def V(X):
+    return from_rows(da.from_array(X, chunks=(N // P, F)))
+
+
+def cost(V, run):
+    """Passes, and what travelled."""
+    passes, traffic = V.passes, V.traffic
+    run()
+    moved = Traffic(*(int(now - before) for now, before in zip(V.traffic, traffic, strict=True)))
+    assert moved.tasks <= moved.rounds * P
+    return V.passes - passes, moved
+
+
+def test_opening(V):
+    assert V.passes == 1
+    assert V.traffic == Traffic(1, P, 0, 5 * 8)
+
+
+def test_algorithm_1(V):
+    passes, moved = cost(V, lambda: cluster_cones(V, K))
+    assert 2 <= passes < 2.5
+    assert moved.rounds <= K + 5
+    column = 8 * F
+    assert moved.bytes_out <= (K + 2) * (FK + 200)
+    assert moved.bytes_in <= column + (K - 1) * (V.offers * (column + 16) + 200) + 100
+
+
+def test_algorithm_1_in_one_pass(V):
+    passes, moved = cost(V, lambda: cluster_cones(V, K, method="one-pass"))
+    assert passes == 2
+    assert moved.rounds == 4
+    assert moved.bytes_in <= FK + 200
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-10])
+def test_algorithm_2(V, tol):
+    cones = cluster_cones(V, K)
+    passes, moved = cost(V, lambda: rank_one(V, cones, tol=tol))
+    products = round(passes) - 1
+    assert moved == Traffic(
+        products + 2, (products + 2) * P, (products + 1) * FK, products * FK + 32
+    )
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_an_iteration_is_one_pass_and_one_round(V, name):
+    W, H, _ = cr1_nmf(V, K)
+    rule = SOLVERS[name]
+
+    def run(iterations):
+        stopping = Stopping(tol=0, max_iter=iterations)
+        return cost(V, lambda: alternate(V, W, H, rule, stopping=stopping))
+
+    (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
+    assert passes_6 - passes_5 == pytest.approx(1)
+    per_iteration = Traffic(*np.subtract(moved_6, moved_5).tolist())
+    assert per_iteration == Traffic(1, P, FK + KK + 16, FK + KK + 8)
+    assert passes_5 == pytest.approx(5 + (rule.first == "W"))
+
+
+def test_the_exact_finish(V):
+    W, _, _ = cr1_nmf(V, K)
+    passes, moved = cost(V, lambda: coefficients(V, W))
+    assert passes == pytest.approx(1)
+    assert moved == Traffic(1, P, FK + KK, 8)
+
+
+def test_a_file_is_read_once_per_pass(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    V = open_data(tmp_path / "X.npy", max_memory="1MB")
+    factorize(V, K, max_iter=5, tol=0)
+    assert V.bytes_read == pytest.approx(V.passes * X.nbytes, rel=1e-3)
