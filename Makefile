@@ -17,10 +17,12 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/demo.stamp  ## speed and memory, as ratios taken side by side
+bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/starts.py
+	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/out_of_core.py
 	$(BIN)/python benchmarks/online.py
 
 $(VENV)/%.stamp: pyproject.toml

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dask.array as da
+import numpy as np
 import pytest
 
 import conenmf
@@ -24,11 +26,37 @@ def test_one_version():
     assert f"## {conenmf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_python_of_the_readme_runs(capsys):
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    exec(compile(program, "README.md", "exec"), {})
+def programs(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def counts(tmp_path, monkeypatch):
+    """The file that the examples read."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("counts.npy", rng.poisson(rng.random((300, 10)) @ rng.random((10, 120))))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_python_of_the_readme_runs(capsys, counts):
+    first, *others = programs("README.md")
+    names = {"dask_array": da.from_array(np.load("counts.npy"), chunks=(100, 120))}
+    exec(compile(first, "README.md", "exec"), names)
     error, below = map(float, capsys.readouterr().out.split())
     assert below < error < 1.2 * below
+    for program in others:
+        exec(compile(program, "README.md", "exec"), names)
+    assert names["result"].K == names["model"].n_components_ == 20
+
+
+def test_the_python_of_the_docs_runs(counts):
+    names = {}
+    for program in programs("docs/larger.md"):
+        if "scheduler:8786" not in program:  # needs a cluster
+            exec(compile(program, "docs/larger.md", "exec"), names)
+    assert names["result"].K == 20
+    assert names["V"].passes > 20
 
 
 @pytest.mark.parametrize("numba", ["1", "0"])
