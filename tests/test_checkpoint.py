@@ -142,11 +142,49 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
         (cones, 4, {}, "its K is 3, now it is 4"),
         (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
         (cones, 3, {"init": "spa"}, "its init is 'cr1'"),
+        (cones, 3, {"init": np.ones((40, 3))}, "its init is 'cr1'"),
         (2 * cones, 3, {}, "its norm is"),
         (cones[:, 1:], 3, {}, r"its shape is \[40, 200\], now it is \[40, 199\]"),
     ):
         with pytest.raises(CheckpointError, match=what):
             factorize(from_columns(V), K, checkpoint=checkpoint, **options)
+
+
+def test_own_factors_belong_to_the_run(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    W = np.random.default_rng(0).random((40, 3))
+    factorize(V, np.int64(3), init=W, max_iter=3, checkpoint=checkpoint)
+    factorize(V, 3, init=W, max_iter=4, checkpoint=checkpoint)
+    with pytest.raises(CheckpointError, match="its arrays is"):
+        factorize(V, 3, init=W + 1, checkpoint=checkpoint)
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    """A process whose files may not grow beyond a few kilobytes."""
+    script = f"""
+        import resource
+        import dask.array as da
+        import numpy as np
+        from conenmf import Checkpoint, factorize, from_rows
+        from conenmf.errors import DiskFullError
+        X = np.random.default_rng(0).random((4000, 10))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+        result = factorize(from_rows(X), 4, max_iter=1)
+        for V in (from_rows(X), from_rows(da.from_array(X, chunks=(1000, 10)))):
+            try:
+                factorize(V, 4, checkpoint=Checkpoint({str(tmp_path)!r}, every=0))
+            except DiskFullError:
+                print("named")
+        try:
+            result.save({str(tmp_path / "result.npz")!r})
+        except DiskFullError:
+            print("named")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["named"] * 3
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["state.npz", "H.npy"])

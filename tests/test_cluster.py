@@ -19,8 +19,11 @@ from conenmf.cluster import RechunkWarning, Traffic
 from conenmf.errors import (
     CheckpointError,
     ClusterError,
+    DataTypeError,
+    FactorError,
     NegativeValueError,
     OptionError,
+    ReadError,
     ShapeError,
 )
 from conenmf.simulate import make_cones
@@ -142,6 +145,41 @@ def test_bad_entries_are_named(X):
         from_rows(chunked(X))
     with pytest.raises(NegativeValueError, match=r"row 5 \(feature\), column 1234 \(sample\)"):
         from_columns(chunked(X).T)
+
+
+def fail_at(X, problem):
+    """A Dask array whose third chunk cannot be loaded."""
+
+    def load(block, block_info=None):
+        if block_info and block_info[0]["chunk-location"][0] == 2:
+            raise problem
+        return block
+
+    return chunked(X).map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("problem", [FileNotFoundError("part-2"), RuntimeError("checksum")])
+def test_an_unreadable_chunk(X, problem, persist):
+    with pytest.raises(ReadError, match=r"a chunk .* could not be computed: .*(part-2|checksum)"):
+        from_rows(fail_at(X, problem), persist=persist)
+
+
+def test_masked_chunks(X):
+    with pytest.raises(DataTypeError, match="masked"):
+        from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) > 1))
+
+
+def test_bad_coefficients_on_a_cluster(X):
+    V, W = from_rows(chunked(X)), np.ones((50, 4))
+    for H, message in (
+        (da.zeros((4, 2000)), "not all zero"),
+        (da.full((4, 2000), -1.0), "entries from -1 to -1"),
+        (da.full((4, 2000), np.nan), "entries from nan"),
+        (da.ones((3, 2000)), r"shape \(3, 2000\), expected \(4, 2000\)"),
+    ):
+        with pytest.raises(FactorError, match=message):
+            factorize(V, 4, init=(W, H))
 
 
 def test_persist_is_for_dask(X):

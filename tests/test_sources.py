@@ -93,6 +93,11 @@ def test_raw_parts_need_no_format_and_may_repeat_entries(tmp_path):
     parts = {"data": [1.0, 2.0, 3.0], "indices": [1, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
     np.savez(tmp_path / "parts.npz", **parts)
     same(open_data(tmp_path / "parts.npz"), np.array([[0.0, 3.0], [3.0, 0.0]]))
+    np.savez_compressed(tmp_path / "parts.npz", **parts)
+    V = open_data(tmp_path / "parts.npz")
+    for _ in range(2):  # reading leaves the parts as they are
+        same(V, np.array([[0.0, 3.0], [3.0, 0.0]]))
+        assert V.mean == 1.5
 
 
 def test_hdf5(tmp_path, X):
@@ -130,7 +135,8 @@ def test_blocks_follow_the_chunks_of_the_file(tmp_path):
         data = file.create_dataset("X", data=X, chunks=(300, 20))
         V = from_rows(data, max_memory="20MB")
         assert V.block_samples == 1800
-        assert from_rows(data, max_memory="2MB").block_samples == 300
+        assert from_rows(data, max_memory="4MB").block_samples == 300
+        assert from_rows(data, max_memory="2MB").block_samples == 195  # a chunk is too much
 
 
 @pytest.mark.filterwarnings("ignore:.*zarr v[23]:UserWarning")  # how AnnData will write

@@ -25,8 +25,16 @@ from dask.highlevelgraph import HighLevelGraph
 
 from .blocks import Array, Block
 from .disk import physical_memory
-from .errors import CheckpointError, ClusterError, ConeNMFError, ShapeError
-from .matrix import DataMatrix, LocalMatrix, Step, check_kind
+from .errors import (
+    CheckpointError,
+    ClusterError,
+    ConeNMFError,
+    DataTypeError,
+    ReadError,
+    ShapeError,
+    is_disk_full,
+)
+from .matrix import DataMatrix, LocalMatrix, Step, check_kind, write_array
 from .memory import canonical_rows, compute_dtype, hold
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic"]
@@ -107,7 +115,7 @@ class ClusterMatrix(DataMatrix):
         self._chunks = _Pieces(name, len(keys), graph)
         self._persisted = _fits(rows.nbytes) if persist is None else persist
         if self._persisted:
-            with _naming_failures():
+            with _naming_failures(opening=True):
                 self._chunks = self._chunks.persisted()
 
     def align(self, array: Any) -> da.Array:
@@ -155,7 +163,7 @@ class ClusterMatrix(DataMatrix):
             parts = [(f"{name}-sum-{level}", i) for i in range(len(groups))]
             graph |= {key: (_reduce, call, group) for key, group in zip(parts, groups, strict=True)}
             level += 1
-        with _naming_failures():
+        with _naming_failures(opening=not hasattr(self, "norms_squared")):
             kept, sums = dask.persist(
                 _Pieces(f"{name}-pieces", len(rows), graph),
                 _Pieces(f"{name}-sum-{level - 1}", 1, graph),
@@ -270,6 +278,10 @@ class _Nothing(LocalMatrix):
 
 
 def _prepare(rows: Any) -> Any:
+    if isinstance(rows, np.ma.MaskedArray):
+        raise DataTypeError(
+            "the array is masked: fill the masked entries first, da.ma.filled(X, 0)"
+        )
     return canonical_rows(rows) if sp.issparse(rows) else _in_place(np.asarray(rows))
 
 
@@ -317,7 +329,7 @@ def _item(pieces: tuple[Any, ...], j: int) -> Any:
 
 def _store_piece(samples: range, piece: Array, *, folder: str, name: str) -> tuple[None]:
     with open(Path(folder) / f"{name}-{samples.start}.npy", "wb") as stream:
-        np.save(stream, piece, allow_pickle=False)
+        write_array(stream, piece)
     return (None,)
 
 
@@ -394,23 +406,27 @@ def _client() -> Any:
 
 
 @contextmanager
-def _naming_failures() -> Iterator[None]:
-    """Turn what happens when a scheduler or a worker is lost into an error of ours."""
+def _naming_failures(*, opening: bool = False) -> Iterator[None]:
+    """Turn what happens when a scheduler, a worker or a chunk is lost into an error of ours.
+
+    While V is opened only its own chunks are computed, so any other failure is theirs.
+    """
     try:
         yield
     except ConeNMFError:
         raise
     except Exception as problem:
-        if type(problem).__module__.partition(".")[0] in (
-            "distributed",
-            "asyncio",
-            "concurrent",
-            "tornado",
-        ) or isinstance(problem, OSError | TimeoutError):
+        what = f"{type(problem).__name__}: {problem}"
+        library = type(problem).__module__.partition(".")[0]
+        lost = library in ("distributed", "asyncio", "concurrent", "tornado")
+        if lost or isinstance(problem, TimeoutError):
             raise ClusterError(
-                f"the cluster was lost, or gave up on a task: {type(problem).__name__}: {problem}; "
+                f"the cluster was lost, or gave up on a task: {what}; "
                 "start it again and repeat the call, which resumes if it has a checkpoint"
             ) from problem
+        full = isinstance(problem, OSError) and is_disk_full(problem)
+        if opening or (isinstance(problem, OSError) and not full):
+            raise ReadError(f"a chunk of the Dask array could not be computed: {what}") from problem
         raise
 
 

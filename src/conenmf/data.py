@@ -26,7 +26,7 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
-from .matrix import Aligned, DataMatrix, Reader, add, check_kind
+from .matrix import Aligned, DataMatrix, Reader, add, check_kind, write_array
 from .memory import canonical_rows, hold
 from .sources import Source, is_stored, open_path, open_stored
 
@@ -47,6 +47,7 @@ __all__ = [
     "sample_indices",
     "shuffled_samples",
     "unit_samples",
+    "write_array",
 ]
 
 Negative: TypeAlias = Literal["raise", "clip"]

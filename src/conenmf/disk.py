@@ -96,9 +96,10 @@ class StoredMatrix(LocalMatrix):
                 f"max_memory={budget} bytes is too little: a sample takes {source.row_bytes} "
                 f"bytes, and {_BLOCKS_IN_BUDGET} times that is the least"
             )
-        if source.chunk > 1:  # what the file keeps together should be read together
-            samples = max(samples // source.chunk, 1) * source.chunk
+        if 1 < source.chunk <= samples:  # what the file keeps together is best read together
+            samples = samples // source.chunk * source.chunk
         self.block_samples = min(samples, source.preferred_samples)
+        self.gathered = min(self.gathered, self.block_samples)
         # The number of threads does not change the result, but each has a block in hand.
         blocks = self._budget // (4 * _COPIES * self.block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))
@@ -140,6 +141,7 @@ class StoredMatrix(LocalMatrix):
         if isinstance(rows, Compressed):
             block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
             if not block.has_canonical_format:
+                block = block.copy()  # the parts may be those of the source
                 block.sum_duplicates()
             return block
         if rows.dtype != self.dtype:

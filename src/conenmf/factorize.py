@@ -7,6 +7,7 @@ returned.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .checkpoint import Checkpoint, CheckpointedRun
-from .data import Aligned, Array, DataMatrix, require_data_matrix
+from .data import Aligned, Array, DataMatrix, require_data_matrix, write_array
 from .errors import (
     ComponentsError,
     DiskFullError,
@@ -142,7 +143,7 @@ class Factorization:
         with _written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    _write_array(member, array)
+                    write_array(member, array)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Factorization:
@@ -178,7 +179,6 @@ class Factorization:
 
 
 _FORMAT = "conenmf-factorization-1"
-_WRITTEN_BYTES = 64 << 20  # written at a time
 
 
 def factorize(
@@ -247,7 +247,12 @@ def factorize(
     if checkpoint is not None:
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(os.fspath(checkpoint))
-        asked = {"K": K, "init": _name(init), "solver": _name(solver)}
+        asked = {
+            "K": K if isinstance(K, str) else int(K),
+            "init": _name(init),
+            "arrays": _digest(init),
+            "solver": _name(solver),
+        }
         run = CheckpointedRun(checkpoint, V, asked, rng)
         resume = None if rule is None else run.load()
 
@@ -344,30 +349,24 @@ def _no_update(G: Array, C: Array, Y: Array) -> Array:
 _START_ONLY = Rule(_no_update, first="H")  # asks a start for W alone
 
 
+def _digest(init: Any) -> str | None:
+    """A fingerprint of arrays that a run starts from; Dask arrays are not looked at."""
+    parts = init if isinstance(init, tuple) else (init,)
+    arrays = [part for part in parts if isinstance(part, np.ndarray | list)]
+    if not arrays:
+        return None
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, dtype=np.float64).data)
+    return digest.hexdigest()
+
+
 def _name(option: object) -> str | None:
     if option is None or isinstance(option, str):
         return option
     if isinstance(option, Rule):
         option = option.update
     return str(getattr(option, "__name__", "custom"))
-
-
-def _write_array(stream: Any, array: Any) -> None:
-    """Write an array in the ``.npy`` format, a part at a time: it may be on disk or a cluster."""
-    columns = array.ndim == 2  # H is kept with its samples, which are columns, together
-    facts = {
-        "descr": np.lib.format.dtype_to_descr(array.dtype),
-        "fortran_order": columns,
-        "shape": array.shape,
-    }
-    np.lib.format.write_array_header_2_0(stream, facts)
-    if array.ndim == 0:
-        stream.write(np.asarray(array).tobytes())
-        return
-    rows = array.T if columns else array
-    size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
-    for first in range(0, len(rows), size):
-        stream.write(np.ascontiguousarray(rows[first : first + size]).tobytes())
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from .data import Aligned, Array, DataMatrix, Reader
 __all__ = ["LazyScores", "Offers", "Score"]
 
 _FIRST_BATCH = 64
-_CHUNK = 512  # samples that are read at a time
 _NEVER = np.iinfo(np.intp).max  # "seen" of samples that must not be chosen
 
 Score: TypeAlias = Callable[..., Array]
@@ -185,7 +184,7 @@ def _worst_of_piece(
         order = np.argpartition(scores, n - size)[n - size :]  # the largest bounds
         others = scores[order].min()  # no sample left out has a larger score
         stale = order[seen[order] < k]
-        for part in np.array_split(stale, -(-stale.size // _CHUNK) or 1):
+        for part in np.array_split(stale, -(-stale.size // reader.gathered) or 1):
             if part.size:
                 block = reader.columns(part)
                 fresh = score(block, squared[part], seen=int(seen[part].min()), **shared)

@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .cones import cr1_nmf
-from .data import Aligned, Array, Block, DataMatrix, require_data_matrix, sample_indices
+from .data import (
+    Aligned,
+    Array,
+    Block,
+    DataMatrix,
+    is_elsewhere,
+    require_data_matrix,
+    sample_indices,
+)
 from .errors import ComponentsError, FactorError, OptionError, check_components
 from .sampling import Seed, draw_samples, new_seed, uniform_rows
 from .separable import snpa, spa
@@ -131,8 +139,35 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
     F, N = V.shape
     W = check_factor(W, (F, K), "W", V.dtype)
     if H is not None:
-        H = V.align(check_factor(H, (K, N), "H", V.dtype).T).T
+        H = (
+            _checked_coefficients(V, H, K)
+            if is_elsewhere(H)
+            else check_factor(H, (K, N), "H", V.dtype)
+        )
     return StartingPoint(W, H, name)
+
+
+def _checked_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:
+    """What `check_factor` does, for an H that is in a file or on a cluster and stays there."""
+    if H.shape != (K, V.shape[1]):
+        raise FactorError(f"bad H: shape {H.shape}, expected {(K, V.shape[1])}")
+    Ht, (lowest, largest) = V.map(_as_coefficients, H.T, reduce=_extremes, dtype=V.dtype)
+    if not (np.isfinite(largest) and lowest >= 0 and largest > 0):
+        raise FactorError(
+            f"bad H: entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
+            "numbers that are not all zero"
+        )
+    return Ht.T
+
+
+def _as_coefficients(
+    samples: range, H: Array, *, dtype: np.dtype[Any]
+) -> tuple[Array, tuple[float, float]]:
+    return np.ascontiguousarray(H, dtype), (float(H.min()), float(H.max()))
+
+
+def _extremes(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
 
 
 def check_factor(

@@ -25,13 +25,25 @@ from .blocks import Array, Block
 from .errors import CheckpointError, DataTypeError, EmptyDataError, OptionError, ShapeError
 from .threads import available_threads, one_blas_thread, run_in_order
 
-__all__ = ["Aligned", "Borders", "DataMatrix", "LocalMatrix", "Reader", "Step", "add", "check_kind"]
+__all__ = [
+    "Aligned",
+    "Borders",
+    "DataMatrix",
+    "LocalMatrix",
+    "Reader",
+    "Step",
+    "add",
+    "check_kind",
+    "write_array",
+]
 
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
 
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Borders: TypeAlias = list[tuple[int, int]]
+
+_WRITTEN_BYTES = 64 << 20  # written at a time
 
 
 def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -51,6 +63,26 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         raise EmptyDataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
+
+
+def write_array(stream: Any, array: Any) -> None:
+    """Write an array in the ``.npy`` format, a part at a time: it may be on disk or a cluster."""
+    # H is the transpose of what keeps samples together, and is written like that.
+    in_rows = isinstance(array, np.ndarray) and array.flags.c_contiguous
+    columns = array.ndim == 2 and not in_rows
+    facts = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": columns,
+        "shape": array.shape,
+    }
+    np.lib.format.write_array_header_2_0(stream, facts)
+    if array.ndim == 0:
+        stream.write(np.asarray(array).tobytes())
+        return
+    rows = array.T if columns else array
+    size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+    for first in range(0, len(rows), size):
+        stream.write(np.ascontiguousarray(rows[first : first + size]).tobytes())
 
 
 def add(total: Any, part: Any) -> Any:
@@ -94,6 +126,7 @@ class DataMatrix(ABC):
     n_threads: int
     clip: bool  # read negative entries as zeros
     offers: int = 1  # samples a piece offers when one is to be chosen: more where rounds are dear
+    gathered: int = 512  # most samples that `columns` should be asked for at a time
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int | None) -> None:
         self.shape = shape
@@ -229,11 +262,14 @@ class Reader:
     ----------
     samples : range
         The indices in V of the samples of this piece.
+    gathered : int
+        Most samples that `columns` should be asked for at a time.
     """
 
     def __init__(self, V: LocalMatrix, start: int, stop: int) -> None:
         self._V = V
         self._start = start
+        self.gathered = V.gathered
         self.samples = range(V.first + start, V.first + stop)
 
     def columns(self, indices: Array) -> Block:
@@ -282,7 +318,7 @@ class LocalMatrix(DataMatrix):
     def store(self, aligned: Array, folder: Path, name: str) -> None:
         """Write one ``.npy`` file."""
         with open(folder / f"{name}.npy", "xb") as stream:
-            np.save(stream, aligned, allow_pickle=False)
+            write_array(stream, aligned)
 
     def restore(self, folder: Path, name: str) -> Array:
         """Read one ``.npy`` file."""

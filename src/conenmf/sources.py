@@ -454,7 +454,8 @@ def _place_in_archive(file: _File, info: zipfile.ZipInfo) -> int:
 def _open_hdf5(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     h5py = _needed("h5py", path)
     try:
-        root = h5py.File(path, "r")
+        # A chunk that is larger than a block is needed several times in a row: let it be kept.
+        root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))
     except OSError as problem:
         raise FileFormatError(f"{path} is not an HDF5 file, or is cut off: {problem}") from problem
     return _open_member(root, path, samples_in, dataset, budget)

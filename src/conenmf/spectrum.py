@@ -198,7 +198,8 @@ def _from_features(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple
 def _from_samples(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
     """Form V'V, (N, N) with N small, which has the same eigenvalues; a pass per chunk."""
     N = V.shape[1]
-    chunks = [np.arange(n, min(n + _CHUNK, N)) for n in range(0, N, _CHUNK)]
+    size = min(_CHUNK, V.gathered)
+    chunks = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
     A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(part))[0]) for part in chunks])
     scale = np.sqrt(_inverses(np.asarray(aligned[0]))) if aligned else np.ones(N)
     values, vectors = np.linalg.eigh(scale[:, None] * A * scale)
