@@ -113,6 +113,7 @@ def test_own_factors_in_any_form(X):
     for own in (H, da.from_array(H, chunks=(2, 123))):
         result = factorize(V, 4, init=(W, own), max_iter=3)
         np.testing.assert_allclose(result.W, expected.W, atol=1e-10)
+    assert certify(V, result.W, result.H.rechunk({0: 2})).gap > 0
     certificate = certify(V, result.W, np.asarray(result.H))
     assert certificate.relative_error == pytest.approx(expected.relative_error)
 

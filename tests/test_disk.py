@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conenmf import ConeNMF, Factorization, disk, factorize, from_rows, make_cones, open_data
+from conenmf import (
+    Checkpoint,
+    ConeNMF,
+    Factorization,
+    cone_geometry,
+    disk,
+    factorize,
+    from_rows,
+    make_cones,
+    open_data,
+)
 from conenmf.disk import StoredMatrix, memory_budget
 from conenmf.errors import DataChangedError, OptionError, ReadError
 
@@ -141,6 +151,33 @@ def test_a_full_disk(path):
     assert done.stdout.startswith("no room for 1.44e-05 GB of coefficients in ")
     assert sorted(os.listdir(path.parent)) == ["data.npy", "data.npy.H.npy"]
     assert np.load(path.with_name("data.npy.H.npy")).shape == (600, 2)
+
+
+def test_changes_in_a_private_mapping_are_not_lost(path, tmp_path):
+    np.save(tmp_path / "labels.npy", np.zeros(600, dtype=int))
+    labels = np.load(tmp_path / "labels.npy", mmap_mode="c")
+    labels[:] = np.arange(600) % 3
+    cone_geometry(open_data(path, max_memory="70kB"), labels)
+    assert labels.tolist() == (np.arange(600) % 3).tolist()
+
+
+def test_a_large_h_resumes_from_its_file(path, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    options = {"tol": 0, "checkpoint": checkpoint}
+    factorize(open_data(path, max_memory="100kB"), 3, max_iter=4, **options)
+    V = open_data(path, max_memory="100kB")
+    assert isinstance(V.restore(tmp_path / "run" / "00000003", "H"), np.memmap)
+    resumed = factorize(V, 3, max_iter=7, **options)
+    whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)
+    assert np.array_equal(resumed.H, whole.H)
+
+
+def test_a_sample_larger_than_a_block(tmp_path, monkeypatch, X):
+    monkeypatch.setattr(disk, "BLOCK_BYTES", 100)
+    np.save(tmp_path / "wide.npy", X)
+    V = open_data(tmp_path / "wide.npy", max_memory="1MB")
+    assert V.block_samples == 1
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
 
 
 # --- files that do not stay as they were ---

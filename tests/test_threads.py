@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from conenmf import from_columns, from_rows
-from conenmf.threads import run_in_order
+from conenmf.threads import read_ahead, run_in_order
 
 
 def products(block, piece, *, W):
@@ -118,3 +118,42 @@ def test_an_exception_inside_gives_the_threads_back(small_blocks, sample_matrix)
     with pytest.raises(KeyboardInterrupt), from_columns(sample_matrix).own_threads():
         raise KeyboardInterrupt
     assert blas_threads(None) == before
+
+
+def test_reading_ahead_stays_within_its_depth_and_in_order():
+    read = []
+    with read_ahead(lambda index: read.append(index) or index, 10, 3) as take:
+        for index in range(10):
+            assert take(index) == index
+            assert len(read) <= index + 1 + 3
+    assert read == list(range(10))
+
+
+def test_failures_of_the_reader_reach_the_taker():
+    def read(index):
+        if index == 2:
+            raise OSError("unreadable")
+        return index
+
+    with read_ahead(read, 5, 2) as take:
+        assert [take(0), take(1)] == [0, 1]
+        with pytest.raises(OSError, match="unreadable"):
+            take(2)
+
+
+def test_whoever_still_waits_when_reading_ends_is_told():
+    began, waiting = threading.Event(), []
+
+    def wait(take):
+        began.set()
+        try:
+            take(7)
+        except RuntimeError as problem:
+            waiting.append(str(problem))
+
+    with read_ahead(lambda index: index, 5, 2) as take:
+        waiter = threading.Thread(target=wait, args=(take,))
+        waiter.start()
+        began.wait()
+    waiter.join(10)
+    assert waiting == ["reading was broken off"]

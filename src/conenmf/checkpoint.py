@@ -7,8 +7,10 @@ write their own pieces of H, so the folder must be one that all of them see.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import time
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .data import DataMatrix
+from .data import Array, DataMatrix
 from .errors import CheckpointError, DiskFullError, OptionError, is_disk_full
 from .solvers import Loop
 
@@ -26,6 +28,7 @@ __all__ = ["Checkpoint", "CheckpointedRun"]
 
 _FORMAT = "conenmf-checkpoint-1"
 _SUMS = ("W", "VH", "HH")
+_UNFINISHED = re.compile(r"\.\d{8}\.[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,9 @@ class CheckpointedRun:
             "shape": list(V.shape),
             "dtype": str(V.dtype),
             "norm": V.norm,
+            "order of samples": float(V.map(_weigh_by_place, V.norms_squared, N=V.shape[1])[0]),
             **settings,
+            "random state": None if rng is None else _digest(rng),
         }
         self._rng = rng
         self._last = time.perf_counter()
@@ -90,6 +95,9 @@ class CheckpointedRun:
 
     def load(self) -> Loop | None:
         """Return the newest saved state, or None if there is none; restores the generator."""
+        for entry in self._folder.iterdir():
+            if _UNFINISHED.fullmatch(entry.name):  # left by a run that was killed while it saved
+                shutil.rmtree(entry, ignore_errors=True)
         saved = sorted(entry for entry in self._folder.iterdir() if entry.name.isdigit())
         if not saved:
             return None
@@ -118,12 +126,7 @@ class CheckpointedRun:
             ) from problem
         self.facts = header["facts"]
         if self._rng is not None and header["rng"] is not None:
-            try:
-                self._rng.bit_generator.state = _from_json(header["rng"])
-            except (TypeError, ValueError) as problem:
-                raise CheckpointError(
-                    f"{newest} was saved with another kind of random generator: {problem}"
-                ) from problem
+            self._rng.bit_generator.state = _from_json(header["rng"])
         return Loop(**sums, Ht=Ht, inner=inner, **history)
 
     def save_if_due(self, loop: Loop) -> None:
@@ -176,13 +179,23 @@ class CheckpointedRun:
     def _compare(self, folder: Path, settings: dict[str, Any]) -> None:
         for key, value in self._settings.items():
             same = settings.get(key) == value
-            if key == "norm":  # the last bits depend on how V is cut into blocks
+            if isinstance(value, float):  # the last bits depend on how V is cut into blocks
                 same = bool(np.isclose(float(settings[key]), value, rtol=1e-12, atol=0))
             if not same:
                 raise CheckpointError(
                     f"{folder} belongs to another run: its {key} is {settings.get(key)!r}, now it "
                     f"is {value!r}; use another folder, or delete this one to begin anew"
                 )
+
+
+def _weigh_by_place(samples: range, squared: Array, *, N: int) -> tuple[float]:
+    """A number that changes if samples change places."""
+    return (float(squared @ (np.arange(samples.start, samples.stop) / N)),)
+
+
+def _digest(rng: np.random.Generator) -> str:
+    state = json.dumps(_to_json(rng.bit_generator.state))
+    return hashlib.sha256(state.encode()).hexdigest()
 
 
 def _to_json(state: Any) -> Any:

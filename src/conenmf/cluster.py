@@ -121,11 +121,11 @@ class ClusterMatrix(DataMatrix):
     def align(self, array: Any) -> da.Array:
         """Cut an array into the pieces that belong to the chunks."""
         if isinstance(array, da.Array):
-            return (
-                array
-                if array.chunks[0] == self._sizes
-                else array.rechunk({0: self._sizes, **dict.fromkeys(range(1, array.ndim), -1)})
+            whole = array.chunks[0] == self._sizes and all(
+                len(cut) == 1 for cut in array.chunks[1:]
             )
+            others = dict.fromkeys(range(1, array.ndim), -1)
+            return array if whole else array.rechunk({0: self._sizes, **others})
         array = np.asarray(array)
         return da.from_array(array, chunks=(self._sizes, *array.shape[1:]), name=False)
 

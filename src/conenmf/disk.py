@@ -34,7 +34,7 @@ BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap readi
 _BLOCKS_IN_BUDGET = 64
 _COPIES = 4  # what a block takes with its temporaries, in blocks
 _READ_AHEAD = 2
-_VISITED = 1 << 22  # samples that a visiting step looks after at a time
+_COEFFICIENTS = 64  # of a sample, for which a block should leave room
 
 
 def memory_budget(max_memory: int | str | None) -> int:
@@ -89,20 +89,23 @@ class StoredMatrix(LocalMatrix):
         self._source = source
         self._budget = budget
         self.bytes_read = 0
-        largest = min(BLOCK_BYTES, self._budget // _BLOCKS_IN_BUDGET)
-        samples = largest // source.row_bytes
-        if samples < 1:
+        if budget // _BLOCKS_IN_BUDGET < source.row_bytes:
             raise OptionError(
                 f"max_memory={budget} bytes is too little: a sample takes {source.row_bytes} "
                 f"bytes, and {_BLOCKS_IN_BUDGET} times that is the least"
             )
+        self._largest = min(BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
+        samples = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))
         if 1 < source.chunk <= samples:  # what the file keeps together is best read together
             samples = samples // source.chunk * source.chunk
         self.block_samples = min(samples, source.preferred_samples)
         self.gathered = min(self.gathered, self.block_samples)
         # The number of threads does not change the result, but each has a block in hand.
-        blocks = self._budget // (4 * _COPIES * self.block_samples * source.row_bytes)
+        blocks = budget // (4 * _COPIES * self.block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))
+
+    def _blocks(self) -> Borders:
+        return self._source.blocks(self.block_samples, self._largest)
 
     def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
         self._source.check()
@@ -162,7 +165,7 @@ class StoredMatrix(LocalMatrix):
             ) from problem
 
     def _visited(self) -> int:
-        return min(_VISITED, self.shape[1])
+        return min(max(1, self._budget // 256), self.shape[1])  # a few numbers for each
 
     # --- aligned arrays that do not fit ---
 
@@ -175,7 +178,7 @@ class StoredMatrix(LocalMatrix):
         """Let go of pages of files that were just used; they stay in the file."""
         for array in arrays:
             mapped = _mapping(array)
-            if mapped is not None:
+            if mapped is not None and mapped in _ours:
                 offset = array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
                 first = offset + start * array.strides[0]
                 last = offset + stop * array.strides[0]
@@ -189,18 +192,37 @@ class StoredMatrix(LocalMatrix):
         mapped = _mapping(aligned)
         if mapped is None or mapped not in _temporary:
             return aligned
-        path, finalizer = _temporary.pop(mapped)
+        path, finalizer = _temporary[mapped]
         lasting = path.with_name(f"{self._source.stem}.H.npy")
         for number in range(1, 10**6):
             try:
-                os.link(path, lasting)
+                os.close(os.open(lasting, os.O_CREAT | os.O_EXCL))  # earlier results stay
                 break
-            except FileExistsError:  # earlier results stay
+            except FileExistsError:
                 lasting = path.with_name(f"{self._source.stem}.H-{number}.npy")
-        finalizer()
-        opened: Array = np.load(lasting, mmap_mode="r", allow_pickle=False)
-        return opened
+        finalizer.detach()
+        del _temporary[mapped]
+        os.replace(path, lasting)
+        return _opened(lasting)
 
+    def restore(self, folder: Path, name: str) -> Array:
+        """Read one ``.npy`` file, or leave it there if it is large."""
+        path = folder / f"{name}.npy"
+        if 8 * path.stat().st_size <= self._budget:
+            return super().restore(folder, name)
+        return self._all_rows(_opened(path), path)
+
+
+def _opened(path: Path) -> Array:
+    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    mapped = _mapping(array)
+    assert mapped is not None
+    _ours.add(mapped)
+    return array
+
+
+_ours: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+"""Files that hold aligned arrays; other people's mappings may hold changes that are not written."""
 
 _temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Path, Any]] = weakref.WeakKeyDictionary()
 """Files that are deleted together with the arrays that live in them."""
@@ -232,6 +254,7 @@ def _new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[A
         raise
     mapped = _mapping(array)
     assert mapped is not None
+    _ours.add(mapped)
     _temporary[mapped] = (path, weakref.finalize(mapped, path.unlink, missing_ok=True))
     return array
 

@@ -24,6 +24,7 @@ import numpy as np
 from .checkpoint import Checkpoint, CheckpointedRun
 from .data import Aligned, Array, DataMatrix, require_data_matrix, write_array
 from .errors import (
+    CheckpointError,
     ComponentsError,
     DiskFullError,
     FileFormatError,
@@ -255,6 +256,11 @@ def factorize(
         }
         run = CheckpointedRun(checkpoint, V, asked, rng)
         resume = None if rule is None else run.load()
+        if resume is not None and len(resume.errors) > max_iter:
+            raise CheckpointError(
+                f"{checkpoint.folder} is at iteration {len(resume.errors)}, beyond "
+                f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
+            )
 
     with V.own_threads():
         if run is not None and resume is not None:

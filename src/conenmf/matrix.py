@@ -322,12 +322,17 @@ class LocalMatrix(DataMatrix):
 
     def restore(self, folder: Path, name: str) -> Array:
         """Read one ``.npy`` file."""
-        stored: Array = np.load(folder / f"{name}.npy", allow_pickle=False)
+        path = folder / f"{name}.npy"
+        return self._all_rows(np.load(path, allow_pickle=False), path)
+
+    def _all_rows(self, stored: Array, path: Path) -> Array:
         if len(stored) != self.shape[1]:
-            raise CheckpointError(
-                f"{folder / name}.npy has {len(stored)} rows, expected {self.shape[1]}"
-            )
+            raise CheckpointError(f"{path} has {len(stored)} rows, expected {self.shape[1]}")
         return stored
+
+    def _blocks(self) -> Borders:
+        """Where blocks begin and end."""
+        return self._borders(self.block_samples)
 
     def _borders(self, size: int) -> Borders:
         N = self.shape[1]
@@ -341,7 +346,7 @@ class LocalMatrix(DataMatrix):
         reduce: Callable[[Any, Any], Any],
         shared: dict[str, Any],
     ) -> tuple[Any, ...]:
-        borders = self._borders(self._visited() if how == "visit" else self.block_samples)
+        borders = self._borders(self._visited()) if how == "visit" else self._blocks()
         if how == "sweep":
             reading = self._reading(borders)
         elif how == "visit":

@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .blocks import Array
-from .errors import DataChangedError, DataTypeError, FileFormatError
-from .matrix import check_kind
+from .errors import ConeNMFError, DataChangedError, DataTypeError, FileFormatError
+from .matrix import Borders, check_kind
 from .memory import compute_dtype, sparse_block_samples
 
 __all__ = ["Compressed", "Source", "is_stored", "open_path", "open_stored"]
@@ -76,6 +76,11 @@ class Source(ABC):
     @abstractmethod
     def check(self) -> None:
         """Make sure that the file is still the one that was opened."""
+
+    def blocks(self, size: int, largest: int) -> Borders:
+        """Borders of blocks of at most so many samples, and about so many bytes."""
+        N = self.shape[0]
+        return [(start, min(start + size, N)) for start in range(0, N, size)]
 
     def _beside(self, path: str | os.PathLike[str] | None) -> None:
         path = Path(tempfile.gettempdir()) / "conenmf" if path is None else Path(path)
@@ -257,17 +262,29 @@ class _CompressedRows(Source):
                 f"{name} is not a compressed sparse matrix of {N} rows: it has {lengths[0]} "
                 f"entries, {lengths[1]} indices and {self._indptr.size} row pointers"
             )
-        entry = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
-        self.row_bytes = max(1, entries * entry // max(N, 1)) + 8
+        self._entry = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
+        self.row_bytes = max(1, entries * self._entry // max(N, 1)) + 8
         self.preferred_samples = sparse_block_samples(F, N, entries)
 
     def check(self) -> None:
         if self._file is not None:
             self._file.check()
 
+    def blocks(self, size: int, largest: int) -> Borders:
+        """Rows differ in length: a block ends where it would become too large."""
+        N, borders, start = self.shape[0], [], 0
+        while start < N:
+            entries = self._indptr[start] + largest // self._entry
+            full = int(np.searchsorted(self._indptr, entries, side="right")) - 1
+            stop = min(start + size, N, max(full, start + 1))
+            borders.append((start, stop))
+            start = stop
+        return borders
+
     def read(self, start: int, stop: int) -> Compressed:
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = np.asarray(self._data[first:last])
+        data = data.astype(compute_dtype(self.dtype), copy=False)  # scipy.sparse lacks float16
         indices = np.asarray(self._indices[first:last])
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
             raise ValueError(
@@ -327,7 +344,12 @@ def open_stored(matrix: Any, samples_in: str, budget: int) -> Opened:
             matrix.flush()
         fortran = not matrix.flags.c_contiguous
         return _raw(file, matrix.offset, matrix.shape, matrix.dtype, fortran, samples_in)
-    matrix = getattr(matrix, "group", matrix) if _library(matrix) == "anndata" else matrix
+    if _library(matrix) == "anndata":
+        if not hasattr(matrix, "group"):
+            raise DataTypeError(
+                "an AnnData object holds more than a matrix: pass its .X or a layer"
+            )
+        matrix = matrix.group
     if hasattr(matrix, "dtype"):
         return _chunked(matrix, samples_in)
     name = f"{_path_of(matrix) or 'the store'}:{matrix.name}"
@@ -458,7 +480,13 @@ def _open_hdf5(path: Path, samples_in: str, dataset: str | None, budget: int) ->
         root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))
     except OSError as problem:
         raise FileFormatError(f"{path} is not an HDF5 file, or is cut off: {problem}") from problem
-    return _open_member(root, path, samples_in, dataset, budget)
+    try:
+        return _open_member(root, path, samples_in, dataset, budget)
+    except Exception as problem:  # damaged inside
+        root.close()
+        if isinstance(problem, ConeNMFError):
+            raise
+        raise FileFormatError(f"{path} is damaged: {problem}; copy it anew") from problem
 
 
 def _open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
@@ -517,7 +545,8 @@ def _open_sparse_group(
         shape = group["shape"][:]
     if shape is None:
         raise FileFormatError(f"{name} does not say its shape: expected an attribute 'shape'")
-    order = str(attributes.get("encoding-type", attributes.get("h5sparse_format", "csr")))
+    order = attributes.get("encoding-type", attributes.get("h5sparse_format", "csr"))
+    order = order.decode() if isinstance(order, bytes) else str(order)
     parts = (group["data"], group["indices"], group["indptr"])
     beside = path or _path_of(group)
     return _sparse(name, beside, parts, shape, order[:3], samples_in, budget, None)

@@ -107,9 +107,9 @@ def read_ahead(
     def take(index: int) -> Any:
         nonlocal taken
         with changed:
-            changed.wait_for(lambda: index in ready or failures)
+            changed.wait_for(lambda: index in ready or failures or closed)
             if index not in ready:
-                raise failures[0]
+                raise failures[0] if failures else RuntimeError("reading was broken off")
             taken += 1
             changed.notify_all()
             return ready.pop(index)
