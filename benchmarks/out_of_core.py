@@ -127,12 +127,12 @@ def compare(path: Path, arguments: argparse.Namespace) -> None:
             raise SystemExit(f"{kind} ended with {done.returncode}: {done.stderr[-2000:]}")
         return json.loads(done.stdout)
 
-    reads, fits = [run("read")], [run("fit")]
-    reads.append(run("read"))
+    reads = [run("read"), run("read")]
+    fitting = run("fit")
+    reads += [run("read"), run("read")]
     if group:
         group.rmdir()
-    reading = float(np.median([one["seconds"] for one in reads]))
-    fitting = fits[0]
+    reading = min(one["seconds"] for one in reads)  # the fastest: the hardest to stand beside
     print("reading once: ", ", ".join(f"{one['seconds']:.1f}" for one in reads), "s")
     print(
         f"factoring:     {fitting['seconds']:.1f} s, {fitting['passes']:.2f} passes, "
@@ -140,7 +140,7 @@ def compare(path: Path, arguments: argparse.Namespace) -> None:
     )
     for name in ("opened", "start_seconds", "solve_seconds", "finish_seconds", "iteration"):
         print(f"    {name:16s} {fitting[name]:8.1f} s")
-    print(f"a pass / reading once: {fitting['seconds'] / fitting['passes'] / reading:.2f}")
+    print(f"a pass / the fastest reading: {fitting['seconds'] / fitting['passes'] / reading:.2f}")
     print(f"peak resident memory: {fitting['peak'] / 1e6:.0f} MB")
 
 
