@@ -34,6 +34,7 @@ __all__ = [
     "Step",
     "add",
     "check_kind",
+    "equal_borders",
     "write_array",
 ]
 
@@ -63,6 +64,11 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         raise EmptyDataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
+
+
+def equal_borders(N: int, size: int) -> Borders:
+    """Cut N samples into blocks of the same size, the last one possibly smaller."""
+    return [(start, min(start + size, N)) for start in range(0, N, size)]
 
 
 def write_array(stream: Any, array: Any) -> None:
@@ -335,8 +341,7 @@ class LocalMatrix(DataMatrix):
         return self._borders(self.block_samples)
 
     def _borders(self, size: int) -> Borders:
-        N = self.shape[1]
-        return [(start, min(start + size, N)) for start in range(0, N, size)]
+        return equal_borders(self.shape[1], size)
 
     def _run(
         self,

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from .blocks import Array
 from .errors import ConeNMFError, DataChangedError, DataTypeError, FileFormatError
-from .matrix import Borders, check_kind
+from .matrix import Borders, check_kind, equal_borders
 from .memory import compute_dtype, sparse_block_samples
 
 __all__ = ["Compressed", "Source", "is_stored", "open_path", "open_stored"]
@@ -79,8 +79,7 @@ class Source(ABC):
 
     def blocks(self, size: int, largest: int) -> Borders:
         """Borders of blocks of at most so many samples, and about so many bytes."""
-        N = self.shape[0]
-        return [(start, min(start + size, N)) for start in range(0, N, size)]
+        return equal_borders(self.shape[0], size)
 
     def _beside(self, path: str | os.PathLike[str] | None) -> None:
         path = Path(tempfile.gettempdir()) / "conenmf" if path is None else Path(path)
