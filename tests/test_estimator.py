@@ -1,5 +1,6 @@
 import pickle
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -333,7 +334,6 @@ def test_partial_fit_keeps_the_type_and_takes_sparse_batches(X, dtype):
 
 
 def test_partial_fit_of_data_that_are_elsewhere(X, tmp_path):
-    da = pytest.importorskip("dask.array")
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     chunked = da.from_array(X, chunks=(30, 60))

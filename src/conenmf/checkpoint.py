@@ -93,8 +93,11 @@ class CheckpointedRun:
                 f"{self._folder} cannot be made a folder for checkpoints: {problem}"
             ) from problem
 
-    def load(self) -> Loop | None:
-        """Return the newest saved state, or None if there is none; restores the generator."""
+    def load(self, max_iter: int) -> Loop | None:
+        """Return the newest saved state, or None if there is none; restores the generator.
+
+        A state that is beyond `max_iter` iterations is refused.
+        """
         for entry in self._folder.iterdir():
             if _UNFINISHED.fullmatch(entry.name):  # left by a run that was killed while it saved
                 shutil.rmtree(entry, ignore_errors=True)
@@ -116,6 +119,11 @@ class CheckpointedRun:
                     f"{newest} has format {header['format']!r}, this version reads {_FORMAT!r}"
                 )
             self._compare(newest, header["settings"])
+            if len(history["errors"]) > max_iter:
+                raise CheckpointError(
+                    f"{newest} is at iteration {len(history['errors'])}, beyond "
+                    f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
+                )
             Ht = self._V.restore(newest, "H")
         except CheckpointError:
             raise

@@ -14,7 +14,6 @@ from types import MethodType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -310,10 +309,10 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Return the exact nonnegative least-squares coefficients of X, new samples or old."""
         return self._coefficients(X)[1]
 
-    def inverse_transform(self, X: npt.ArrayLike) -> Array:
+    def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients stand for."""
         check_is_fitted(self)
-        coefficients_ = np.asarray(X)
+        coefficients_ = X if is_elsewhere(X) else np.asarray(X)
         if coefficients_.ndim != 2 or coefficients_.shape[1] != self.n_components_:
             raise FactorError(
                 f"the coefficients have shape {coefficients_.shape}, "

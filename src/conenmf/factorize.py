@@ -24,7 +24,6 @@ import numpy as np
 from .checkpoint import Checkpoint, CheckpointedRun
 from .data import Aligned, Array, DataMatrix, require_data_matrix, write_array
 from .errors import (
-    CheckpointError,
     ComponentsError,
     DiskFullError,
     FileFormatError,
@@ -245,22 +244,17 @@ def factorize(
         seconds[name] = time.perf_counter() - entered
 
     run = resume = None
-    if checkpoint is not None:
+    if checkpoint is not None and rule is not None:
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(os.fspath(checkpoint))
         asked = {
-            "K": K if isinstance(K, str) else int(K),
+            "K": K if isinstance(K, str) else check_components(K),
             "init": _name(init),
             "arrays": _digest(init),
             "solver": _name(solver),
         }
         run = CheckpointedRun(checkpoint, V, asked, rng)
-        resume = None if rule is None else run.load()
-        if resume is not None and len(resume.errors) > max_iter:
-            raise CheckpointError(
-                f"{checkpoint.folder} is at iteration {len(resume.errors)}, beyond "
-                f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
-            )
+        resume = run.load(max_iter)
 
     with V.own_threads():
         if run is not None and resume is not None:
