@@ -22,7 +22,8 @@ from sklearn.preprocessing import normalize
 
 from conenmf import DataMatrix, alternate, from_rows, lower_bound, make_cones
 from conenmf.inits import mixing, start
-from conenmf.solvers import SOLVERS, Stopping
+from conenmf.rules import SOLVERS
+from conenmf.solvers import Stopping
 
 STARTS = ("cr1", "nndsvd", "auto", "nnsvdlrc", "spa", "snpa", "random")
 REAL = {  # components
@@ -76,7 +77,7 @@ def _load(path: Path, name: str) -> object:
 def run(V: DataMatrix, K: int, init: str, stopping: Stopping, limit: float | None) -> tuple:
     """Errors and times, start included; stops after `limit` seconds in all."""
     began = time.perf_counter()
-    W, H, used = start(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
+    W, H, used, _ = start(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
     spent = time.perf_counter() - began
     if limit is not None:
         stopping = Stopping(tol=0, max_iter=10**6, max_time=max(limit - spent, 0), exact=0)

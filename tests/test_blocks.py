@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conenmf import from_rows
 from conenmf.blocks import cone_products, cross_products, feature_gram, residual_squared
@@ -50,7 +51,12 @@ def test_residuals_are_exact_even_when_tiny(main_backend, distance):
     V = (H @ W.T).T * (1 + distance * rng.random((30, 600)))
     block = main_backend(V).columns(np.arange(600))
     expected = ((V - W @ H.T) ** 2).sum(axis=0)
-    squared = residual_squared(block, block.T @ W, W.T @ W, W, H)
+    norms = (
+        np.asarray(block.multiply(block).sum(axis=0)).ravel()
+        if sp.issparse(block)
+        else (block**2).sum(axis=0)
+    )
+    squared = residual_squared(block, norms, block.T @ W, W.T @ W, W, H)
     np.testing.assert_allclose(squared, expected, rtol=1e-6, atol=1e-28)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from conenmf import Checkpoint, ConeNMF, factorize, from_columns, make_cones
 from conenmf.errors import CheckpointError, DiskFullError, OptionError
-from conenmf.solvers import SOLVERS
+from conenmf.rules import SOLVERS
 
 
 @pytest.fixture

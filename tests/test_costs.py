@@ -7,7 +7,8 @@ import pytest
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
 from conenmf import rank_one_factors as rank_one
 from conenmf.cluster import Traffic
-from conenmf.solvers import SOLVERS, Stopping, alternate, coefficients
+from conenmf.rules import SOLVERS
+from conenmf.solvers import Stopping, alternate, coefficients
 
 F, K, N, P = 50, 4, 2000, 4
 FK, KK = 8 * F * K, 8 * K * K
@@ -76,7 +77,7 @@ def test_an_iteration_is_one_pass_and_one_round(V, name):
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = Traffic(*np.subtract(moved_6, moved_5).tolist())
-    assert per_iteration == Traffic(1, P, FK + KK + 16, FK + KK + 8)
+    assert per_iteration == Traffic(1, P, FK + KK + 4 * 8, FK + KK + 8)
     assert passes_5 == pytest.approx(5 + (rule.first == "W"))
 
 

@@ -26,7 +26,7 @@ from conenmf.errors import (
     OptionError,
     ZeroDataError,
 )
-from conenmf.solvers import SOLVERS
+from conenmf.rules import SOLVERS
 
 
 @pytest.fixture(scope="module")
@@ -245,8 +245,18 @@ def test_certificate(X):
 def test_auto_start_suits_the_data(X):
     assert ConeNMF(4).fit(X).result_.settings["init_used"] == "cr1"
     rng = np.random.default_rng(0)
-    mixtures = rng.gamma(1.0, size=(300, 5)) @ np.repeat(np.eye(5), 6, axis=1)
-    assert ConeNMF(5, tol=0, max_iter=5).fit(mixtures).result_.settings["init_used"] == "nnsvdlrc"
+    topics = rng.dirichlet(np.full(60, 0.1), 6)
+    mixtures = rng.gamma(1.0, size=(300, 5)) @ rng.gamma(0.3, size=(5, 30))
+    counts = rng.poisson(30 * rng.dirichlet(np.full(6, 0.3), 400) @ topics)
+    for data, K in ((mixtures + rng.random((300, 30)), 5), (sp.csr_array(counts), 6)):
+        options = {"solver": "hals", "tol": 0, "max_iter": 6, "random_state": 0}
+        auto = ConeNMF(K, **options).fit(data)
+        errors = {
+            init: ConeNMF(K, init=init, **options).fit(data).relative_error_
+            for init in ("cr1", "nndsvda", "nnsvdlrc")
+        }
+        assert auto.result_.settings["init_used"] in errors
+        assert auto.relative_error_ <= 1.01 * min(errors.values())
 
 
 def test_a_fit_that_did_not_converge_warns(X):

@@ -16,7 +16,7 @@ from conenmf.errors import (
 )
 from conenmf.inits import INITS
 from conenmf.nnls import nnls
-from conenmf.solvers import SOLVERS, hals
+from conenmf.rules import SOLVERS, hals
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_what_a_result_tells(cones):
     assert result.n_iter == 3
     assert result.stop_reason == "max_iter"
     assert result.passes == V.passes - before
-    assert set(result.seconds) == {"rank", "start", "solve", "finish"}
+    assert set(result.seconds) == {"rank", "start", "sketch", "solve", "finish"}
     assert all(s > 0 for stage, s in result.seconds.items())
     assert result.settings == {
         "K": 4,

@@ -7,10 +7,10 @@ from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.inits import INITS, raise_off_zero, start
 from conenmf.nnls import nnls
-from conenmf.solvers import SOLVERS
+from conenmf.rules import SOLVERS
 
 ORACLE = sorted((Path(__file__).parent / "oracle").glob("case*.npz"))
-HALS, MULT, NNLSB = SOLVERS["hals"], SOLVERS["mult"], SOLVERS["nnlsb"]
+HALS, MULT, NNLSB = SOLVERS["plain-hals"], SOLVERS["mult"], SOLVERS["nnlsb"]
 
 
 def rng():
@@ -29,7 +29,7 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matrix):
     V = backend(sample_matrix.astype(dtype))
-    W, H, _ = start(V, 4, name, HALS, rng())
+    W, H, *_ = start(V, 4, name, HALS, rng())
     assert W.shape == (12, 4)
     assert H.shape == (4, 40)
     assert W.dtype == H.dtype == V.dtype
@@ -44,8 +44,8 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
     "name", ["auto", "cr1", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"]
 )
 def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
-    W, H, _ = start(backend(sample_matrix), 4, name, HALS, rng())
-    W0, H0, _ = start(from_columns(sample_matrix), 4, name, HALS, rng())
+    W, H, *_ = start(backend(sample_matrix), 4, name, HALS, rng())
+    W0, H0, *_ = start(from_columns(sample_matrix), 4, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)
 
@@ -62,10 +62,10 @@ def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix
     V = from_columns(sample_matrix)
     W, H, _ = cr1_nmf(V, 4, tol=1e-4)
     for rule in (MULT, HALS):
-        start_W, start_H, _ = start(V, 4, "cr1", rule)
+        start_W, start_H, *_ = start(V, 4, "cr1", rule)
         np.testing.assert_array_equal(start_W, W)
         np.testing.assert_allclose(start_H, H + H[H > 0].mean(), rtol=1e-14)
-    start_W, start_H, _ = start(V, 4, "cr1", NNLSB)
+    start_W, start_H, *_ = start(V, 4, "cr1", NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 
@@ -134,13 +134,13 @@ def test_more_clusters_than_samples(sample_matrix):
 def test_own_factors(sample_matrix):
     V = from_columns(sample_matrix)
     W, H = rng().random((12, 3)), rng().random((3, 40))
-    start_W, start_H, _ = start(V, 3, (W, H), HALS)
+    start_W, start_H, *_ = start(V, 3, (W, H), HALS)
     np.testing.assert_array_equal(start_W, W)
     np.testing.assert_array_equal(start_H, H)
-    start_W, start_H, _ = start(V, 3, W, MULT)
+    start_W, start_H, *_ = start(V, 3, W, MULT)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
     np.testing.assert_allclose(start_H, raise_off_zero(V, best))
-    start_W, start_H, _ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    start_W, start_H, *_ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 

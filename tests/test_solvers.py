@@ -2,22 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from conenmf import alternate, cr1_nmf, from_columns, kernels
-from conenmf.errors import FactorError, NotADataMatrixError, OptionError, ZeroDataError
-from conenmf.solvers import (
-    FLOOR,
-    SOLVERS,
-    Rule,
-    Stopping,
-    coefficients,
-    get_rule,
-    hals,
-    mult,
-    nnlsb,
-)
+from conenmf import alternate, from_columns
+from conenmf.errors import FactorError, NotADataMatrixError, ZeroDataError
+from conenmf.rules import SOLVERS, Rule, hals, mult, nnlsb
+from conenmf.solvers import Stopping, coefficients
 
 ORACLE = sorted((Path(__file__).parent / "oracle").glob("case*.npz"))
 RULES = {"mult": mult, "hals": hals, "nnlsb": nnlsb}
@@ -37,60 +26,13 @@ def test_the_original_programs_agree(path, name, iterations, main_backend, both_
         main_backend(case["V"]),
         case["W0"],
         case["H0"],
-        SOLVERS[name],
+        f"plain-{name}",
         stopping=Stopping(tol=0, max_iter=iterations),
     )
     np.testing.assert_allclose(run.history.relative_error, case[f"{name}_err"], rtol=1e-6)
     np.testing.assert_allclose(run.W, case[f"{name}_W"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(run.H, case[f"{name}_H"], rtol=1e-6, atol=1e-9)
     assert run.stop_reason == "max_iter"
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-@given(seed=st.integers(0, 10**6))
-def test_a_rule_never_increases_the_objective(rule, both_twins, seed):
-    rng = np.random.default_rng(seed)
-    W, v = rng.random((10, 4)), rng.random((10, 20))
-    G, C, Y = W.T @ W, v.T @ W, rng.random((20, 4))
-    kept = Y.copy()
-    after = rule(G, C, Y)
-    np.testing.assert_array_equal(Y, kept)  # pure
-
-    def objective(Y):
-        return 0.5 * np.einsum("nk,nk->n", Y @ G, Y) - np.einsum("nk,nk->n", C, Y)
-
-    assert (objective(after) <= objective(Y) + 1e-12).all()
-    assert after.min() >= 0
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_rule_keeps_the_type_and_survives_a_zero_component(rule, both_twins, dtype):
-    G = np.diag([1.0, 0.0])
-    Y = rule(G, np.array([[2, 0]], dtype), np.array([[1, 1]], dtype))
-    assert Y.dtype == dtype
-    assert np.isfinite(Y).all()
-    assert Y[0, 0] == 2
-
-
-def test_twins_of_hals_agree():
-    rng = np.random.default_rng(0)
-    W, V = rng.random((30, 8)), rng.random((30, 100))
-    arguments = (W.T @ W, V.T @ W, rng.random((100, 8)))
-    compiled = hals(*arguments)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "AVAILABLE", False)
-        np.testing.assert_allclose(compiled, hals(*arguments), atol=1e-13)
-
-
-@given(seed=st.integers(0, 10**6))
-def test_lemma_15_cr1_is_a_fixed_point_of_mult(seed):
-    rng = np.random.default_rng(seed)
-    V = rng.random((6, 20)) + 0.01
-    W, H, _ = cr1_nmf(from_columns(V), 3, rng=rng)
-    W, H = W.astype(float), H.astype(float)
-    np.testing.assert_allclose(mult(W.T @ W, V.T @ W, H.T).T, np.maximum(H, FLOOR), rtol=1e-8)
-    np.testing.assert_allclose(mult(H @ H.T, V @ H.T, W), np.maximum(W, FLOOR), rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -200,7 +142,7 @@ def test_converged_does_not_depend_on_scale_or_start(sample_matrix, start):
     errors = plain.history.relative_error
     assert errors[-6] - errors[-1] < 1e-4 * errors[-6]
     assert (errors[:-6] - errors[5:-1] >= 1e-4 * errors[:-6]).all()
-    scaled = alternate(from_columns(2.0**20 * sample_matrix), W, H, SOLVERS["hals"])
+    scaled = alternate(from_columns(2.0**20 * sample_matrix), W, 2.0**20 * H, SOLVERS["hals"])
     assert scaled.history.relative_error.size == errors.size
     # going on from any earlier point ends at the same place
     middle = alternate(
@@ -250,17 +192,11 @@ def test_callback(sample_matrix, start):
 
 def test_starts_that_cannot_be(sample_matrix, start):
     with pytest.raises(FactorError, match="needs an H"):
-        alternate(from_columns(sample_matrix), start[0], None, "hals")
+        alternate(from_columns(sample_matrix), start[0], None, "plain-hals")
+    with pytest.raises(FactorError, match="needs an H"):
+        alternate(from_columns(sample_matrix), start[0], None, "mult")
     with pytest.raises(ZeroDataError):
         alternate(from_columns(np.zeros((12, 40))), *start, "hals")
-
-
-def test_rules_by_name_object_and_function(sample_matrix, start):
-    assert get_rule("hals") is SOLVERS["hals"]
-    assert get_rule(SOLVERS["mult"]) is SOLVERS["mult"]
-    assert get_rule(hals) == Rule(hals)
-    with pytest.raises(OptionError, match=r"solver='als' is unknown.*'mult', 'hals', 'nnlsb'"):
-        get_rule("als")
 
 
 @pytest.mark.parametrize(
@@ -278,8 +214,8 @@ def test_rules_that_break_their_promise(rule, message, sample_matrix, start):
 
 
 def test_history_reads_well(sample_matrix, start):
-    run = alternate(from_columns(sample_matrix), *start, SOLVERS["hals"], stopping=Stopping(0))
-    assert repr(run.history).startswith("<History of 200 iterations: relative error 0.")
+    run = alternate(from_columns(sample_matrix), *start, "hals", stopping=Stopping(0, max_iter=9))
+    assert repr(run.history).startswith("<History of 9 iterations: relative error 0.")
 
 
 def test_bare_arrays_are_refused(start):

@@ -25,9 +25,11 @@ from .geometry import ConeGeometry, cone_geometry, enclosing_cones
 from .metrics import dice, match_components, purity
 from .nnls import nnls
 from .rank import RankEstimate, estimate_rank
+from .rules import Rule
 from .selection import Selection, select_k
 from .simulate import ConeModel, make_cone_data, make_cones
-from .solvers import Progress, Rule, alternate
+from .sketch import Sketch, sketch
+from .solvers import Progress, alternate
 from .spectrum import truncated_svd
 
 __version__ = "0.1.0"
@@ -46,6 +48,7 @@ __all__ = [
     "RankEstimate",
     "Rule",
     "Selection",
+    "Sketch",
     "alternate",
     "certify",
     "cluster_cones",
@@ -70,6 +73,7 @@ __all__ = [
     "rank_one_factors",
     "sample_size",
     "select_k",
+    "sketch",
     "sklearn_init",
     "truncated_svd",
     "weighted_bound",

@@ -21,13 +21,16 @@ __all__ = [
     "cone_products",
     "cross_products",
     "feature_gram",
+    "products",
     "residual_squared",
+    "weighted_sums",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
 Block: TypeAlias = Any
 """A few columns of V, (F, n): an ndarray or a sparse array; it has ``.T``, ``@``, ``astype``."""
 
+_DOUBTFUL = 1e-5  # what is left of ||v||^2 when that difference is no longer trusted
 _DOUBTFUL_AT_A_TIME = 256
 
 
@@ -68,6 +71,28 @@ def cone_products(
     return h, S
 
 
+def products(block: Block, X: Array) -> Array:
+    """Return block' X (n, K): the product of every sample with every column of X (F, K)."""
+    if not (kernels.AVAILABLE and sp.issparse(block)):
+        dense: Array = block.T @ X
+        return dense
+    X = np.ascontiguousarray(X)
+    C = np.zeros((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
+    kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
+    return C
+
+
+def weighted_sums(block: Block, Y: Array) -> Array:
+    """Return block Y (F, K): sums of samples, weighted by the columns of Y (n, K)."""
+    if not (kernels.AVAILABLE and sp.issparse(block)):
+        dense: Array = block @ Y
+        return dense
+    Y = np.ascontiguousarray(Y)
+    S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
+    kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
+    return S
+
+
 def feature_gram(block: Block, weights: Array | None = None) -> Array:
     """Return the sum of weight_n v_n v_n' over the samples of a block, (F, F) in float64."""
     scaled = block.astype(np.float64, copy=False)
@@ -86,22 +111,19 @@ def cross_products(block: Block, other: Block) -> Array:
     return products
 
 
-def residual_squared(block: Block, C: Array, G: Array, W: Array, H: Array) -> Array:
+def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
     """||v_n - W h_n||^2 for each sample of a block, in float64.
 
-    Dense blocks are subtracted entry by entry, which is exact to rounding. For sparse blocks
-    ||v||^2 - 2 <c, h> + h'Gh keeps the cost at the number of nonzeros, with C = block' W; where
-    that would lose more than half of the digits, the sample's difference is formed after all.
+    ||v||^2 - 2 <c, h> + h'Gh costs next to nothing once C = block' W is known, but is a difference
+    of large numbers; where it would lose a third of the digits, the sample's difference is formed
+    after all. `squared` holds the ||v||^2.
     """
-    if not sp.issparse(block):
-        difference = block.T - H @ W.T
-        exact: Array = np.einsum("nf,nf->n", difference, difference)
-        return exact
-    norms = np.asarray(block.multiply(block).sum(axis=0)).ravel()
-    squared: Array = norms - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
-    doubtful = np.flatnonzero(squared < 1e-7 * norms)
+    rest: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
+    doubtful = np.flatnonzero(rest < _DOUBTFUL * squared)
     for part in np.array_split(doubtful, 1 + doubtful.size // _DOUBTFUL_AT_A_TIME):
-        difference = block[:, part].toarray().T - H[part] @ W.T
-        squared[part] = np.einsum("nf,nf->n", difference, difference)
-    nonnegative: Array = np.maximum(squared, 0.0)
+        columns = block[:, part]
+        dense = columns.toarray() if sp.issparse(columns) else columns
+        difference = dense.T - H[part] @ W.T
+        rest[part] = np.einsum("nf,nf->n", difference, difference)
+    nonnegative: Array = np.maximum(rest, 0.0)
     return nonnegative

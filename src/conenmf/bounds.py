@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import cone_products, residual_squared
+from .blocks import cone_products, products, residual_squared, weighted_sums
 from .data import Aligned, Array, Block, DataMatrix, check_labels, require_data_matrix
 from .errors import FactorError, check_components
 from .spectrum import largest_share
@@ -300,7 +300,7 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
         raise FactorError("W and H must be finite and nonnegative")
     with V.own_threads():
         G = W.T @ W
-        (VH, HH, squared, steps) = V.sweep(_judge, Ht, W=W, G=G)[0]
+        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
         steps += _coordinate_steps(HH, VH, W)
         below = lower_bound(V, K)
     error = float(np.sqrt(squared / V.total))
@@ -315,12 +315,12 @@ def _is_factor(samples: range, H: Array) -> tuple[bool]:
 
 
 def _judge(
-    block: Block, H: Array, *, W: Array, G: Array
+    block: Block, squared: Array, H: Array, *, W: Array, G: Array
 ) -> tuple[tuple[Array, Array, float, float]]:
     exact, H = block.astype(np.float64, copy=False), H.astype(np.float64, copy=False)
-    C = exact.T @ W
-    squared = float(residual_squared(exact, C, G, W, H).sum())
-    return ((exact @ H, H.T @ H, squared, _coordinate_steps(G, C, H)),)
+    C = products(exact, W)
+    rest = float(residual_squared(exact, squared, C, G, W, H).sum())
+    return ((weighted_sums(exact, H), H.T @ H, rest, _coordinate_steps(G, C, H)),)
 
 
 def _coordinate_steps(G: Array, C: Array, Y: Array) -> float:

@@ -22,12 +22,13 @@ import numpy as np
 
 from .data import Array, DataMatrix
 from .errors import CheckpointError, DiskFullError, OptionError, is_disk_full
-from .solvers import Loop
+from .solvers import Loop, Momentum
 
 __all__ = ["Checkpoint", "CheckpointedRun"]
 
-_FORMAT = "conenmf-checkpoint-1"
+_FORMAT = "conenmf-checkpoint-2"
 _SUMS = ("W", "VH", "HH")
+_MOMENTUM = ("beta", "ceiling", "rest", "leapt")
 _UNFINISHED = re.compile(r"\.\d{8}\.[0-9a-f]{16}")
 
 
@@ -114,6 +115,7 @@ class CheckpointedRun:
                 sums = {name: stored[name] for name in _SUMS}
                 history = {name: stored[name].tolist() for name in ("errors", "elapsed", "passes")}
                 inner = float(stored["inner"])
+                W_before = stored["W_before"]
             if header["format"] != _FORMAT:
                 raise CheckpointError(
                     f"{newest} has format {header['format']!r}, this version reads {_FORMAT!r}"
@@ -125,6 +127,10 @@ class CheckpointedRun:
                     f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
                 )
             Ht = self._V.restore(newest, "H")
+            momentum = None
+            if header["momentum"] is not None:
+                before = self._V.restore(newest, "H-before")
+                momentum = Momentum(W_before, before, **header["momentum"])
         except CheckpointError:
             raise
         except Exception as problem:  # whatever a damaged file leads to
@@ -135,7 +141,7 @@ class CheckpointedRun:
         self.facts = header["facts"]
         if self._rng is not None and header["rng"] is not None:
             self._rng.bit_generator.state = _from_json(header["rng"])
-        return Loop(**sums, Ht=Ht, inner=inner, **history)
+        return Loop(**sums, Ht=Ht, inner=inner, **history, momentum=momentum)
 
     def save_if_due(self, loop: Loop) -> None:
         """Save if the last time is long enough ago."""
@@ -147,8 +153,11 @@ class CheckpointedRun:
         """Save the state of the loop."""
         name = f"{len(loop.errors):08d}"
         unfinished = self._folder / f".{name}.{secrets.token_hex(8)}"
+        momentum = loop.momentum
+        moving = None if momentum is None else {key: getattr(momentum, key) for key in _MOMENTUM}
         header = {
             "format": _FORMAT,
+            "momentum": moving,
             "settings": self._settings,
             "facts": self.facts,
             "rng": None if self._rng is None else _to_json(self._rng.bit_generator.state),
@@ -156,11 +165,14 @@ class CheckpointedRun:
         try:
             unfinished.mkdir()
             self._V.store(loop.Ht, unfinished, "H")
+            if momentum is not None:
+                self._V.store(momentum.Ht, unfinished, "H-before")
             with open(unfinished / "state.npz", "xb") as stream:
                 np.savez(
                     stream,
                     header=np.array(json.dumps(header)),
                     inner=np.float64(loop.inner),
+                    W_before=loop.W if momentum is None else momentum.W,
                     errors=np.array(loop.errors),
                     elapsed=np.array(loop.elapsed),
                     passes=np.array(loop.passes),
@@ -180,6 +192,8 @@ class CheckpointedRun:
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         loop.Ht = self._V.stored(loop.Ht, self._folder / name, "H")
+        if momentum is not None:
+            momentum.Ht = self._V.stored(momentum.Ht, self._folder / name, "H-before")
         for entry in self._folder.iterdir():
             if entry.name.isdigit() and entry.name != name:
                 shutil.rmtree(entry, ignore_errors=True)

@@ -26,7 +26,7 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
-from .matrix import Aligned, DataMatrix, Reader, add, check_kind, write_array
+from .matrix import Aligned, DataMatrix, Reader, add, check_kind, equal_borders, write_array
 from .memory import canonical_rows, hold
 from .sources import Source, is_stored, open_path, open_stored
 
@@ -39,6 +39,7 @@ __all__ = [
     "Reader",
     "add",
     "check_labels",
+    "equal_borders",
     "from_columns",
     "from_rows",
     "is_elsewhere",

@@ -33,7 +33,8 @@ from .errors import (
 from .factorize import factorize
 from .inits import Init, check_factor, raise_off_zero
 from .online import ConeStream
-from .solvers import Callback, Progress, Rule, Update, coefficients
+from .rules import Rule, Update
+from .solvers import Callback, Progress, coefficients
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -71,8 +72,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"; "auto" takes "cr1" for samples in cones and
         "nnsvdlrc" for mixtures of parts; your own components (n_components, n_features); or your
         own pair of coefficients (n_samples, n_components) and components.
-    solver : {"hals", "mult", "nnlsb"} or callable or None
-        None stops at the start.
+    solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Rule, callable or None
+        The plain rules are those of the paper's experiments, one sweep per product and without
+        extrapolation. None stops at the start.
     max_iter : int
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
@@ -90,6 +92,10 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         For starts that draw. With None, "cr1" always gives the same result.
     verbose : int
         With 1, print a line per iteration.
+    sketch : int, "auto" or None
+        Iterate on a sketch of X of this rank on the way, which is much cheaper where X is dense
+        and has many more samples and features than components, and finish on X itself; "auto"
+        decides whether that pays, None never does it.
     max_memory : int or str, optional
         For data in files: the memory this process may take, such as "1GB"; see `open_data`.
     checkpoint : path or Checkpoint, optional
@@ -144,6 +150,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         callback: Callback | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        sketch: int | str | None = "auto",
         max_memory: int | str | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> None:
@@ -158,6 +165,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
+        self.sketch = sketch
         self.max_memory = max_memory
         self.checkpoint = checkpoint
 
@@ -189,6 +197,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_time=self.max_time,
             callback=self._callback(),
             rng=_generator(self.random_state),
+            sketch=self.sketch,
             checkpoint=self.checkpoint,
         )
         self.components_ = np.ascontiguousarray(result.W.T)

@@ -32,19 +32,11 @@ from .errors import (
     is_disk_full,
 )
 from .inits import Init, start
+from .rules import FLOOR, Rule, Update, get_rule, rule_name
 from .selection import choose_k
-from .solvers import (
-    FLOOR,
-    Callback,
-    History,
-    Rule,
-    Solution,
-    Stopping,
-    Update,
-    alternate,
-    coefficients,
-    get_rule,
-)
+from .sketch import Sketch, sketch_rank
+from .sketch import sketch as make_sketch
+from .solvers import Callback, History, Leap, Solution, Stopping, alternate, coefficients
 
 __all__ = ["Factorization", "factorize"]
 
@@ -63,11 +55,11 @@ class Factorization:
     relative_error : float
         ||V - W H|| / ||V|| of exactly these factors.
     history : History
-        Error, seconds and passes after each iteration of the solver.
+        Error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : str
         "converged", "exact", "max_iter", "max_time", "callback", or "start" without a solver.
     seconds : dict
-        Time of each stage: "rank", "start", "solve", "finish".
+        Time of each stage: "rank", "start", "solve" (of which "sketch"), "finish".
     passes : float
         Passes over V in all, the validating first one not included.
     settings : dict
@@ -179,6 +171,8 @@ class Factorization:
 
 
 _FORMAT = "conenmf-factorization-1"
+_WORTH_A_SKETCH = 1e-3  # share of the error that an iteration must still bring
+_ROUGH = 3e-4  # tol on a sketch: what it leaves is finished on V
 
 
 def factorize(
@@ -192,6 +186,7 @@ def factorize(
     max_time: float | None = None,
     callback: Callback | None = None,
     rng: np.random.Generator | None = None,
+    sketch: int | str | None = "auto",
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
@@ -207,7 +202,9 @@ def factorize(
         "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones and "nnsvdlrc" for
         mixtures of parts; a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Rule, callable or None
-        "mult", "hals", "nnlsb", an update ``(G, C, Y) -> Y``, or None for the start alone.
+        "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
+        the paper's experiments, one sweep per product and without extrapolation; a `Rule`; an
+        update ``(G, C, Y) -> Y``; or None for the start alone.
     max_iter, tol, max_time
         See `Stopping`. `max_time` counts from the call; what comes after the solver, one exact
         pass for H, is not counted.
@@ -215,6 +212,11 @@ def factorize(
         Called with a `Progress` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
         For starts that draw. Without it "cr1" is deterministic.
+    sketch : int, "auto" or None
+        After two iterations on V, iterate on a sketch of V of this rank, which is much cheaper,
+        and go on with V from there if that lowers its error. "auto" does so with rank 2K where a
+        pass over the sketch is several times cheaper and the error is still falling; None never.
+        The errors reported are always those of V. For "hals" and "nnlsb" only.
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
         (`Checkpoint` says how often). The same call after the process was killed goes on from
@@ -233,9 +235,10 @@ def factorize(
     require_data_matrix(V, nonzero=True)
     rule = None if solver is None else get_rule(solver)
     _check_options(max_iter, tol, max_time, callback, rng)
+    _check_sketch(sketch, rule)
     began = time.perf_counter()
     passes = V.passes
-    seconds = dict.fromkeys(("rank", "start", "solve", "finish"), 0.0)
+    seconds = dict.fromkeys(("rank", "start", "sketch", "solve", "finish"), 0.0)
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:
@@ -251,21 +254,22 @@ def factorize(
             "K": K if isinstance(K, str) else check_components(K),
             "init": _name(init),
             "arrays": _digest(init),
-            "solver": _name(solver),
+            "solver": rule_name(solver),
+            "sketch": sketch if sketch is None or isinstance(sketch, str) else int(sketch),
         }
         run = CheckpointedRun(checkpoint, V, asked, rng)
         resume = run.load(max_iter)
 
     with V.own_threads():
         if run is not None and resume is not None:
-            W, H = resume.W, None
+            W, H, sketched = resume.W, None, None
             components, decided_by, start_name = run.facts["start"]
             seconds |= run.facts["seconds"]
         else:
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
             with stage("start"):
-                W, H, start_name = start(V, components, init, rule or _START_ONLY, rng)
+                W, H, start_name, sketched = start(V, components, init, rule or _START_ONLY, rng)
             if run is not None:
                 run.facts = {
                     "start": (components, decided_by, start_name),
@@ -285,6 +289,7 @@ def factorize(
                     rule,
                     stopping=stopping,
                     callback=callback,
+                    leap=_on_sketch(V, components, rule, sketch, sketched, stopping, seconds),
                     resume=resume,
                     save=None if run is None else run.save_if_due,
                 )
@@ -308,7 +313,8 @@ def factorize(
             "K_decided_by": decided_by,
             "init": _name(init),
             "init_used": start_name,
-            "solver": _name(solver),
+            "solver": rule_name(solver),
+            "sketch": sketch if sketch is None or isinstance(sketch, str) else int(sketch),
             "max_iter": int(max_iter),
             "tol": float(tol),
             "max_time": None if max_time is None else float(max_time),
@@ -342,6 +348,52 @@ def _check_options(
         raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
 
 
+def _check_sketch(sketch: object, rule: Rule | None) -> None:
+    if sketch is None or (isinstance(sketch, str) and sketch == "auto"):
+        return
+    if not isinstance(sketch, int | np.integer) or isinstance(sketch, bool) or sketch < 1:
+        raise OptionError(f"sketch={sketch!r}, expected a rank of at least 1, 'auto' or None")
+    if rule is None or not rule.extrapolate:
+        raise OptionError(
+            f"sketch={sketch} needs a solver that can go back if it fails: 'hals' or "
+            "'nnlsb', or a Rule with extrapolate=True"
+        )
+
+
+def _on_sketch(
+    V: DataMatrix,
+    K: int,
+    rule: Rule,
+    wanted: int | str | None,
+    made: Sketch | None,
+    stopping: Stopping,
+    seconds: dict[str, float],
+) -> Leap | None:
+    """A leap that iterates on a sketch of V until little more can be gained there."""
+    if wanted is None or not rule.extrapolate:
+        return None
+    rank = sketch_rank(V, K) if isinstance(wanted, str) else int(wanted)
+    if rank is None:
+        return None
+    began = time.perf_counter()
+
+    def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
+        if wanted == "auto" and errors[-2] - errors[-1] < _WORTH_A_SKETCH * errors[-1]:
+            return None
+        entered = time.perf_counter()
+        left = stopping.max_time
+        limits = Stopping(
+            tol=max(stopping.tol, _ROUGH),
+            max_time=None if left is None else left - (entered - began),
+        )
+        S = made if made is not None and made.depth == rank else make_sketch(V, rank)
+        solution = alternate(S, W, H, rule, stopping=limits)
+        seconds["sketch"] = time.perf_counter() - entered
+        return solution.W, solution.H
+
+    return leap
+
+
 def _no_update(G: Array, C: Array, Y: Array) -> Array:
     return Y
 
@@ -364,8 +416,6 @@ def _digest(init: Any) -> str | None:
 def _name(option: object) -> str | None:
     if option is None or isinstance(option, str):
         return option
-    if isinstance(option, Rule):
-        option = option.update
     return str(getattr(option, "__name__", "custom"))
 
 

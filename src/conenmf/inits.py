@@ -24,9 +24,11 @@ from .data import (
     sample_indices,
 )
 from .errors import ComponentsError, FactorError, OptionError, check_components
+from .rules import SOLVERS, Rule, hals
 from .sampling import Seed, draw_samples, new_seed, uniform_rows
 from .separable import snpa, spa
-from .solvers import Rule, coefficients, hals
+from .sketch import Sketch, sketch
+from .solvers import Stopping, alternate, coefficients
 from .spectrum import truncated_svd
 
 __all__ = [
@@ -44,18 +46,21 @@ Factors: TypeAlias = tuple[Array, Aligned | None]
 Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Factors]
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
-MOSTLY_CONES = 0.2  # mixing up to which samples count as lying in cones
+MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
+_EXPLAINED = 0.75  # ... if cr1-nmf explains this share of their squared lengths
+_TRIAL_STEPS = 3  # of hals on a sketch, by which other data choose their start
 _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
 _CORRECTION_STEPS = 20
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
 class StartingPoint(NamedTuple):
-    """W (F, K), H (K, N) or None, and the name of the start they come from."""
+    """W (F, K), H (K, N) or None, the name of their start, and a sketch of V if one was made."""
 
     W: Array
     H: Aligned | None
     name: str
+    sketch: Sketch | None = None
 
 
 def start(
@@ -68,11 +73,11 @@ def start(
     V : DataMatrix (F, N)
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        A name in `INITS`; "auto" for "cr1" or "nnsvdlrc", whichever suits the data; a function
-        ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
+        A name in `INITS`; "auto" for "cr1", "nndsvda" or "nnsvdlrc", whichever suits the data;
+        a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
     rule : Rule
-        A rule that begins with H gets None for it. If the rule asks for it, an H that comes
-        from cr1-nmf or from W alone is raised off zero.
+        A rule that finds the best H for W at once gets None for it. If the rule asks for it,
+        an H that comes from cr1-nmf or from W alone is raised off zero.
     rng : numpy.random.Generator, optional
         For the starts that draw; without it "cr1" begins at the longest sample, and the
         others use fresh entropy.
@@ -80,15 +85,16 @@ def start(
     require_data_matrix(V)
     K = check_components(K)
     if isinstance(init, str) and init == "auto":
-        W, H, name = _choose(V, K, rng)
+        chosen = _choose(V, K, rng)
     else:
-        W, H, name = _factors(V, K, init, rng)
-    if rule.first == "H":
-        return StartingPoint(W, None, name)
+        chosen = _factors(V, K, init, rng)
+    W, H, name, _ = chosen
+    if rule.first == "H" and not rule.raise_start:
+        return chosen._replace(H=H if rule.sweeps else None)
     exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
-    return StartingPoint(W, raise_off_zero(V, H) if exact and rule.raise_start else H, name)
+    return chosen._replace(H=raise_off_zero(V, H) if exact and rule.raise_start else H)
 
 
 def mixing(V: DataMatrix, K: int) -> float:
@@ -115,11 +121,29 @@ def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
 
 
 def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
-    """Take cr1 if samples lie in cones, an SVD start if they are mixtures of parts."""
+    """Take cr1 if samples lie in cones, else whichever start leads after a few cheap iterations.
+
+    They run on a sketch of V, which also lends the singular vectors to the others.
+    """
     W, H, _ = cr1_nmf(V, K, rng=rng, tol=1e-4)
-    if K // 2 + 1 > min(V.shape) or _mixing(V, W, H) <= MOSTLY_CONES:
-        return StartingPoint(W, H, "cr1")
-    return StartingPoint(*_nnsvdlrc(V, K, rng), "nnsvdlrc")
+    cr1 = StartingPoint(W, H, "cr1")
+    if K > min(V.shape) or _lie_in_cones(V, W, H):
+        return cr1
+    S = sketch(V, min(2 * K, *V.shape))
+    starts = [StartingPoint(*INITS[name](S, K, rng), name, S) for name in ("nndsvda", "nnsvdlrc")]
+    return min([cr1._replace(sketch=S), *starts], key=_error_soon)
+
+
+def _lie_in_cones(V: DataMatrix, W: Array, H: Aligned) -> bool:
+    (explained,) = V.map(_sum_of_squares, H.T)
+    return bool(explained > _EXPLAINED * V.total) and _mixing(V, W, H) <= MOSTLY_CONES
+
+
+def _error_soon(point: StartingPoint) -> float:
+    stopping = Stopping(tol=0, max_iter=_TRIAL_STEPS)
+    assert point.sketch is not None
+    run = alternate(point.sketch, point.W, point.H, SOLVERS["hals"], stopping=stopping)
+    return float(run.history.relative_error[-1])
 
 
 def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None) -> StartingPoint:

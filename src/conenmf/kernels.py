@@ -15,15 +15,20 @@ import numpy as np
 
 __all__ = [
     "AVAILABLE",
+    "SIDE_BY_SIDE",
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
     "hals_rows",
     "nnls_one_by_one",
     "nnls_rows",
+    "sparse_products",
+    "sparse_sums",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+SIDE_BY_SIDE = 128  # rows that `hals_rows` works on at a time
 
 AVAILABLE = False
 if os.environ.get("CONENMF_NUMBA", "1") != "0":
@@ -100,17 +105,99 @@ def cone_products_sparse(
 
 
 @_compiled
-def hals_rows(G: Any, C: Any, Y: Any, floor: float) -> None:
-    """One sweep of coordinate descent over each row of Y, in place (see `solvers.hals`)."""
+def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) -> None:
+    """Sweeps of coordinate descent over each row of Y, in place (see `rules.hals`).
+
+    As many rows as fit are worked on side by side, turned so that the innermost loop runs over
+    rows and all of it stays in the cache from sweep to sweep. A row that has moved by no more than
+    `little` of its first move, both squared and weighted by the diagonal of G, makes room for the
+    next one; so what becomes of a row does not depend on the others.
+    """
     K = G.shape[0]
-    for n in range(Y.shape[0]):
+    y = np.zeros((K, SIDE_BY_SIDE), Y.dtype)
+    c = np.zeros((K, SIDE_BY_SIDE), Y.dtype)
+    gradient = np.zeros(SIDE_BY_SIDE, Y.dtype)
+    moved = np.zeros(SIDE_BY_SIDE, Y.dtype)
+    first = np.zeros(SIDE_BY_SIDE, Y.dtype)  # what a row moved in its first sweep
+    row = np.zeros(SIDE_BY_SIDE, np.intp)
+    made = np.zeros(SIDE_BY_SIDE, np.intp)  # sweeps over a row so far
+    inverse = np.zeros(K, Y.dtype)
+    for k in range(K):
+        if G[k, k] > 0.0:
+            inverse[k] = 1.0 / G[k, k]
+    fours = K - K % 4
+    width = 0
+    following = 0
+    while True:
+        while width < SIDE_BY_SIDE and following < Y.shape[0]:
+            for k in range(K):
+                y[k, width] = Y[following, k]
+                c[k, width] = C[following, k]
+            row[width] = following
+            made[width] = 0
+            width += 1
+            following += 1
+        if width == 0:
+            return
+        for t in range(SIDE_BY_SIDE):
+            moved[t] = 0.0
         for k in range(K):
-            if G[k, k] > 0.0:
-                gradient = -C[n, k]
-                for j in range(K):
-                    gradient += G[k, j] * Y[n, j]
-                value = Y[n, k] - gradient / G[k, k]
-                Y[n, k] = value if value > floor else floor
+            if inverse[k] == 0.0:
+                continue
+            for t in range(SIDE_BY_SIDE):
+                gradient[t] = -c[k, t]
+            for j in range(0, fours, 4):  # four at a time spare most loads of the gradient
+                g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
+                y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
+                for t in range(SIDE_BY_SIDE):
+                    gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
+            for j in range(fours, K):
+                g0, y0 = G[k, j], y[j]
+                for t in range(SIDE_BY_SIDE):
+                    gradient[t] += g0 * y0[t]
+            mine, scale, weight = y[k], inverse[k], G[k, k]
+            for t in range(SIDE_BY_SIDE):
+                new = max(mine[t] - gradient[t] * scale, floor)
+                step = new - mine[t]
+                mine[t] = new
+                moved[t] += weight * step * step
+        t = 0
+        while t < width:
+            if made[t] == 0:
+                first[t] = moved[t]
+            made[t] += 1
+            if made[t] < sweeps and moved[t] > little * first[t]:
+                t += 1
+                continue
+            width -= 1  # this row is done, and the last one takes its place
+            for k in range(K):
+                Y[row[t], k] = y[k, t]
+                y[k, t] = y[k, width]
+                c[k, t] = c[k, width]
+            row[t], made[t] = row[width], made[width]
+            first[t], moved[t] = first[width], moved[width]
+
+
+@_compiled
+def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> None:
+    """C[n] = sum of v W[f] over the entries v of row n of compressed sparse rows; C is zero."""
+    for n in range(C.shape[0]):
+        row = C[n]
+        for position in range(indptr[n], indptr[n + 1]):
+            value, other = data[position], W[indices[position]]
+            for k in range(row.shape[0]):
+                row[k] += value * other[k]
+
+
+@_compiled
+def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
+    """S[f] += v H[n] for the entries v of every row n of compressed sparse rows."""
+    for n in range(H.shape[0]):
+        row = H[n]
+        for position in range(indptr[n], indptr[n + 1]):
+            value, total = data[position], S[indices[position]]
+            for k in range(row.shape[0]):
+                total[k] += value * row[k]
 
 
 @_compiled

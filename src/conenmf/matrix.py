@@ -197,6 +197,19 @@ class DataMatrix(ABC):
         self.passes += chosen.size / self.shape[1]
         return self._gather(chosen)
 
+    @property
+    def depth(self) -> int:
+        """How many numbers a block has for each sample: F, but for a sketch."""
+        return self.shape[0]
+
+    def coordinates(self, W: Array) -> Array:
+        """Return W (F, K) as blocks must be multiplied with it: as it is, but for a sketch."""
+        return W
+
+    def features(self, sums: Array) -> Array:
+        """Return sums of samples as F features, from what blocks yield."""
+        return sums
+
     @abstractmethod
     def align(self, array: Any) -> Aligned:
         """Bring an array with one row per sample to where the blocks are."""

@@ -96,10 +96,10 @@ def _positive_definite(gram: Array) -> Array:
 def _guess(gram: Array, sides: Array) -> Array:
     """A few sweeps of coordinate descent from zero: nearly the right entries are positive."""
     Y = np.zeros_like(sides)
+    if kernels.AVAILABLE:
+        kernels.hals_rows(gram, sides, Y, 0.0, _GUESS_SWEEPS, 0.0)
+        return Y
     for _ in range(_GUESS_SWEEPS):
-        if kernels.AVAILABLE:
-            kernels.hals_rows(gram, sides, Y, 0.0)
-            continue
         for k in range(gram.shape[0]):
             Y[:, k] = np.maximum(Y[:, k] - (Y @ gram[:, k] - sides[:, k]) / gram[k, k], 0.0)
     return Y

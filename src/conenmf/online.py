@@ -19,7 +19,7 @@ from .cones import farthest_first
 from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
 from .errors import ShapeError, check_components
 from .nnls import nnls
-from .solvers import FLOOR, hals
+from .rules import FLOOR, hals
 
 __all__ = ["ConeStream", "StreamCones"]
 

@@ -28,8 +28,9 @@ from .errors import ComponentsError, OptionError
 from .inits import MOSTLY_CONES, mixing, start
 from .metrics import match_components
 from .rank import RankEstimate, default_range, estimate_rank
+from .rules import SOLVERS
 from .sampling import draw_samples
-from .solvers import SOLVERS, Stopping, alternate
+from .solvers import Stopping, alternate
 from .spectrum import singular_values
 
 __all__ = ["METHODS", "Selection", "Vote", "choose_k", "select_k"]

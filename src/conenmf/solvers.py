@@ -1,12 +1,14 @@
-"""The classical solvers: three update rules and the one loop that runs them.
+"""The loop that alternates between W and H, whatever the rule.
 
-All minimise ||V - W H||_F over nonnegative W and H, one factor at a time. Given W, the problem
-for the samples is known through G = W'W (K, K) and C = V'W (N, K) alone; given H it is known
-through G = HH' and C = VH' (F, K). So a rule is one pure function ``(G, C, Y) -> Y`` that moves
-the rows of Y closer to the minimiser of y'Gy / 2 - c'y, and serves W and H alike.
+All rules minimise ||V - W H||_F over nonnegative W and H, one factor at a time. One iteration is
+one pass over V: a block of samples yields its part of C = V'W, its new part of H, and the sums
+VH', HH' and <V, WH>, from which follow the new W and the relative error.
 
-One iteration is one pass over V: a block of samples yields its part of C, its new part of H, and
-the sums VH', HH' and <V, WH>, from which follow the new W and the relative error.
+Rules that ask for it are extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix
+factorization algorithms using extrapolation", Neural Computation 31, 2019): what an update has
+moved, it is moved a little further. Both sums that a pass yields are those of the extrapolated H,
+so the error of (W, H) is known and the step is taken back if it has not fallen; then follows one
+step without extrapolation, which cannot fail, and the extrapolation goes on with more caution.
 """
 
 from __future__ import annotations
@@ -18,120 +20,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import kernels
-from .blocks import residual_squared
-from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
-from .errors import FactorError, OptionError
+from .blocks import products, residual_squared, weighted_sums
+from .data import Aligned, Array, Block, DataMatrix, equal_borders, require_data_matrix
+from .errors import FactorError
 from .nnls import nnls
+from .rules import FLOOR, Rule, Update, get_rule
+from .threads import run_in_order
 
 __all__ = [
-    "FLOOR",
-    "SOLVERS",
     "Callback",
     "History",
+    "Leap",
     "Loop",
+    "Momentum",
     "Progress",
-    "Rule",
     "Solution",
     "Stopping",
     "alternate",
     "coefficients",
-    "get_rule",
-    "hals",
-    "mult",
-    "nnlsb",
 ]
 
-FLOOR = 1e-16  # smallest entry that `mult` and `hals` leave, as in the published experiments
-
-Update: TypeAlias = Callable[[Array, Array, Array], Array]
-
-
-def mult(G: Array, C: Array, Y: Array) -> Array:
-    """Multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
-
-    >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
-    array([[2.]])
-    """
-    denominator = Y @ G
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(denominator > 0, C / denominator, 1.0)
-    updated: Array = np.maximum(Y * ratio, FLOOR).astype(Y.dtype, copy=False)
-    return updated
-
-
-def hals(G: Array, C: Array, Y: Array) -> Array:
-    """Hierarchical alternating least squares: for k = 1..K, minimise exactly over column k.
-
-    y_k <- max(y_k - (Y G_k - c_k) / G_kk, floor)
-
-    >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
-    array([[2.e+00, 1.e-16]])
-    """
-    if kernels.AVAILABLE:
-        Y = np.array(Y, order="C")
-        kernels.hals_rows(np.ascontiguousarray(G), np.ascontiguousarray(C), Y, FLOOR)
-        return Y
-    Y = np.array(Y, order="F")
-    for k in range(G.shape[0]):
-        if G[k, k] > 0:
-            Y[:, k] = np.maximum(Y[:, k] - (Y @ G[:, k] - C[:, k]) / G[k, k], FLOOR)
-    return np.ascontiguousarray(Y)
-
-
-def nnlsb(G: Array, C: Array, Y: Array) -> Array:
-    """Nonnegative least squares by block principal pivoting: the exact minimiser.
-
-    >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
-    array([[2., 0.]])
-    """
-    return nnls(G, C, Y)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An update rule and how the published experiments ran it.
-
-    Attributes
-    ----------
-    update : callable
-        ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
-    first : {"W", "H"}
-        Which factor an iteration updates first. A rule that begins with H needs no H to start.
-    rescale : bool
-        Scale W by <V, WH> / ||WH||^2 before the first iteration.
-    floored : bool
-        The rule holds entries at `FLOOR` that would be zero.
-    raise_start : bool
-        An H that is zero outside its cones is raised off zero before the first iteration.
-    """
-
-    update: Update
-    first: str = "W"
-    rescale: bool = False
-    floored: bool = False
-    raise_start: bool = False
-
-
-SOLVERS: dict[str, Rule] = {
-    "mult": Rule(mult, floored=True, raise_start=True),
-    "hals": Rule(hals, rescale=True, floored=True, raise_start=True),
-    "nnlsb": Rule(nnlsb, first="H"),
-}
-
-
-def get_rule(solver: str | Rule | Update) -> Rule:
-    """Return the rule of that name; a rule is returned as it is, a function becomes a rule."""
-    if isinstance(solver, Rule):
-        return solver
-    if callable(solver):
-        return Rule(solver)
-    if solver not in SOLVERS:
-        problem = OptionError.unknown("solver", solver, SOLVERS)
-        known = {"cd": "hals", "mu": "mult"}.get(solver)
-        hint = f" (scikit-learn's {solver!r} is {known!r} here)" if known else ""
-        raise OptionError(f"{problem}{hint}")
-    return SOLVERS[solver]
+_ROWS_OF_W = 1024  # updated at a time, on threads
+_LEAP_AFTER = 2  # iterations
+_GROWTH, _GROWTH_OF_CEILING, _CAUTION = 1.05, 1.01, 1.5  # of the extrapolation, as published
 
 
 @dataclass(frozen=True)
@@ -218,6 +129,34 @@ class Solution:
 
 
 @dataclass
+class Momentum:
+    """How an extrapolated run moves.
+
+    Attributes
+    ----------
+    W : array (F, K)
+        W one iteration earlier.
+    Ht : aligned (N, K)
+        H as the last update left it, before it was moved further.
+    beta : float
+        How far to go beyond an update, as a share of the way since the one before.
+    ceiling : float
+        What beta may grow to.
+    rest : bool
+        The next step is not extrapolated.
+    leapt : bool
+        The leap has been asked for.
+    """
+
+    W: Array
+    Ht: Aligned
+    beta: float = 0.5
+    ceiling: float = 1.0
+    rest: bool = True
+    leapt: bool = False
+
+
+@dataclass
 class Loop:
     """The state of the loop between two iterations: all that the next ones depend on.
 
@@ -229,6 +168,8 @@ class Loop:
         The sums VH' (F, K), HH' (K, K) and <V, WH> that the last pass yielded.
     errors, elapsed, passes : lists
         The history so far.
+    momentum : Momentum, optional
+        For rules that are extrapolated.
     """
 
     W: Array
@@ -239,6 +180,11 @@ class Loop:
     errors: list[float]
     elapsed: list[float]
     passes: list[float]
+    momentum: Momentum | None = None
+
+
+Leap: TypeAlias = Callable[[Array, Aligned, list[float]], tuple[Array, Aligned] | None]
+"""Given W, H and the errors so far, propose a W and an H from which to go on, or None."""
 
 
 def alternate(
@@ -249,6 +195,7 @@ def alternate(
     *,
     stopping: Stopping = Stopping(),  # noqa: B008 - frozen
     callback: Callback | None = None,
+    leap: Leap | None = None,
     resume: Loop | None = None,
     save: Callable[[Loop], None] | None = None,
 ) -> Solution:
@@ -264,6 +211,9 @@ def alternate(
     stopping : Stopping
     callback : callable, optional
         Called with a `Progress` after every iteration; returning True ends the run.
+    leap : callable, optional
+        Asked once, after two iterations, for factors from which to go on; they are taken if the
+        next iteration lowers the error of V itself. Only for rules that are extrapolated.
     resume : Loop, optional
         Go on from here, with the same bits as if there had been no break; W and H are ignored.
     save : callable, optional
@@ -273,37 +223,16 @@ def alternate(
     -----
     The history counts seconds and passes from the call. The error
     ||V||^2 - 2 <V, WH> + ||WH||^2 comes free with the sums, but is a difference of large
-    numbers: good to about 2e-8 (float64) of ||V||.
+    numbers: good to about 2e-8 (float64) of ||V||. A step that is taken back counts as an
+    iteration in which the error has not fallen.
     """
     require_data_matrix(V, nonzero=True)
     rule = get_rule(rule)
-    # The loop factors V / unit, so that what is floored does not depend on the scale of V.
-    unit = _unit(V.norm / np.sqrt(V.shape[0] * V.shape[1]))
-    total = V.total / unit**2
     began, already_read = time.perf_counter(), V.passes
-
-    def update_samples(loop: Loop, update: Update) -> None:
-        rounded = loop.W.astype(V.dtype)
-        exact = rounded.astype(np.float64, copy=False)
-        loop.Ht, (loop.VH, loop.HH, inner) = V.sweep(
-            _update_block, loop.Ht, W=rounded, G=exact.T @ exact, unit=unit, update=update
-        )
-        loop.inner = float(inner)
-
-    def relative_error(loop: Loop, inner: float) -> float:
-        squared = total - 2.0 * inner + float(np.vdot(loop.W.T @ loop.W, loop.HH))
-        if not np.isfinite(squared):
-            raise FactorError("the solver returned factors that are not finite")
-        return float(np.sqrt(max(squared, 0.0) / total))
-
     with V.own_threads():
+        steps = _Steps(V, rule, W.shape[1], leap)
         if resume is None:
-            loop = _begin(V, W, H, rule, unit)
-            if rule.first == "W":
-                update_samples(loop, _unchanged)
-                if rule.rescale:
-                    norm = float(np.vdot(loop.W.T @ loop.W, loop.HH))
-                    loop.W = loop.W * (loop.inner / norm) if norm > 0 else loop.W
+            loop = steps.begin(W, H)
         else:
             loop = resume
             began -= loop.elapsed[-1] if loop.elapsed else 0.0
@@ -312,35 +241,147 @@ def alternate(
         while reason is None:
             if save is not None:
                 save(loop)
-            if rule.first == "W":
-                loop.W = _updated(rule.update, loop.HH, loop.VH, loop.W)
-                update_samples(loop, rule.update)
-                loop.errors.append(relative_error(loop, loop.inner))
-            else:
-                update_samples(loop, rule.update)
-                loop.W = _updated(rule.update, loop.HH, loop.VH, loop.W)
-                loop.errors.append(relative_error(loop, float(np.vdot(loop.VH, loop.W))))
+            loop.errors.append(steps.extrapolated(loop) if loop.momentum else steps.plain(loop))
             loop.elapsed.append(time.perf_counter() - began)
             loop.passes.append(V.passes - already_read)
             reason = stopping.reason(loop.errors, loop.elapsed[-1])
             if callback is not None and _asks_to_stop(callback, loop):
                 reason = "callback"
         history = History(np.array(loop.errors), np.array(loop.elapsed), np.array(loop.passes))
-        Ht = loop.Ht if unit == 1 else V.map(_scaled, loop.Ht, factor=unit, dtype=V.dtype)[0]
-    return Solution(loop.W.astype(V.dtype, copy=False), Ht.T, history, reason)
+        H = steps.in_scale(loop.Ht)
+    return Solution(loop.W.astype(V.dtype, copy=False), H, history, reason)
 
 
-def _begin(V: DataMatrix, W: Array, H: Aligned | None, rule: Rule, unit: float) -> Loop:
-    if H is None and rule.first == "W":
-        raise FactorError("this rule begins with W and needs an H to start from")
-    size = _unit(float(np.max(W)))
-    W = np.asarray(W, dtype=np.float64) / size
-    if H is None:
-        Ht, _ = V.map(_zeros, K=W.shape[1], dtype=V.dtype)
-    else:
-        Ht, _ = V.map(_scaled, H.T, factor=size / unit, dtype=V.dtype)
-    F, K = W.shape
-    return Loop(W, Ht, np.zeros((F, K)), np.zeros((K, K)), 0.0, [], [], [])
+class _Steps:
+    """What one iteration does for a given V and rule.
+
+    The loop factors V / unit, so that what is floored does not depend on the scale of V.
+    """
+
+    def __init__(self, V: DataMatrix, rule: Rule, K: int, leap: Leap | None) -> None:
+        self.V, self.rule, self.leap = V, rule, leap
+        F, N = V.shape
+        self.unit = _unit(V.norm / np.sqrt(F * N))
+        self.total = V.total / self.unit**2
+        # A pass costs 4 K (F + N) `depth` or less, a sweep over H costs 2 N K^2, over W 2 F K^2.
+        pass_ = 2 * V.depth * (F + N) / K
+        self.update_H = rule.sweeping(pass_ / N)
+        self.update_W = rule.sweeping(pass_ / F)
+        self.floor = FLOOR if rule.floored else 0.0
+
+    def begin(self, W: Array, H: Aligned | None) -> Loop:
+        loop = self._started(W, H)
+        if self.rule.extrapolate:
+            loop.momentum = Momentum(loop.W, loop.Ht)
+        elif self.rule.first == "W":
+            self._pass(loop, _unchanged)
+            if self.rule.rescale:
+                norm = float(np.vdot(loop.W.T @ loop.W, loop.HH))
+                loop.W = loop.W * (loop.inner / norm) if norm > 0 else loop.W
+        return loop
+
+    def _started(self, W: Array, H: Aligned | None) -> Loop:
+        if H is None and (self.rule.first == "W" or self.rule.raise_start):
+            raise FactorError("this rule needs an H to start from")
+        size = _unit(float(np.max(W)))
+        W = np.asarray(W, dtype=np.float64) / size
+        if H is None:
+            Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
+        else:
+            Ht, _ = self.V.map(_scaled, H.T, factor=size / self.unit, dtype=self.V.dtype)
+        F, K = W.shape
+        return Loop(W, Ht, np.zeros((F, K)), np.zeros((K, K)), 0.0, [], [], [])
+
+    def in_scale(self, Ht: Aligned) -> Aligned:
+        """H (K, N) for V itself from the Ht of the loop."""
+        if self.unit != 1:
+            Ht, _ = self.V.map(_scaled, Ht, factor=self.unit, dtype=self.V.dtype)
+        return Ht.T
+
+    def plain(self, loop: Loop) -> float:
+        if self.rule.first == "W":
+            loop.W = self._updated_W(loop.HH, loop.VH, loop.W)
+            self._pass(loop, self.update_H)
+            return self._error(loop.W, loop.HH, loop.inner)
+        self._pass(loop, self.update_H)
+        loop.W = self._updated_W(loop.HH, loop.VH, loop.W)
+        return self._error(loop.W, loop.HH, float(np.vdot(loop.VH, loop.W)))
+
+    def extrapolated(self, loop: Loop) -> float:
+        momentum = loop.momentum
+        assert momentum is not None
+        start = self._leap(loop, momentum)
+        leaping = start is not None
+        beta = 0.0 if leaping or momentum.rest else momentum.beta
+        before = momentum.Ht
+        if start is None:
+            W = np.maximum(loop.W + beta * (loop.W - momentum.W), self.floor) if beta else loop.W
+            start = Loop(W, loop.Ht, loop.VH, loop.HH, 0.0, [], [], [])
+        else:
+            before = start.Ht
+        unmoved = self._pass(start, self.update_H, before, beta=beta)
+        W = self._updated_W(start.HH, start.VH, start.W)
+        error = self._error(W, start.HH, float(np.vdot(start.VH, W)))
+        if (beta or leaping) and loop.errors and not error <= loop.errors[-1]:
+            momentum.rest = True
+            if beta:
+                momentum.ceiling, momentum.beta = beta, beta / _CAUTION
+            return loop.errors[-1]
+        if beta:
+            momentum.beta = min(momentum.ceiling, _GROWTH * beta)
+            momentum.ceiling = min(1.0, _GROWTH_OF_CEILING * momentum.ceiling)
+        momentum.rest = leaping
+        momentum.W, momentum.Ht = start.W if leaping else loop.W, unmoved
+        loop.W, loop.Ht, loop.VH, loop.HH = W, start.Ht, start.VH, start.HH
+        return error
+
+    def _leap(self, loop: Loop, momentum: Momentum) -> Loop | None:
+        if self.leap is None or momentum.leapt or len(loop.errors) < _LEAP_AFTER:
+            return None
+        momentum.leapt = True
+        proposed = self.leap(loop.W, self.in_scale(loop.Ht), loop.errors)
+        return None if proposed is None else self._started(*proposed)
+
+    def _pass(self, loop: Loop, update: Update, *before: Aligned, beta: float = 0.0) -> Aligned:
+        """Read V once: H is updated for W, and the sums follow; returns H before it was moved."""
+        V = self.V
+        rounded = loop.W.astype(V.dtype)
+        exact = rounded.astype(np.float64, copy=False)
+        loop.Ht, *unmoved, (VH, loop.HH, inner) = V.sweep(
+            _update_block,
+            loop.Ht,
+            *before,
+            W=V.coordinates(rounded),
+            G=exact.T @ exact,
+            unit=self.unit,
+            update=update,
+            beta=beta,
+            floor=self.floor,
+        )
+        loop.VH, loop.inner = V.features(VH), float(inner)
+        return unmoved[0] if unmoved else loop.Ht
+
+    def _updated_W(self, G: Array, C: Array, W: Array) -> Array:
+        """Update W, many rows at a time on threads if the rule is known to go row by row."""
+        at_a_time = len(W) if self.rule.sweeps is None else _ROWS_OF_W
+        borders = equal_borders(len(W), at_a_time)
+        updated = np.empty_like(W)
+
+        def run(index: int) -> Array:
+            rows = slice(*borders[index])
+            return _updated(self.update_W, G, C[rows], W[rows])
+
+        def collect(index: int, rows: Array) -> None:
+            updated[slice(*borders[index])] = rows
+
+        run_in_order(run, collect, len(borders), self.V.n_threads)
+        return updated
+
+    def _error(self, W: Array, HH: Array, inner: float) -> float:
+        squared = self.total - 2.0 * inner + float(np.vdot(W.T @ W, HH))
+        if not np.isfinite(squared):
+            raise FactorError("the solver returned factors that are not finite")
+        return float(np.sqrt(max(squared, 0.0) / self.total))
 
 
 def _asks_to_stop(callback: Callback, loop: Loop) -> bool:
@@ -352,6 +393,9 @@ def _asks_to_stop(callback: Callback, loop: Loop) -> bool:
 def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
+    Nothing but V and W goes into it, not even a first guess, so that even where several H are
+    best it is always the same one.
+
     Returns
     -------
     H : array (K, N)
@@ -359,12 +403,12 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
         sample without any.
     squared_error : float
-        ||V - W H||^2, summed from the differences themselves.
+        ||V - W H||^2, exact to rounding.
     """
     require_data_matrix(V)
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     with V.own_threads():
-        Ht, labels, squared = V.sweep(_finish_block, W=W, G=W.T @ W)
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W)
     return Ht.T, labels, float(squared)
 
 
@@ -399,23 +443,42 @@ def _unchanged(G: Array, C: Array, Y: Array) -> Array:
 
 
 def _update_block(
-    block: Block, H: Array, *, W: Array, G: Array, unit: float, update: Update
-) -> tuple[Array, tuple[Array, Array, float]]:
-    """Update a block's piece of H (n, K) and its sums VH' (F, K), HH' (K, K), <V, WH>."""
-    C = block.T @ W
+    block: Block,
+    H: Array,
+    *before: Array,
+    W: Array,
+    G: Array,
+    unit: float,
+    update: Update,
+    beta: float = 0.0,
+    floor: float = 0.0,
+) -> tuple[Any, ...]:
+    """Update a block's piece of H (n, K) and its sums VH' (F, K), HH' (K, K), <V, WH>.
+
+    If H `before` is given, the new H is moved further by `beta` times what it has moved since,
+    and follows in the result as it was until then.
+    """
+    C = products(block, W)
     if unit != 1:
         C = C / C.dtype.type(unit)
     H = _updated(update, G, C, H)
+    kept = (H,) if before else ()
+    if beta:
+        step = H.dtype.type(beta)
+        H = np.maximum(H + step * (H - before[0]), H.dtype.type(floor))
     exact = H.astype(np.float64, copy=False)
-    VH = (block @ H).astype(np.float64, copy=False) / unit
-    return H, (VH, exact.T @ exact, float(np.vdot(C.astype(np.float64, copy=False), exact)))
+    VH = weighted_sums(block, H).astype(np.float64, copy=False) / unit
+    inner = float(np.vdot(C.astype(np.float64, copy=False), exact))
+    return H, *kept, (VH, exact.T @ exact, inner)
 
 
-def _finish_block(block: Block, *, W: Array, G: Array) -> tuple[Array, Array, float]:
+def _finish_block(
+    block: Block, squared: Array, *, W: Array, G: Array
+) -> tuple[Array, Array, float]:
     exact = block.astype(np.float64, copy=False)
-    C = exact.T @ W
+    C = products(exact, W)
     H = nnls(G, C).astype(block.dtype, copy=False)
     weights = np.sqrt(np.diagonal(G)) * H
     labels = np.where(weights.max(axis=1) > 0, weights.argmax(axis=1), -1)
-    squared = residual_squared(exact, C, G, W, H.astype(np.float64, copy=False))
-    return H, labels, float(squared.sum())
+    rest = residual_squared(exact, squared, C, G, W, H.astype(np.float64, copy=False))
+    return H, labels, float(rest.sum())

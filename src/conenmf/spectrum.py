@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import cross_products, feature_gram
+from .blocks import cross_products, feature_gram, products, weighted_sums
 from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError
+from .sketch import Sketch
 
 __all__ = ["largest_share", "singular_values", "truncated_svd"]
 
@@ -64,8 +65,9 @@ def truncated_svd(
     Parameters
     ----------
     V : DataMatrix (F, N)
+        Of a `Sketch`, the singular vectors are those of the sketch.
     k : int
-        At most min(F, N).
+        At most min(F, N), or the rank of the sketch.
     tol : float
         ||VV'u - sigma^2 u|| <= tol * sigma^2 for each vector u found on a subspace.
     rng : numpy.random.Generator, optional
@@ -79,10 +81,14 @@ def truncated_svd(
         )
     with V.own_threads():
         rng = np.random.default_rng(0) if rng is None else rng
-        X, _, _ = _leading_eigenvectors(V, k, tol, rng)
         # V'X is tall and thin; its singular values do not suffer from the square in VV'.
-        B, triangle = V.sweep(_project, X=X, reduce=_stack)
-        _, sigma, turn = np.linalg.svd(triangle)
+        if isinstance(V, Sketch):
+            X, B = V.Q.astype(np.float64), V.B
+            (triangle,) = V.map(_only_triangle, B, reduce=_stack)
+        else:
+            X, _, _ = _leading_eigenvectors(V, k, tol, rng)
+            B, triangle = V.sweep(_project, X=X, reduce=_stack)
+        _, sigma, turn = (part[:k] for part in np.linalg.svd(triangle))
         turn *= _signs(X @ turn.T)[:, None]
         scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
         right, _ = V.map(_product, B, right=turn.T * scale)
@@ -99,8 +105,12 @@ def _signs(U: Array) -> Array:
 
 def _project(block: Block, *, X: Array) -> tuple[Array, Array]:
     """V'X, and the triangle of its QR decomposition, which has the same singular values."""
-    B = block.astype(np.float64, copy=False).T @ X
+    B = products(block.astype(np.float64, copy=False), X)
     return B, _triangle(B)
+
+
+def _only_triangle(samples: range, B: Array) -> tuple[Array]:
+    return (_triangle(B.astype(np.float64)),)
 
 
 def _stack(a: Array, b: Array) -> Array:
@@ -131,14 +141,14 @@ def _cross(block: Block, *, other: Block) -> tuple[Array, None]:
 
 
 def _combine(block: Block, coefficients: Array) -> tuple[Array]:
-    return (block.astype(np.float64, copy=False) @ coefficients,)
+    return (weighted_sums(block.astype(np.float64, copy=False), coefficients),)
 
 
 def _apply(block: Block, squared: Array | None = None, *, X: Array) -> tuple[Array]:
     """VV'X, or the same for samples of unit length."""
     exact = block.astype(np.float64, copy=False)
-    C = exact.T @ X
-    return (exact @ (C if squared is None else C * _inverses(squared)[:, None]),)
+    C = products(exact, X)
+    return (weighted_sums(exact, C if squared is None else C * _inverses(squared)[:, None]),)
 
 
 def _leading_eigenvectors(
