@@ -1,10 +1,14 @@
+import gc
+import os
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from conenmf import from_columns, from_rows
+from conenmf import from_columns, from_rows, threads
 from conenmf.threads import read_ahead, run_in_order
 
 
@@ -18,6 +22,101 @@ def test_results_are_collected_in_order(n_threads):
     collected = []
     run_in_order(lambda i: i * i, lambda i, r: collected.append((i, r)), 50, n_threads)
     assert collected == [(i, i * i) for i in range(50)]
+
+
+def sum_of(count, depth, n_threads=3):
+    """Tasks that have their own tasks, which have their own."""
+    total = []
+    below = (lambda i: sum_of(count, depth - 1)) if depth else (lambda i: i)
+    run_in_order(below, lambda i, r: total.append(r), count, n_threads)
+    return sum(total)
+
+
+def test_tasks_may_start_tasks_from_several_threads():
+    results = []
+    users = [threading.Thread(target=lambda: results.append(sum_of(5, 2))) for _ in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(60)
+    assert results == [250] * 4
+
+
+def test_threads_are_used_again_and_keep_no_data():
+    class Data:
+        pass
+
+    data = Data()
+    kept = weakref.ref(data)
+    used = []
+    barrier = threading.Barrier(3)
+
+    def run(index, data=data):
+        barrier.wait(60)
+        used.append(threading.current_thread())
+
+    for _ in range(4):
+        run_in_order(run, lambda i, r: None, 3, 3)
+    assert len(set(used)) == 3
+    del run, data
+    gc.collect()
+    deadline = time.monotonic() + 60
+    while kept() is not None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert kept() is None
+
+
+def interrupted(index):
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+    time.sleep(0.01)
+
+
+def test_an_interrupt_ends_the_tasks():
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        run_in_order(interrupted, lambda i, r: done.append(i), 1000, 2)
+    assert len(done) < 10
+    assert sum_of(4, 1) == 24
+
+
+def in_child(work):
+    """What a forked child's work returns, as bytes."""
+    end, start = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(start, str(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(start)
+    with os.fdopen(end, "rb") as pipe:
+        text = pipe.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_begins_with_no_threads_and_all_of_blas(small_blocks, sample_matrix):
+    assert sum_of(5, 1) == 50
+    assert in_child(lambda: sum_of(5, 2)) == "250"
+    before = blas_threads(None)
+    held, done = threading.Event(), threading.Event()
+
+    def user():
+        with from_columns(sample_matrix).own_threads():
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=user)
+    thread.start()
+    held.wait(60)
+    assert in_child(lambda: blas_threads(None)) == str(before)
+    assert blas_threads(None) == (1,)
+    done.set()
+    thread.join(60)
+    assert blas_threads(None) == before
 
 
 def failing_step(block):
@@ -59,11 +158,11 @@ def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks,
             first_out.wait()
             seen.append(blas_threads(None))
 
-    threads = [threading.Thread(target=target) for target in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    users = [threading.Thread(target=target) for target in (first, second)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
     assert seen == [(1,)]
     assert blas_threads(None) == before
     with threadpool_limits(1):
@@ -104,6 +203,7 @@ def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blo
     def refuse(self):
         raise RuntimeError("can't start new thread")
 
+    threads._crew.dismiss()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"), V.own_threads():

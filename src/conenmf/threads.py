@@ -1,7 +1,8 @@
 """Threads: blocks of V run on ours, while BLAS keeps to one.
 
 Results are collected in the order of the tasks, so that sums do not depend on which thread
-finished first.
+finished first. Threads that have done their work wait for more: on small data, starting them for
+every pass would be felt.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from queue import SimpleQueue
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -63,14 +65,75 @@ def run_in_order(
         except BaseException as failure:
             failures.append(failure)
 
-    helpers = [threading.Thread(target=help_) for _ in range(min(n_threads, count) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
+    try:
+        jobs = [_crew.start(help_) for _ in range(min(n_threads, count) - 1)]
+        work()
+        for job in jobs:
+            job.wait()
+    except BaseException as failure:  # interrupted between tasks
+        failures.append(failure)
     if failures:
         raise failures[0]
+
+
+class _Job:
+    """Work given to a thread of the crew."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._failure: BaseException | None = None
+        self._running = threading.Lock()
+        self._running.acquire()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as failure:
+            self._failure = failure
+
+    def end(self) -> None:
+        self._running.release()
+
+    def wait(self) -> None:
+        """Return when the work is done, or raise what it raised."""
+        self._running.acquire()
+        if self._failure is not None:
+            raise self._failure
+
+
+class _Crew:
+    """Threads that wait for work, as many as were ever busy at once.
+
+    No work waits for a thread to be free, so tasks may start tasks, from any number of threads.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[threading.Thread, SimpleQueue[_Job | None]]] = []
+
+    def start(self, work: Callable[[], None]) -> _Job:
+        job = _Job(work)
+        try:
+            _, inbox = self._idle.pop()
+        except IndexError:
+            inbox = SimpleQueue()
+            threading.Thread(target=self._serve, args=(inbox,), daemon=True).start()
+        inbox.put(job)
+        return job
+
+    def dismiss(self) -> None:
+        """Let the threads go that have nothing to do."""
+        while self._idle:
+            thread, inbox = self._idle.pop()
+            inbox.put(None)
+            thread.join()
+
+    def _serve(self, inbox: SimpleQueue[_Job | None]) -> None:
+        me = threading.current_thread()
+        while job := inbox.get():
+            job.run()
+            self._idle.append((me, inbox))
+            job.end()
+            del job  # and the data that it holds
 
 
 @contextmanager
@@ -141,45 +204,56 @@ class _BlasKeeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users: set[object] = set()
+        self._here = threading.local()
         self._leave = threading.Event()
-        self._thread = threading.Thread()
+        self._holding: _Job | None = None
+        self._limit: Any = None
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
+        if getattr(self._here, "held", False):
+            yield
+            return
         user = object()
         try:
             self._enter(user)
             with _blas_controller().limit(limits=1):  # where the limit is each thread's own
+                self._here.held = True
                 yield
         finally:
+            self._here.held = False
             self._exit(user)
 
     def _enter(self, user: object) -> None:
         with self._lock:
             self._users.add(user)
-            if not self._thread.is_alive():
+            if self._holding is None:
                 ready, self._leave = threading.Event(), threading.Event()
-                self._thread = threading.Thread(
-                    target=self._hold, args=(ready, self._leave), daemon=True
-                )
-                self._thread.start()
+                self._holding = _crew.start(lambda: self._hold(ready))
                 ready.wait()
 
     def _exit(self, user: object) -> None:
         with self._lock:
             self._users.discard(user)
-            if not self._users and self._thread.is_alive():
+            if not self._users and self._holding is not None:
                 self._leave.set()
-                self._thread.join()
+                holding, self._holding = self._holding, None
+                holding.wait()
 
-    @staticmethod
-    def _hold(ready: threading.Event, leave: threading.Event) -> None:
+    def _hold(self, ready: threading.Event) -> None:
         try:
-            with _blas_controller().limit(limits=1):
+            with _blas_controller().limit(limits=1) as self._limit:
                 ready.set()
-                leave.wait()
+                self._leave.wait()
         finally:
+            self._limit = None
             ready.set()
+
+    def give_back(self) -> None:
+        """Take the limit back in a process that has none of the threads, and no users."""
+        if self._limit is not None:
+            with self._limit:
+                pass
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
@@ -187,11 +261,15 @@ def one_blas_thread() -> AbstractContextManager[None]:
     return _keeper.one_thread()
 
 
-def _new_keeper() -> None:
-    global _keeper
-    _keeper = _BlasKeeper()
-
-
+_crew = _Crew()
 _keeper = _BlasKeeper()
-if hasattr(os, "register_at_fork"):  # a child has none of the threads, and no users
-    os.register_at_fork(after_in_child=_new_keeper)
+
+
+def _begin_child() -> None:
+    global _crew, _keeper
+    _keeper.give_back()
+    _crew, _keeper = _Crew(), _BlasKeeper()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=lambda: _crew.dismiss(), after_in_child=_begin_child)
