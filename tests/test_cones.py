@@ -1,4 +1,5 @@
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones, rank_one_factors
+from conenmf import cones as cones_module
 from conenmf.cones import Cones
 from conenmf.errors import (
     ComponentsError,
@@ -277,6 +279,21 @@ def test_rank_one_factors_are_leading_singular_pairs(seed):
     assert W.min() >= 0
     assert H.min() >= 0
     assert ((H > 0).sum(axis=0) <= 1).all()
+
+
+@given(seed=st.integers(0, 10**6), kept=st.sampled_from([1, 3, 8]))
+def test_coefficients_are_products_with_the_factors(seed, kept):
+    """Whether they are put together from earlier products, or taken in a pass of their own."""
+    rng = np.random.default_rng(seed)
+    V = rng.random((12, 40)) ** 4 * (rng.random((12, 40)) < 0.5)
+    V[0, 0] += 1
+    K = int(rng.integers(1, min(6, count_directions(V)) + 1))
+    with mock.patch.object(cones_module, "_KEPT", kept):
+        W, H, cones = cr1_nmf(from_columns(V), K, tol=10.0 ** rng.integers(-12, -1), rng=rng)
+    expected = np.where(cones.labels == np.arange(K)[:, None], W.T @ V, 0.0)
+    np.testing.assert_allclose(H, expected, atol=1e-13 * np.linalg.norm(V))
+    assert W.min() >= 0
+    assert H.min() >= 0
 
 
 def test_cones_of_other_data(sample_matrix):

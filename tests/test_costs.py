@@ -58,11 +58,22 @@ def test_algorithm_1_in_one_pass(V):
 @pytest.mark.parametrize("tol", [1e-4, 1e-10])
 def test_algorithm_2(V, tol):
     cones = cluster_cones(V, K)
-    passes, moved = cost(V, lambda: rank_one(V, cones, tol=tol))
-    products = round(passes) - 1
+    products, moved = cost(V, lambda: rank_one(V, cones, tol=tol))
+    shares = moved.bytes_out - products * FK
     assert moved == Traffic(
-        products + 2, (products + 2) * P, (products + 1) * FK, products * FK + 32
+        products + 2, (products + 2) * P, products * FK + shares, products * FK + 32
     )
+    assert shares <= 8 * KK
+
+
+def test_both_algorithms_share_a_pass(V):
+    passes_1, moved_1 = cost(V, lambda: cluster_cones(V, K))
+    passes_2, moved_2 = cost(V, lambda: rank_one(V, cluster_cones(V, K)))
+    passes, moved = cost(V, lambda: cr1_nmf(V, K))
+    assert passes == pytest.approx(passes_2 - 1)
+    assert moved.rounds == moved_2.rounds - 2  # and labels are not checked
+    assert passes_1 < passes < passes_1 + 6
+    assert moved_1.rounds < moved.rounds
 
 
 @pytest.mark.parametrize("name", SOLVERS)

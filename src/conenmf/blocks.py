@@ -31,6 +31,7 @@ Block: TypeAlias = Any
 """A few columns of V, (F, n): an ndarray or a sparse array; it has ``.T``, ``@``, ``astype``."""
 
 _DOUBTFUL = 1e-5  # what is left of ||v||^2 when that difference is no longer trusted
+_CACHED_BYTES = 1 << 20
 _DOUBTFUL_AT_A_TIME = 256
 
 
@@ -60,14 +61,17 @@ def cone_products(
         return h, (exact @ coefficients).T
     h = np.zeros(cones.size)
     if not sp.issparse(block) and block.strides[0] != block.itemsize:
-        S = np.zeros_like(wanted.T, order="C")
+        S = np.zeros(wanted.T.shape)
         kernels.cone_products_columns(block, cones, np.ascontiguousarray(Q.T), h, S)
         return h, S.T
-    S = np.zeros_like(wanted, order="C")
+    S = np.zeros(wanted.shape)
     if sp.issparse(block):
         kernels.cone_products_sparse(block.data, block.indices, block.indptr, cones, Q, h, S)
     else:
-        kernels.cone_products_rows(np.ascontiguousarray(block.T), cones, Q, h, S)
+        # Cone after cone, if otherwise directions and sums would not stay in the cache.
+        large = Q.nbytes > _CACHED_BYTES
+        order = np.argsort(cones, kind="stable") if large else np.arange(cones.size)
+        kernels.cone_products_rows(np.ascontiguousarray(block.T), order, cones, Q, h, S)
     return h, S
 
 

@@ -11,16 +11,19 @@ over V per step, by the locally optimal conjugate gradient method for V_k V_k'.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .blocks import cone_products
 from .data import (
+    Aligned,
     Array,
     Block,
     DataMatrix,
+    Step,
     check_labels,
+    equal_borders,
     require_data_matrix,
     sample_indices,
 )
@@ -29,6 +32,11 @@ from .greedy import LazyScores
 from .sampling import draw_samples
 
 __all__ = ["Cones", "cluster_cones", "cr1_nmf", "farthest_first", "rank_one_factors"]
+
+_Triple: TypeAlias = tuple[Array, Array, Array]
+
+_CACHED_BYTES = 1 << 18  # of vectors that are worked on together
+_KEPT = 8  # products V_k'q that are kept: as many more numbers per sample
 
 
 @dataclass(frozen=True)
@@ -124,20 +132,8 @@ def cluster_cones(
     >>> cluster_cones(V, 2, first=0).labels
     array([ 0,  1, -1,  0,  1])
     """
-    require_data_matrix(V, nonzero=True)
-    K = check_components(K)
-    if method not in _METHODS:
-        raise OptionError.unknown("method", method, _METHODS)
-    if V.nonzero < K:
-        raise ComponentsError(
-            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
-        )
-    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
-    with V.own_threads():
-        first = _first_centre(V, rng, first)
-        centres, Z = _METHODS[method](V, K, first, tie)
-        labels, cosines, _ = V.sweep(_assign, V.norms_squared, Z=Z, tie=tie)
-    return Cones(labels, centres, Z, cosines)
+    cones, _ = _cluster(V, K, rng, first, method, _assign)
+    return cones
 
 
 def rank_one_factors(
@@ -171,9 +167,8 @@ def rank_one_factors(
         )
     labels = check_labels(V, cones.labels, cones.directions.shape[1], complete=True)
     with V.own_threads():
-        w = _leading_vectors(V, labels, cones.directions.T, tol, max_passes)
-        Ht, _ = V.sweep(_one_coefficient_each, labels, Q=w)
-    return w.T.astype(V.dtype, copy=False), Ht.T
+        first = V.sweep(_multiply, labels, Q=cones.directions.T)
+        return _rank_one(V, labels, cones.directions.T, first, tol, max_passes)
 
 
 def cr1_nmf(
@@ -212,12 +207,39 @@ def cr1_nmf(
     array([[2., 0., 4.],
            [0., 3., 0.]])
     """
-    cones = cluster_cones(V, K, rng=rng, first=first, method=method)
-    W, H = rank_one_factors(V, cones, tol=tol)
+    require_data_matrix(V, nonzero=True)
+    with V.own_threads():
+        cones, products = _cluster(V, K, rng, first, method, _assign_and_multiply)
+        W, H = _rank_one(V, cones.labels, cones.directions.T, products, tol)
     return W, H, cones
 
 
 # --- Algorithm 1 ------------------------------------------------------------------------------
+
+
+def _cluster(
+    V: DataMatrix,
+    K: int,
+    rng: np.random.Generator | None,
+    first: int | None,
+    method: str,
+    assign: Step,
+) -> tuple[Cones, tuple[Any, ...]]:
+    """Algorithm 1, and what else the pass that assigns the samples has found."""
+    require_data_matrix(V, nonzero=True)
+    K = check_components(K)
+    if method not in _METHODS:
+        raise OptionError.unknown("method", method, _METHODS)
+    if V.nonzero < K:
+        raise ComponentsError(
+            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
+        )
+    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
+    with V.own_threads():
+        first = _first_centre(V, rng, first)
+        centres, Z = _METHODS[method](V, K, first, tie)
+        labels, cosines, *others = V.sweep(assign, V.norms_squared, Z=Z, tie=tie)
+    return Cones(labels, centres, Z, cosines), tuple(others)
 
 
 def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
@@ -268,8 +290,8 @@ def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, Non
 
 def _score(block: Block, squared: Array, *, seen: int, Z: Array) -> Array:
     """Minus the largest cosine to the centres that are new."""
-    products = block.astype(np.float64, copy=False).T @ Z[:, seen:]
-    nearest: Array = products.max(axis=1) / np.sqrt(squared)
+    products = Z[:, seen:].T @ block.astype(np.float64, copy=False)
+    nearest: Array = products.max(axis=0) / np.sqrt(squared)
     return -nearest
 
 
@@ -365,74 +387,148 @@ def _require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
 def _assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
     nonzero = squared > 0
     norms = np.sqrt(np.where(nonzero, squared, 1.0))
-    C = (block.astype(np.float64, copy=False).T @ Z) / norms[:, None]
-    best = C.max(axis=1)
-    nearest = (C >= best[:, None] - tie).argmax(axis=1)
+    C = (Z.T @ block.astype(np.float64, copy=False)) / norms
+    best = C.max(axis=0)
+    nearest = (C >= best - tie).argmax(axis=0)
     return np.where(nonzero, nearest, -1), best, None
+
+
+def _assign_and_multiply(
+    block: Block, squared: Array, *, Z: Array, tie: float
+) -> tuple[Array, Array, Array, Array]:
+    """Assign samples, and take the first step of Algorithm 2 while they are at hand."""
+    labels, cosines, _ = _assign(block, squared, Z=Z, tie=tie)
+    return labels, cosines, *_multiply(block, labels, Q=Z.T)
 
 
 # --- Algorithm 2 ------------------------------------------------------------------------------
 
 
+def _multiply(block: Block, labels: Array, *, Q: Array) -> tuple[Array, Array]:
+    """V_k'q_k and V_k V_k'q_k; row k of Q is q_k."""
+    return cone_products(block, labels, Q)
+
+
+def _rank_one(
+    V: DataMatrix,
+    labels: Aligned,
+    start: Array,
+    products: tuple[Any, ...],
+    tol: float,
+    max_passes: int = 200,
+) -> tuple[Array, Array]:
+    """Factors W and H, from starting vectors and what `_multiply` makes of them.
+
+    The coefficients V_k'w follow from those of the vectors that w was put together from, unless
+    these are too many to be kept, or w had negative entries.
+    """
+    w, shares, heights = _leading_vectors(V, labels, start, products, tol, max_passes)
+    signs = np.where(w.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+    sizes = signs * np.sqrt(_dots(w, w))
+    w /= sizes
+    leading: Array = np.abs(w)
+    turned = leading - w
+    if heights and (_dots(turned, turned) <= np.finfo(np.float64).eps ** 2).all():
+        Ht, _ = V.map(_put_together, labels, *heights, shares=shares / sizes, dtype=V.dtype)
+    else:
+        Ht, _ = V.sweep(_one_coefficient_each, labels, Q=leading)
+    return leading.T.astype(V.dtype, copy=False), Ht.T
+
+
+def _put_together(
+    samples: range, labels: Array, *heights: Array, shares: Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    h = np.zeros(labels.size)
+    for share, height in zip(shares.T, heights, strict=False):
+        h += share[labels] * height
+    return _in_own_cone(labels, np.maximum(h, 0.0), shares.shape[0], dtype), None
+
+
 def _one_coefficient_each(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    """Rows of H, zero but for the coefficient of the sample's own cone."""
     h, _ = cone_products(block, labels, Q, sums=False)
-    H = np.zeros((labels.size, Q.shape[0]), dtype=block.dtype)
+    return _in_own_cone(labels, h, Q.shape[0], block.dtype), None
+
+
+def _in_own_cone(labels: Array, h: Array, K: int, dtype: np.dtype[Any]) -> Array:
+    """Rows of H, zero but for the coefficient of the sample's own cone."""
+    H = np.zeros((labels.size, K), dtype=dtype)
     mine = np.flatnonzero(labels >= 0)
     H[mine, labels[mine]] = h[mine]
-    return H, None
-
-
-def _apply(block: Block, labels: Array, *, Q: Array) -> tuple[Array]:
-    return (cone_products(block, labels, Q)[1],)
+    return H
 
 
 def _leading_vectors(
-    V: DataMatrix, labels: Array, start: Array, tol: float, max_passes: int
-) -> Array:
-    """Maximise ||V_k' w|| over unit w for all k at once; row k of every (K, F) array is cone k's.
+    V: DataMatrix,
+    labels: Aligned,
+    start: Array,
+    products: tuple[Any, ...],
+    tol: float,
+    max_passes: int,
+) -> tuple[Array, Array, list[Aligned]]:
+    """Maximise ||V_k' w|| over unit w for all k at once; row k of every array is cone k's.
 
     Each step maximises over the span of the current vector w, its residual r and the last
     direction p, and needs the single new product A r with A = V_k V_k'. The products A w and
     A p follow linearly.
+
+    Returns w; its shares (K, m) in the vectors that were multiplied, the start and every r; and
+    V_k' times each of these, an empty list if there are too many.
     """
-
-    def multiply(q: Array) -> Array:
-        product: Array = V.sweep(_apply, labels, Q=q)[0]
-        return product
-
-    w = np.ascontiguousarray(start)
-    Aw = multiply(w)
-    p, Ap = np.zeros_like(w), np.zeros_like(w)
+    K, F = start.shape
+    h, Aw = products
+    heights = [h]
+    w = start.copy(), Aw, np.eye(1, _KEPT).repeat(K, axis=0)  # the vectors, A times them, shares
+    p = np.zeros_like(Aw), np.zeros_like(Aw), np.zeros((K, _KEPT))
+    groups = [slice(*border) for border in equal_borders(K, 1 + _CACHED_BYTES // (8 * F))]
     for _ in range(max_passes):
-        theta = _dots(w, Aw)
-        r = Aw - theta * w
-        size = np.sqrt(_dots(r, r))
-        unfinished = size > tol * theta
-        if not unfinished.any():
+        r = np.empty_like(Aw)
+        unfinished = [_residual(w[0][few], Aw[few], r[few], tol) for few in groups]
+        if not any(unfinished):
             break
-        r *= np.divide(1.0, size, out=np.zeros_like(size), where=unfinished)
-        r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
-        Ar = multiply(r)
-        for q, Aq in ((w, Aw), (r, Ar)):
-            overlap = _dots(q, p)
-            p -= overlap * q
-            Ap -= overlap * Aq
-        size = np.sqrt(_dots(p, p))
-        scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-8)
-        p *= scale
-        Ap *= scale
-        projected = np.empty((w.shape[0], 3, 3))
-        for i, q in enumerate((w, r, p)):
-            for j, Aq in enumerate((Aw, Ar, Ap)):
-                projected[:, i, j] = _dots(q, Aq)[:, 0]
-        symmetric = (projected + projected.swapaxes(1, 2)) / 2
-        of_w, of_r, of_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
-        p, Ap = of_r * r + of_p * p, of_r * Ar + of_p * Ap  # the step away from w
-        w, Aw = of_w * w + p, of_w * Aw + Ap
-    leading: Array = np.abs(w)
-    leading /= np.sqrt(_dots(leading, leading))
-    return leading
+        h, Ar = V.sweep(_multiply, labels, Q=r)
+        heights = [*heights, h] if 0 < len(heights) < _KEPT else []
+        in_r = np.eye(1, _KEPT, max(len(heights) - 1, 0)).repeat(K, axis=0)
+        for few in groups:
+            _best_in_span(_rows(w, few), _rows((r, Ar, in_r), few), _rows(p, few))
+    return w[0], w[2], heights
+
+
+def _rows(triple: _Triple, few: slice) -> _Triple:
+    return triple[0][few], triple[1][few], triple[2][few]
+
+
+def _residual(w: Array, Aw: Array, r: Array, tol: float) -> bool:
+    """Put A w - theta w, as unit vectors, into r; whether any was too large."""
+    theta = _dots(w, Aw)
+    np.subtract(Aw, theta * w, out=r)
+    size = np.sqrt(_dots(r, r))
+    unfinished = size > tol * theta
+    r *= np.divide(1.0, size, out=np.zeros_like(size), where=unfinished)
+    r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
+    return bool(unfinished.any())
+
+
+def _best_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:
+    """Replace w by the best unit vector in the span of w, r and p, and p by the step from w."""
+    for q in (w, r):
+        overlap = _dots(q[0], p[0])
+        for of_p, of_q in zip(p, q, strict=True):
+            of_p -= overlap * of_q
+    size = np.sqrt(_dots(p[0], p[0]))
+    scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-8)
+    for of_p in p:
+        of_p *= scale
+    projected = np.empty((len(size), 3, 3))
+    for i, (left, _, _) in enumerate((w, r, p)):
+        for j, (_, right, _) in enumerate((w, r, p)):
+            projected[:, i, j] = _dots(left, right)[:, 0]
+    symmetric = (projected + projected.swapaxes(1, 2)) / 2
+    by_w, by_r, by_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
+    for of_w, of_r, of_p in zip(w, r, p, strict=True):
+        of_p *= by_p
+        of_p += by_r * of_r
+        of_w *= by_w
+        of_w += of_p
 
 
 def _dots(a: Array, b: Array) -> Array:

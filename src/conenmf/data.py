@@ -26,7 +26,16 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
-from .matrix import Aligned, DataMatrix, Reader, add, check_kind, equal_borders, write_array
+from .matrix import (
+    Aligned,
+    DataMatrix,
+    Reader,
+    Step,
+    add,
+    check_kind,
+    equal_borders,
+    write_array,
+)
 from .memory import canonical_rows, hold
 from .sources import Source, is_stored, open_path, open_stored
 
@@ -37,6 +46,7 @@ __all__ = [
     "DataMatrix",
     "Negative",
     "Reader",
+    "Step",
     "add",
     "check_labels",
     "equal_borders",
@@ -54,6 +64,7 @@ __all__ = [
 Negative: TypeAlias = Literal["raise", "clip"]
 SamplesIn: TypeAlias = Literal["rows", "columns"]
 
+_MEASURED_BYTES = 1 << 18  # few enough to be still in the cache when they are read twice
 _TINY_NEGATIVE = 1e-6  # negative="clip" accepts entries down to this share of the largest one
 
 
@@ -327,12 +338,23 @@ def _measure(block: Block) -> tuple[Array, _Measures]:
             low = float(entries.min(initial=0.0))
             size = block.data.nbytes + block.indices.nbytes
         else:
-            rows = block.T
-            exact = rows.astype(np.float64, copy=False)
-            squared, low = np.einsum("nf,nf->n", exact, exact), float(rows.min())
+            squared, low = _squares_and_lowest(block.T)
             size = block.nbytes
     nonzero = int(np.count_nonzero(squared))
     return squared, _Measures(float(squared.sum()), float(squared.max()), low, nonzero, size)
+
+
+def _squares_and_lowest(rows: Array) -> tuple[Array, float]:
+    if not rows.flags.c_contiguous:
+        exact = rows.astype(np.float64, copy=False)
+        return np.einsum("nf,nf->n", exact, exact), float(rows.min())
+    squared, lowest = np.empty(len(rows)), []
+    at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
+    for start in range(0, len(rows), at_a_time):
+        few = rows[start : start + at_a_time].astype(np.float64, copy=False)
+        np.vecdot(few, few, out=squared[start : start + at_a_time])
+        lowest.append(few.min())
+    return squared, float(np.min(lowest))
 
 
 def _join_measures(a: _Measures, b: _Measures) -> _Measures:

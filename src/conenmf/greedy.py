@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .data import Aligned, Array, DataMatrix, Reader
+from .data import Aligned, Array, Block, DataMatrix, Reader
 
 __all__ = ["LazyScores", "Offers", "Score"]
 
-_FIRST_BATCH = 64
+_FIRST_BATCH = 32
 _NEVER = np.iinfo(np.intp).max  # "seen" of samples that must not be chosen
 
 Score: TypeAlias = Callable[..., Array]
@@ -177,6 +177,10 @@ def _worst_of_piece(
     here = excluded[(excluded >= reader.samples.start) & (excluded < reader.samples.stop)]
     scores[here - reader.samples.start] = -np.inf
     seen[here - reader.samples.start] = _NEVER
+
+    def look(block: Block, part: Array) -> Array:
+        return score(block, squared[part], seen=int(seen[part].min()), **shared)
+
     n = scores.size
     size = _FIRST_BATCH
     while True:
@@ -184,12 +188,11 @@ def _worst_of_piece(
         order = np.argpartition(scores, n - size)[n - size :]  # the largest bounds
         others = scores[order].min()  # no sample left out has a larger score
         stale = order[seen[order] < k]
-        for part in np.array_split(stale, -(-stale.size // reader.gathered) or 1):
-            if part.size:
-                block = reader.columns(part)
-                fresh = score(block, squared[part], seen=int(seen[part].min()), **shared)
-                scores[part] = np.minimum(scores[part], fresh)
-                seen[part] = k
+        if stale.size:
+            stale = stale[np.argsort(seen[stale], kind="stable")]  # alike ones together
+            fresh = reader.each(look, stale)
+            scores[stale] = np.minimum(scores[stale], fresh)
+            seen[stale] = k
         enough = _enough(float(scores[order].max()), tie, relative)
         if size == n or others < enough:
             break

@@ -57,13 +57,13 @@ def _compiled(function: _Function) -> _Function:
 
 
 @_compiled
-def cone_products_rows(rows: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:
+def cone_products_rows(rows: Any, order: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:
     """h[n] = <rows[n], Q[cone]> and S[cone] += h[n] rows[n]; Q and S have one row per cone.
 
-    Here and below `cones` is unsigned, so that no index counts from the end; h starts at zero;
-    S without cones is not wanted and left alone.
+    Samples are taken in the given order. Here and below `cones` is unsigned, so that no index
+    counts from the end; h starts at zero; S without cones is not wanted and left alone.
     """
-    for n in range(rows.shape[0]):
+    for n in order:
         k = cones[n]
         row, direction = rows[n], Q[k]
         product = 0.0

@@ -45,6 +45,7 @@ Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Borders: TypeAlias = list[tuple[int, int]]
 
 _WRITTEN_BYTES = 64 << 20  # written at a time
+_FEW = 16  # samples that a thread is given when only some are read
 
 
 def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -295,6 +296,23 @@ class Reader:
         """Return the samples with these indices, counted within the piece, as one block."""
         return self._V.columns(indices + self._start)
 
+    def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
+        """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
+        V = self._V
+        V.passes += indices.size / V.shape[1]
+        parts = equal_borders(indices.size, _FEW if V.gathers_at_once else self.gathered)
+        results: list[Array] = []
+
+        def run(index: int) -> Array:
+            part = indices[slice(*parts[index])]
+            return step(V._gather(part + self._start), part)
+
+        def collect(index: int, result: Array) -> None:
+            results.append(result)
+
+        run_in_order(run, collect, len(parts), V.n_threads if V.gathers_at_once else 1)
+        return np.concatenate(results)
+
 
 class LocalMatrix(DataMatrix):
     """A matrix whose blocks are read and worked on by threads of this process.
@@ -305,10 +323,13 @@ class LocalMatrix(DataMatrix):
         Samples in a block.
     first : int
         The index of the first sample, for a matrix that is a part of a larger one.
+    gathers_at_once : bool
+        Whether several threads may ask for columns.
     """
 
     block_samples: int
     first: int = 0
+    gathers_at_once: bool = False
     _leave_to_blas = False
 
     @abstractmethod

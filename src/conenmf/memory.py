@@ -24,6 +24,8 @@ def hold(rows: Any, n_threads: int | None) -> LocalMatrix:
 class DenseMatrix(LocalMatrix):
     """V held in an ndarray, of which `rows` is a view with one row per sample."""
 
+    gathers_at_once = True
+
     def __init__(self, rows: Array, n_threads: int | None) -> None:
         N, F = rows.shape
         super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
@@ -49,6 +51,8 @@ class DenseMatrix(LocalMatrix):
 
 class SparseMatrix(LocalMatrix):
     """V held in compressed sparse rows, one row per sample."""
+
+    gathers_at_once = True
 
     def __init__(self, rows: Any, n_threads: int | None) -> None:
         N, F = rows.shape
