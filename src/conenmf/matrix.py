@@ -45,7 +45,7 @@ Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Borders: TypeAlias = list[tuple[int, int]]
 
 _WRITTEN_BYTES = 64 << 20  # written at a time
-_FEW = 16  # samples that a thread is given when only some are read
+_PART_BYTES = 4 << 20  # of samples that a thread is given when only some are read
 
 
 def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -300,7 +300,10 @@ class Reader:
         """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
         V = self._V
         V.passes += indices.size / V.shape[1]
-        parts = equal_borders(indices.size, _FEW if V.gathers_at_once else self.gathered)
+        size = self.gathered
+        if V.gathers_at_once:
+            size = min(size, 1 + _PART_BYTES // (V.shape[0] * V.dtype.itemsize))
+        parts = equal_borders(indices.size, size)
         results: list[Array] = []
 
         def run(index: int) -> Array:

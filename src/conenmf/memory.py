@@ -52,8 +52,6 @@ class DenseMatrix(LocalMatrix):
 class SparseMatrix(LocalMatrix):
     """V held in compressed sparse rows, one row per sample."""
 
-    gathers_at_once = True
-
     def __init__(self, rows: Any, n_threads: int | None) -> None:
         N, F = rows.shape
         super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
