@@ -1,6 +1,7 @@
 """The package as a whole: what it exports, what it needs, how it behaves without numba."""
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -59,6 +60,19 @@ def test_the_python_of_the_docs_runs(counts):
     assert names["V"].passes > 20
 
 
+def run(program, *path, **settings):
+    """What a program prints that runs in an interpreter of its own."""
+    places = [*path, Path(conenmf.__file__).parents[1]]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={"PATH": "", "PYTHONPATH": os.pathsep.join(map(str, places)), **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
 @pytest.mark.parametrize("numba", ["1", "0"])
 def test_it_works_with_and_without_numba(numba):
     program = (
@@ -68,11 +82,27 @@ def test_it_works_with_and_without_numba(numba):
         "for solver in ('hals', 'mult', 'nnlsb'):\n"
         "    print(conenmf.ConeNMF(solver=solver, max_iter=20, tol=0).fit(X).n_components_)\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env={"PATH": "", "CONENMF_NUMBA": numba},
-        capture_output=True,
-        text=True,
-        check=True,
+    assert run(program, CONENMF_NUMBA=numba) == ["3", "3", "3"]
+
+
+def test_numba_is_not_imported_before_it_is_needed():
+    program = (
+        "import sys, pickle, conenmf, numpy as np\n"
+        "from conenmf import kernels\n"
+        "print('numba' in sys.modules)\n"
+        "early = pickle.loads(pickle.dumps(kernels.hals_rows))\n"
+        "Y = np.zeros((3, 2))\n"
+        "early(np.eye(2), np.ones((3, 2)), Y, 0.0)\n"
+        "print(Y.sum(), 'numba' in sys.modules, early is kernels.hals_rows, kernels.AVAILABLE)\n"
     )
-    assert run.stdout.split() == ["3", "3", "3"]
+    assert run(program) == ["False", "6.0", "True", "False", "True"]
+
+
+def test_a_broken_numba_is_no_numba(tmp_path):
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs an older NumPy')")
+    program = (
+        "import numpy as np, conenmf\n"
+        "print(conenmf.ConeNMF(2, max_iter=5, tol=0).fit(np.eye(4) + 1).n_components_)\n"
+        "print(conenmf.kernels.AVAILABLE)\n"
+    )
+    assert run(program, tmp_path) == ["2", "False"]

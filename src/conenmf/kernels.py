@@ -3,11 +3,16 @@
 Each kernel works on raw arrays, row by row, without the interpreter lock, and has a NumPy twin
 in the module that calls it. The NumPy twin is the explanation and the fallback; the kernel is
 here because a benchmark showed it at least twice as fast. Without numba, `AVAILABLE` is False.
+
+Importing numba takes longer than importing the rest of this library, so that waits until somebody
+asks whether it is `AVAILABLE`, or calls a kernel.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -30,30 +35,59 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SIDE_BY_SIDE = 128  # rows that `hals_rows` works on at a time
 
-AVAILABLE = False
-if os.environ.get("CONENMF_NUMBA", "1") != "0":
-    try:
-        import numba
-    except ImportError:
-        pass
-    else:
-        AVAILABLE = True
+AVAILABLE: bool  # found out when it is first asked for, and a plain attribute from then on
+
+_loading = threading.RLock()
+_plain: dict[str, Callable[..., Any]] = {}  # the kernels as they are written
+
+
+def __getattr__(name: str) -> bool:
+    if name != "AVAILABLE":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _load()
+    return bool(globals()[name])
 
 
 def _compiled(function: _Function) -> _Function:
     """Compile at the first call; sums may be reassociated, NaN and infinity keep their meaning."""
-    if not AVAILABLE:
-        return function
+    _plain[function.__name__] = function
 
-    def compiler(cache: bool) -> Any:
-        fastmath = {"reassoc", "contract", "nsz"}
-        return numba.njit(nogil=True, cache=cache, error_model="numpy", fastmath=fastmath)
+    @functools.wraps(function)
+    def first_call(*arguments: Any) -> Any:
+        _load()
+        return globals()[function.__name__](*arguments)
 
+    return first_call  # type: ignore[return-value]
+
+
+def _load() -> None:
+    """Put what numba makes of the kernels in their place, all at once: some call others."""
+    with _loading:
+        if _plain:
+            kernels, available = dict(_plain), False
+            if os.environ.get("CONENMF_NUMBA", "1") != "0":
+                try:
+                    import numba
+                except ImportError:  # not installed, or too old for this NumPy
+                    pass
+                else:
+                    available = True
+                    kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
+            globals().update(kernels)
+            globals().setdefault("AVAILABLE", available)
+            _plain.clear()
+
+
+def _jit(numba: Any, function: Callable[..., Any]) -> Any:
+    options = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": {"reassoc", "contract", "nsz"},
+    }
     try:
-        result: _Function = compiler(cache=True)(function)
+        return numba.njit(function, cache=True, **options)
     except RuntimeError:  # nowhere to write the cache: a read-only installation
-        result = compiler(cache=False)(function)
-    return result
+        return numba.njit(function, **options)
 
 
 @_compiled
