@@ -1,7 +1,6 @@
 """Speed and memory of Algorithm 2 and of the nnlsb rule at the paper's size, as ratios.
 
-Every contender is timed in turn, round after round, in one process; medians are printed. The
-short sleeps let the threads of BLAS, which spin after a call, come to rest.
+Every contender is timed in turn, round after round, in one process; medians are printed.
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from measure import can_measure_memory, interleaved, peak_memory, save_matrix
 
 from conenmf import cr1_nmf, factorize, from_columns, from_rows, kernels, make_cones
 
@@ -38,18 +33,6 @@ def plain_cr1(V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U, s, R = np.linalg.svd(V[:, labels == k], full_matrices=False)
         W[:, k], H[k, labels == k] = np.abs(U[:, 0]), s[0] * np.abs(R[0])
     return W, H
-
-
-def interleaved(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender, timed in turn."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            time.sleep(0.1)
-            began = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def speed_of_cr1(V: np.ndarray, rounds: int) -> None:
@@ -98,28 +81,18 @@ def speed_of_nnlsb(V: np.ndarray, rounds: int) -> None:
 
 def memory_of_cr1(V: np.ndarray) -> None:
     """Peak memory of a process that opens and factors V, beyond what it had before V."""
-    if not Path("/proc/self/clear_refs").exists():
+    if not can_measure_memory():
         print("peak memory: needs /proc, skipped")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "X.npy"
-        np.save(path, np.ascontiguousarray(V.T))
-        program = f"""
-import numpy as np
+    setup = f"""
+import numpy
 from conenmf import cr1_nmf, from_rows
-def status(key):
-    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
-cr1_nmf(from_rows(np.random.default_rng(0).random((2000, 1600))), {K})
-before = status("VmRSS")
-X = np.load({str(path)!r})
-open("/proc/self/clear_refs", "w").write("5")
-cr1_nmf(from_rows(X), {K})
-print((status("VmHWM") - before) / X.nbytes)
+cr1_nmf(from_rows(numpy.random.default_rng(0).random((2000, 1600))), {K})
 """
-        peak = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        )
-    print(f"peak memory of cr1_nmf / size of V: {float(peak.stdout):.3f}")
+    with tempfile.TemporaryDirectory() as folder:
+        load = save_matrix(np.ascontiguousarray(V.T), folder)
+        peak = peak_memory(setup, load, f"cr1_nmf(from_rows(X), {K})")
+    print(f"peak memory of cr1_nmf / size of V: {peak / V.nbytes:.3f}")
 
 
 def main() -> None:

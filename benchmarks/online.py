@@ -12,15 +12,13 @@ are samples); without it only cones are used.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import stored
 from sklearn.decomposition import MiniBatchNMF
-from starts import _load
 
 from conenmf import ConeNMF, factorize, from_rows, make_cones
 from conenmf.solvers import coefficients
@@ -35,15 +33,10 @@ def datasets(names: list[str]) -> Iterator[tuple[str, Any, list[int], list[int]]
         name = f"cones {F} x {N}"
         if not names or "cones" in names:
             yield name, model.V.T[np.argsort(model.labels, kind="stable")], [K], [1, 20, 100]
-    folder = os.environ.get("CONENMF_DATA")
-    if not folder:
-        print("CONENMF_DATA is not set: real datasets are left out")
-    for name, size in REAL.items() if folder else ():
-        path = Path(folder) / name / "V.npz"
-        if not path.exists():
-            print(f"{path} is not there: left out")
-        elif not names or name in names:
-            yield name, _load(path, name), [10, 20], [size]
+    for name, size in REAL.items():
+        X = stored(name) if not names or name in names else None
+        if X is not None:
+            yield name, X.astype(np.float64), [10, 20], [size]
 
 
 def stream(model: Any, X: Any, size: int) -> tuple[np.ndarray, float]:

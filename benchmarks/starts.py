@@ -11,14 +11,11 @@ are samples); without it only data that are generated or ship with scikit-learn 
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
+from datasets import stored
 from sklearn.datasets import load_digits
-from sklearn.preprocessing import normalize
 
 from conenmf import DataMatrix, alternate, from_rows, lower_bound, make_cones
 from conenmf.inits import mixing, start
@@ -50,28 +47,14 @@ def datasets(names: list[str]) -> dict[str, tuple[DataMatrix, int]]:
         ),
         "digits": (from_rows(load_digits().data), 10),
     }
-    folder = os.environ.get("CONENMF_DATA")
-    if not folder:
-        print("CONENMF_DATA is not set: real datasets are left out")
-    for name, K in REAL.items() if folder else ():
-        path = Path(folder) / name / "V.npz"
-        if not path.exists():
-            print(f"{path} is not there: left out")
-        elif not names or name in names:
-            found[name] = (from_rows(_load(path, name)), K)
+    for name, K in REAL.items():
+        X = stored(name) if not names or name in names else None
+        if X is None:
+            continue
+        if name == "faces94":  # at half size
+            X = X.reshape(-1, 100, 2, 90, 2).mean((2, 4)).reshape(len(X), -1)
+        found[name] = (from_rows(X.astype(np.float32 if name == "faces94" else np.float64)), K)
     return {name: found[name] for name in found if not names or name in names}
-
-
-def _load(path: Path, name: str) -> object:
-    with np.load(path, allow_pickle=False) as stored:
-        if "V" not in stored:  # text: term counts times log(N / df), documents of unit length
-            counts = sp.csr_array(sp.load_npz(path), dtype=np.float64)
-            frequency = np.bincount(counts.indices, minlength=counts.shape[1]).clip(1)
-            return normalize(counts @ sp.diags_array(np.log(counts.shape[0] / frequency)))
-        X = stored["V"]
-    if name == "faces94":  # at half size
-        X = X.reshape(-1, 100, 2, 90, 2).mean((2, 4)).reshape(len(X), -1)
-    return X.astype(np.float32 if name == "faces94" else np.float64)
 
 
 def run(V: DataMatrix, K: int, init: str, stopping: Stopping, limit: float | None) -> tuple:

@@ -1,0 +1,85 @@
+"""The parts of the benchmarks that numbers rest on."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def module(name):
+    specification = importlib.util.spec_from_file_location(f"_{name}", FOLDER / f"{name}.py")
+    found = importlib.util.module_from_spec(specification)
+    sys.modules[f"_{name}"] = found  # where dataclasses look for it
+    specification.loader.exec_module(found)
+    return found
+
+
+measure, datasets = module("measure"), module("datasets")
+
+
+def test_documents_have_the_promised_shape_and_nonzeros():
+    draw = [datasets.topic_counts(200, 300, 3000, 5, np.random.default_rng(1)) for _ in range(2)]
+    counts = draw[0]
+    assert counts.shape == (200, 300)
+    assert counts.nnz == 3000
+    assert counts.has_canonical_format
+    assert counts.data.min() >= 1
+    assert (counts != draw[1]).nnz == 0
+    frequency = np.asarray(counts.sum(axis=0)).ravel()
+    assert frequency[:30].sum() > 3 * frequency[-30:].sum()
+    lengths = sp.linalg.norm(datasets.tf_idf(counts), axis=1)
+    np.testing.assert_allclose(lengths[lengths > 0], 1)
+
+
+def test_more_nonzeros_than_can_be_drawn_are_refused():
+    with pytest.raises(ValueError, match="too many"):
+        datasets.topic_counts(10, 10, 60, 2, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_exact_error_is_that_of_the_difference(dtype, monkeypatch):
+    monkeypatch.setattr(measure, "ROWS", 7)
+    rng = np.random.default_rng(0)
+    X = (rng.random((30, 20)) * (rng.random((30, 20)) < 0.3)).astype(dtype)
+    A, C = rng.random((30, 4)).astype(dtype), rng.random((4, 20)).astype(dtype)
+    exact = [part.astype(np.float64) for part in (X, A, C)]
+    direct = np.linalg.norm(exact[0] - exact[1] @ exact[2]) / np.linalg.norm(exact[0])
+    assert measure.relative_error(X, A, C) == pytest.approx(direct, rel=1e-12)
+    assert measure.relative_error(sp.csr_array(X), A, C) == pytest.approx(direct, rel=1e-12)
+
+
+def test_the_slope_of_a_power_law():
+    sizes = [100, 200, 400, 800]
+    assert measure.slope(sizes, [3e-5 * size**1.7 for size in sizes]) == pytest.approx(1.7)
+
+
+def test_small_samples_keep_their_kind():
+    X = np.arange(1.0, 1001.0).reshape(50, 20)
+    X[0] = 0
+    dense = datasets.shrunk(X, samples=10, features=7)
+    assert dense.shape == (9, 7)
+    assert dense.flags.c_contiguous
+    sparse = datasets.shrunk(sp.csr_array(X), samples=10, features=7)
+    np.testing.assert_array_equal(sparse.toarray(), dense)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "results" / "found.json"
+    with measure.written_whole(target) as path:
+        path.write_text(json.dumps({"a": 1}))
+
+    def fail():
+        with measure.written_whole(target) as path:
+            path.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert json.loads(target.read_text()) == {"a": 1}
+    assert [file.name for file in target.parent.iterdir()] == ["found.json"]
