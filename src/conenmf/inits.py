@@ -27,7 +27,7 @@ from .errors import ComponentsError, FactorError, OptionError, check_components
 from .rules import SOLVERS, Rule, hals
 from .sampling import Seed, draw_samples, new_seed, uniform_rows
 from .separable import snpa, spa
-from .sketch import Sketch, sketch
+from .sketch import Sketch, entries, sketch
 from .solvers import Stopping, alternate, coefficients
 from .spectrum import truncated_svd
 
@@ -48,9 +48,12 @@ Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
 MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
 _EXPLAINED = 0.75  # ... if cr1-nmf explains this share of their squared lengths
-_TRIAL_STEPS = 3  # of hals on a sketch, by which other data choose their start
+_TRIAL_STEPS = 2  # of hals on a sketch, by which other data choose their start
+_DENSE = 0.3  # share of entries kept from which on data count as dense
+_ROUGH_CONES = 1e-2  # accuracy of the axes of cones that a start needs
 _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
-_CORRECTION_STEPS = 20
+_CORRECTION_STEPS = 6
+_CORRECTION_SWEEPS = 3
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
@@ -103,7 +106,7 @@ def mixing(V: DataMatrix, K: int) -> float:
     1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*. Near 0
     the samples lie in cones; far from 0 they are mixtures of parts.
     """
-    W, H, _ = cr1_nmf(V, K, tol=1e-4)
+    W, H = _cr1(V, K, None)
     return _mixing(V, W, H)
 
 
@@ -121,17 +124,18 @@ def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
 
 
 def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
-    """Take cr1 if samples lie in cones, else whichever start leads after a few cheap iterations.
+    """Take cr1 if samples lie in cones, else what leads after a few cheap iterations.
 
-    They run on a sketch of V, which also lends the singular vectors to the others.
+    They run on a sketch of V, which also lends its singular vectors to the start that competes:
+    nnsvdlrc is ahead on dense data, nndsvda on sparse ones, as measured in docs/starts.md.
     """
-    W, H, _ = cr1_nmf(V, K, rng=rng, tol=1e-4)
-    cr1 = StartingPoint(W, H, "cr1")
+    W, H = _cr1(V, K, rng)
     if K > min(V.shape) or _lie_in_cones(V, W, H):
-        return cr1
+        return StartingPoint(W, H, "cr1")
     S = sketch(V, min(2 * K, *V.shape))
-    starts = [StartingPoint(*INITS[name](S, K, rng), name, S) for name in ("nndsvda", "nnsvdlrc")]
-    return min([cr1._replace(sketch=S), *starts], key=_error_soon)
+    name = "nnsvdlrc" if entries(V) > _DENSE * V.shape[0] * V.shape[1] else "nndsvda"
+    other = StartingPoint(*INITS[name](S, K, rng), name, S)
+    return min(StartingPoint(W, H, "cr1", S), other, key=_error_soon)
 
 
 def _lie_in_cones(V: DataMatrix, W: Array, H: Aligned) -> bool:
@@ -250,7 +254,7 @@ def _raised(samples: range, H: Array, *, by: float) -> tuple[Array, None]:
 
 def _cr1(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """Clustering and rank-one NMF, to the accuracy a start needs."""
-    W, H, _ = cr1_nmf(V, K, rng=rng, tol=1e-4)
+    W, H, _ = cr1_nmf(V, K, rng=rng, tol=_ROUGH_CONES)
     return W, H
 
 
@@ -392,11 +396,11 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
     total, before = float((sigma**2).sum()), np.inf
     for _ in range(_CORRECTION_STEPS):
-        left = hals(HH, A @ BH, left)
+        left = hals(HH, A @ BH, left, sweeps=_CORRECTION_SWEEPS)
         G, small = left.T @ left, A.T @ left
         right, (HH, BH) = V.map(_correct, B, right, G=G, small=small)
         squared = total - 2 * float(np.vdot(small, BH)) + float(np.vdot(G, HH))
-        if before - squared < 1e-5 * total:
+        if before - squared < 1e-4 * total:
             break
         before = squared
     Ht, _ = V.map(_resized, right, by=np.sqrt(size), dtype=V.dtype)
@@ -420,7 +424,7 @@ def _begin_correction(
 def _correct(
     samples: range, B: Array, right: Array, *, G: Array, small: Array
 ) -> tuple[Array, tuple[Array, Array]]:
-    right = hals(G, B @ small, right)
+    right = hals(G, B @ small, right, sweeps=_CORRECTION_SWEEPS)
     return right, (right.T @ right, B.T @ right)
 
 

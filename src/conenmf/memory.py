@@ -14,6 +14,9 @@ __all__ = ["DenseMatrix", "SparseMatrix", "canonical_rows", "compute_dtype", "ho
 
 BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
 BLOCK_SAMPLES = 256  # fewer, and adding up the F x K sums of each block would be felt
+_SHARES = 8  # blocks that data of moderate size are cut into, for threads to share ...
+_SHARED_SAMPLES = 64  # ... if they have enough samples
+_SPARSE_BLOCK = 4 << 20  # most entries of a sparse block
 
 
 def hold(rows: Any, n_threads: int | None) -> LocalMatrix:
@@ -29,10 +32,12 @@ class DenseMatrix(LocalMatrix):
     def __init__(self, rows: Array, n_threads: int | None) -> None:
         N, F = rows.shape
         super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
-        self.block_samples = max(BLOCK_SAMPLES, BLOCK_BYTES // (F * self.dtype.itemsize))
+        sample, size = F * self.dtype.itemsize, F * N * self.dtype.itemsize
+        most = max(BLOCK_SAMPLES, BLOCK_BYTES // sample)
+        shared = max(_SHARED_SAMPLES, -(-N // _SHARES)) if size > BLOCK_BYTES // 4 else N
+        self.block_samples = min(most, shared)
         # One block of so much data is better left to the threads of BLAS than to one thread.
-        large = F * N * self.dtype.itemsize > 4 * BLOCK_BYTES
-        self._leave_to_blas = self.block_samples >= N and large
+        self._leave_to_blas = self.block_samples >= N and size > 4 * BLOCK_BYTES
         self._rows = rows
 
     def _read(self, rows: Array) -> Block:
@@ -83,8 +88,13 @@ def sparse_block(
 
 
 def sparse_block_samples(F: int, N: int, nnz: int) -> int:
-    """A block's sums cost F x K however few entries it has: give it eight times F of them."""
-    return max(BLOCK_SAMPLES, int(np.ceil(8.0 * F * N / max(nnz, 1))))
+    """A block's sums cost F x K however few entries it has: give it at least four times F.
+
+    An eighth of all entries is better still, up to what fits into memory with ease.
+    """
+    per_sample = max(nnz, 1) / N
+    wanted = max(4.0 * F, min(nnz / _SHARES, _SPARSE_BLOCK))
+    return max(BLOCK_SAMPLES, int(np.ceil(wanted / per_sample)))
 
 
 def canonical_rows(rows: Any) -> Any:

@@ -366,10 +366,12 @@ class _Steps:
         at_a_time = len(W) if self.rule.sweeps is None else _ROWS_OF_W
         borders = equal_borders(len(W), at_a_time)
         updated = np.empty_like(W)
+        dtype = self.V.dtype
 
         def run(index: int) -> Array:
             rows = slice(*borders[index])
-            return _updated(self.update_W, G, C[rows], W[rows])
+            C_, W_ = (array[rows].astype(dtype, copy=False) for array in (C, W))
+            return _updated(self.update_W, G, C_, W_)
 
         def collect(index: int, rows: Array) -> None:
             updated[slice(*borders[index])] = rows
