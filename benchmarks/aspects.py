@@ -10,7 +10,8 @@ import numpy as np
 from measure import interleaved, output_of, take_turns
 from sklearn.decomposition._nmf import _initialize_nmf
 
-from conenmf import ConeNMF, cr1_nmf, from_rows
+from conenmf import ConeNMF, from_rows, inits
+from conenmf.rules import SOLVERS
 
 ITERATIONS = 20
 FRESH = 7  # interpreters for each import
@@ -25,10 +26,10 @@ def start(rounds: int, quick: bool) -> dict[str, Any]:
         if loaded is None:
             continue
         X, K = loaded
-        cr1_nmf(from_rows(datasets.shrunk(X)), 3)  # compile, or load what was compiled
+        inits.start(from_rows(datasets.shrunk(X)), 3, "cr1", SOLVERS["hals"])  # compile
         median = interleaved(
             {
-                "cr1": lambda X=X, K=K: cr1_nmf(from_rows(X), K, tol=1e-4),
+                "cr1": lambda X=X, K=K: inits.start(from_rows(X), K, "cr1", SOLVERS["hals"]),
                 "nndsvd": lambda X=X, K=K: _initialize_nmf(X, K, init="nndsvd", random_state=0),
             },
             rounds,

@@ -20,7 +20,8 @@ Factors = tuple[np.ndarray, np.ndarray]  # coefficients (N, K), components (K, F
 
 OURS: dict[str, dict[str, Any]] = {  # arguments of ConeNMF; the first one is the headline
     "ConeNMF": {"init": "auto", "solver": "hals"},
-    "ConeNMF cr1": {"init": "cr1", "solver": "hals"},
+    "without sketch": {"init": "auto", "solver": "hals", "sketch": None},
+    "from cr1": {"init": "cr1", "solver": "hals"},
 }
 
 
@@ -125,9 +126,12 @@ class Descent:
     stop_reason: str
 
     def time_to(self, error: float) -> float:
-        """Seconds until the error was at or below this one, infinity if it never was."""
+        """Seconds until the error was at or below this one, infinity if it never was.
+
+        The exact coefficients, with which a fit ends, are counted in.
+        """
         reached = (
-            seconds
+            seconds + self.finish
             for seconds, now in zip(self.seconds, self.errors, strict=True)
             if reaches(now, error)
         )

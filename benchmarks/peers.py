@@ -73,6 +73,7 @@ def race(X: Any, K: int, peers: Iterable[str], rounds: int, limit: float) -> dic
     }
     descents: dict[str, list[Descent]] = {name: [] for name in OURS}
     defaults: list[tuple[float, float]] = []
+    plain: list[float] = []
 
     def told() -> list[dict[str, list[float]]]:
         return [run for of_peer in runs.values() for run in of_peer.values() if run["errors"]]
@@ -86,6 +87,8 @@ def race(X: Any, K: int, peers: Iterable[str], rounds: int, limit: float) -> dic
         match key:
             case ("default",):
                 defaults.append((seconds, result.relative_error_))
+            case ("plain",):
+                plain.append(result.relative_error_)
             case (name,):
                 descents[name].append(result)
                 print(f"  {name}: {result.seconds[-1]:.3f} s, {result.errors[-1]:.6f}", flush=True)
@@ -104,6 +107,9 @@ def race(X: Any, K: int, peers: Iterable[str], rounds: int, limit: float) -> dic
     }
     turns |= {(name,): lambda name=name: go_down(name) for name in OURS}
     turns["default",] = lambda: ConeNMF(K).fit(X)
+    turns["plain",] = lambda: ConeNMF(
+        K, solver="plain-hals", tol=0, max_iter=10**6, max_time=defaults[-1][0]
+    ).fit(X)
     take_turns(turns, rounds, record)
     return {
         "peers": {
@@ -121,6 +127,7 @@ def race(X: Any, K: int, peers: Iterable[str], rounds: int, limit: float) -> dic
             "seconds": statistics.median(seconds for seconds, _ in defaults),
             "all_seconds": [seconds for seconds, _ in defaults],
             "error": defaults[0][1],
+            "plain_errors": plain,
         },
     }
 

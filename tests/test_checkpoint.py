@@ -62,6 +62,29 @@ def test_a_resumed_run_ends_with_the_same_bits(
     assert rng.random() == fresh.random()
 
 
+@pytest.mark.parametrize("iteration", [2, 3, 5])  # before, at and after the leap
+def test_a_run_with_a_sketch_is_resumed_too(tmp_path, cones, iteration):
+    V = from_columns(cones)
+    options = {"init": "random", "sketch": 8, "max_iter": 12, "tol": 0}
+    whole = factorize(V, 3, rng=np.random.default_rng(4), **options)
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    with pytest.raises(KilledError):
+        factorize(
+            V,
+            3,
+            rng=np.random.default_rng(4),
+            checkpoint=checkpoint,
+            callback=die_at(iteration),
+            **options,
+        )
+    resumed = factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+    other = options | {"sketch": None}
+    with pytest.raises(CheckpointError, match="its sketch is 8, now it is None"):
+        factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **other)
+
+
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
 def test_every_kind_of_generator(tmp_path, cones, kind):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)

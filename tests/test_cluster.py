@@ -217,7 +217,7 @@ def test_what_travels_does_not_depend_on_the_number_of_samples(X):
 
         factorize(V, K, tol=0, max_iter=6, callback=watch)
         per_iteration = Traffic(*np.subtract(traffic[-1], traffic[-2]))
-        out = 8 * (F * K + K * K) + 8 + 8  # W, G, unit, the rule
+        out = 8 * (F * K + K * K) + 4 * 8  # W, G, unit, beta, floor, the rule
         back = 8 * (F * K + K * K) + 8  # VH', HH', <V, WH>
         assert per_iteration == Traffic(1, 2 * copies, out, back)
 

@@ -51,6 +51,47 @@ def test_auto_finds_the_number_of_cones(cones, main_backend):
     assert result.settings["K"] == "auto"
 
 
+def test_a_sketch_on_the_way_and_v_itself_at_the_end(main_backend, small_blocks):
+    rng = np.random.default_rng(3)
+    matrix = rng.random((40, 6)) @ rng.random((6, 200)) ** 3 + 0.3 * rng.random((40, 200))
+    V = main_backend(matrix)
+    options = {"init": "random", "max_iter": 60, "tol": 1e-5}
+    with_, without = (
+        factorize(V, 6, sketch=rank, rng=np.random.default_rng(0), **options) for rank in (12, None)
+    )
+    assert with_.seconds["sketch"] > without.seconds["sketch"] == 0
+    assert (with_.settings["sketch"], without.settings["sketch"]) == (12, None)
+    errors = with_.history.relative_error
+    np.testing.assert_allclose(errors[:2], without.history.relative_error[:2], rtol=1e-9)
+    assert errors[2] < without.history.relative_error[2]  # a leap
+    assert (np.diff(errors) <= 1e-9).all()
+    exact = np.linalg.norm(matrix - with_.W @ np.asarray(with_.H)) / np.linalg.norm(matrix)
+    assert with_.relative_error == pytest.approx(exact, rel=1e-10)
+    assert with_.relative_error <= 1.01 * without.relative_error
+
+
+def test_auto_sketches_large_dense_data_only(monkeypatch):
+    rng = np.random.default_rng(0)
+    matrix = rng.random((60, 3)) @ rng.random((3, 400)) + 0.1 * rng.random((60, 400))
+    options = {"init": "random", "rng": np.random.default_rng(0)}
+    assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] == 0
+    monkeypatch.setattr(sys.modules["conenmf.sketch"], "_LARGE", 1)
+    assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] > 0
+    assert factorize(from_columns(matrix), 3, solver="mult", **options).seconds["sketch"] == 0
+    flat = factorize(from_columns(matrix), 3, init=(matrix[:, :3], np.ones((3, 400))), max_iter=9)
+    done = factorize(from_columns(matrix), 3, init=(flat.W, flat.H))
+    assert done.seconds["sketch"] == 0  # the error hardly falls any more
+
+
+def test_the_time_on_a_sketch_counts():
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((300, 3000)))
+    result = factorize(V, 30, init="random", sketch=60, tol=0, max_time=0.3, rng=rng)
+    assert result.stop_reason == "max_time"
+    assert result.seconds["sketch"] > 0
+    assert result.seconds["solve"] < 3  # 200 iterations on the sketch alone would take longer
+
+
 def test_what_a_result_tells(cones):
     V = from_columns(cones)
     before = V.passes
@@ -60,6 +101,7 @@ def test_what_a_result_tells(cones):
     assert result.stop_reason == "max_iter"
     assert result.passes == V.passes - before
     assert set(result.seconds) == {"rank", "start", "sketch", "solve", "finish"}
+    assert result.seconds.pop("sketch") == 0
     assert all(s > 0 for stage, s in result.seconds.items())
     assert result.settings == {
         "K": 4,
@@ -67,6 +109,7 @@ def test_what_a_result_tells(cones):
         "init": "cr1",
         "init_used": "cr1",
         "solver": "hals",
+        "sketch": "auto",
         "max_iter": 3,
         "tol": 0,
         "max_time": None,
@@ -147,6 +190,12 @@ def test_more_components_than_directions():
         ({"solver": "newton"}, "solver='newton' is unknown"),
         ({"init": "guess"}, "init='guess' is unknown"),
         ({"max_iter": -1}, "max_iter=-1"),
+        ({"sketch": 0}, "sketch=0, expected a rank"),
+        ({"sketch": "yes"}, "sketch='yes', expected a rank"),
+        ({"sketch": True}, "sketch=True, expected a rank"),
+        ({"sketch": 2.5}, "sketch=2.5, expected a rank"),
+        ({"sketch": 5, "solver": "mult"}, "needs a solver that can go back"),
+        ({"sketch": 5, "solver": None}, "needs a solver that can go back"),
         ({"max_iter": 1.5}, "max_iter=1.5"),
         ({"tol": -1e-3}, "tol=-0.001"),
         ({"tol": float("nan")}, "tol=nan"),

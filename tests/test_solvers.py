@@ -1,7 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conenmf import alternate, from_columns
 from conenmf.errors import FactorError, NotADataMatrixError, ZeroDataError
@@ -130,6 +133,66 @@ def test_float32_error_is_that_of_the_rounded_factors():
     run = alternate(single, rng.random((40, 3)), None, "nnlsb", stopping=Stopping(0, max_iter=30))
     exact = np.linalg.norm(V - run.W.astype(float) @ run.H) / np.linalg.norm(V)
     assert run.history.relative_error[-1] == pytest.approx(exact, rel=0.02)
+
+
+# --- extrapolation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb"])
+@given(seed=st.integers(0, 10**6))
+def test_extrapolation_never_raises_the_error(name, seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((8, 30)) ** rng.integers(1, 6)
+    W, H = rng.random((8, 3)), rng.random((3, 30))
+    run = alternate(from_columns(V), W, H, name, stopping=Stopping(0, max_iter=40))
+    errors = run.history.relative_error
+    assert (np.diff(errors) <= 1e-12).all()
+    assert errors[0] <= np.linalg.norm(V - W @ H) / np.linalg.norm(V) + 1e-12
+    exact = np.linalg.norm(V - run.W @ run.H) / np.linalg.norm(V)
+    assert errors[-1] == pytest.approx(exact, abs=1e-7)
+    assert min(run.W.min(), run.H.min()) >= 0
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb"])
+def test_extrapolation_gets_further(name):
+    rng = np.random.default_rng(0)
+    parts = rng.random((40, 5)) ** 3 @ rng.random((5, 300)) ** 3
+    V = from_columns(parts + 0.2 * rng.random((40, 300)))
+    start = rng.random((40, 5)), rng.random((5, 300))
+    stopping = Stopping(0, max_iter=25)
+    plain = replace(SOLVERS[name], extrapolate=False)
+    fast, slow = (alternate(V, *start, rule, stopping=stopping) for rule in (name, plain))
+    best = alternate(V, *start, name, stopping=Stopping(0, max_iter=400)).history.relative_error[-1]
+    ahead, behind = (run.history.relative_error[-1] - best for run in (fast, slow))
+    assert ahead < 0.3 * behind
+
+
+def test_a_leap_is_taken_only_if_the_error_falls(sample_matrix, start):
+    V = from_columns(sample_matrix)
+    stopping = Stopping(0, max_iter=30)
+    best = alternate(V, *start, "hals", stopping=Stopping(0, max_iter=300))
+    asked = []
+
+    def far(W, H, errors):
+        asked.append((W.copy(), np.array(H), list(errors)))
+        return best.W, best.H
+
+    taken = alternate(V, *start, "hals", stopping=stopping, leap=far)
+    ((W, H, errors),) = asked  # once
+    assert len(errors) == 2
+    assert errors[-1] == pytest.approx(
+        np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix), rel=1e-9
+    )
+    limit = best.history.relative_error[-1]
+    assert taken.history.relative_error[2] == pytest.approx(limit, rel=1e-6)
+
+    rng = np.random.default_rng(9)
+    nonsense = rng.random((12, 3)) * 1e-3, rng.random((3, 40)) ** 9
+    for leap in (lambda W, H, errors: nonsense, lambda W, H, errors: None):
+        refused = alternate(V, *start, "hals", stopping=stopping, leap=leap)
+        errors = refused.history.relative_error
+        assert (np.diff(errors) <= 1e-12).all()
+        assert errors[-1] <= 1.01 * limit
 
 
 # --- stopping ---------------------------------------------------------------------------------

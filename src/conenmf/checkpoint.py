@@ -129,7 +129,7 @@ class CheckpointedRun:
             Ht = self._V.restore(newest, "H")
             momentum = None
             if header["momentum"] is not None:
-                before = self._V.restore(newest, "H-before")
+                before = self._V.restore(newest, "before")
                 momentum = Momentum(W_before, before, **header["momentum"])
         except CheckpointError:
             raise
@@ -166,7 +166,7 @@ class CheckpointedRun:
             unfinished.mkdir()
             self._V.store(loop.Ht, unfinished, "H")
             if momentum is not None:
-                self._V.store(momentum.Ht, unfinished, "H-before")
+                self._V.store(momentum.Ht, unfinished, "before")
             with open(unfinished / "state.npz", "xb") as stream:
                 np.savez(
                     stream,
@@ -193,7 +193,7 @@ class CheckpointedRun:
             shutil.rmtree(unfinished, ignore_errors=True)
         loop.Ht = self._V.stored(loop.Ht, self._folder / name, "H")
         if momentum is not None:
-            momentum.Ht = self._V.stored(momentum.Ht, self._folder / name, "H-before")
+            momentum.Ht = self._V.stored(momentum.Ht, self._folder / name, "before")
         for entry in self._folder.iterdir():
             if entry.name.isdigit() and entry.name != name:
                 shutil.rmtree(entry, ignore_errors=True)

@@ -27,7 +27,7 @@ from .errors import ComponentsError, FactorError, OptionError, check_components
 from .rules import SOLVERS, Rule, hals
 from .sampling import Seed, draw_samples, new_seed, uniform_rows
 from .separable import snpa, spa
-from .sketch import Sketch, entries, sketch
+from .sketch import Sketch, is_dense, sketch
 from .solvers import Stopping, alternate, coefficients
 from .spectrum import truncated_svd
 
@@ -49,7 +49,6 @@ Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
 _EXPLAINED = 0.75  # ... if cr1-nmf explains this share of their squared lengths
 _TRIAL_STEPS = 2  # of hals on a sketch, by which other data choose their start
-_DENSE = 0.3  # share of entries kept from which on data count as dense
 _ROUGH_CONES = 1e-2  # accuracy of the axes of cones that a start needs
 _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
 _CORRECTION_STEPS = 6
@@ -133,7 +132,7 @@ def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingP
     if K > min(V.shape) or _lie_in_cones(V, W, H):
         return StartingPoint(W, H, "cr1")
     S = sketch(V, min(2 * K, *V.shape))
-    name = "nnsvdlrc" if entries(V) > _DENSE * V.shape[0] * V.shape[1] else "nndsvda"
+    name = "nnsvdlrc" if is_dense(V) else "nndsvda"
     other = StartingPoint(*INITS[name](S, K, rng), name, S)
     return min(StartingPoint(W, H, "cr1", S), other, key=_error_soon)
 

@@ -21,11 +21,12 @@ from .blocks import products, weighted_sums
 from .data import Aligned, Array, Block, DataMatrix, require_data_matrix
 from .errors import ComponentsError, NotAvailableError
 
-__all__ = ["Sketch", "entries", "sketch", "sketch_rank"]
+__all__ = ["Sketch", "is_dense", "sketch", "sketch_rank"]
 
 _STEPS = 3  # of the subspace iteration: text has flat spectra, for which two are too few
 _PER_COMPONENT = 2  # singular vectors for each component
 _WORTH = 3  # how many times cheaper a pass over the sketch must be
+_DENSE = 0.3  # share of entries that take part in products, from which on data count as dense
 _LARGE = 1 << 20  # entries from which on it is felt
 _INDEPENDENT = 1e-6  # sine of the angle between a column and those before it
 _SINGLE = 1e15  # norms up to which squares stay in the range of float32
@@ -121,7 +122,7 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
             f"a sketch of a {V.shape[1]} x {V.shape[0]} matrix has a rank from 1 to "
             f"{min(V.shape)}, not {rank}"
         )
-    single = entries(V) >= _LARGE and 1 / _SINGLE < V.norm < _SINGLE
+    single = _entries(V) >= _LARGE and 1 / _SINGLE < V.norm < _SINGLE
     dtype = np.dtype(np.float32 if single else np.float64)
     Q = np.random.default_rng(0).standard_normal((V.shape[0], rank)).astype(dtype)
     with V.own_threads():
@@ -170,12 +171,18 @@ def sketch_rank(V: DataMatrix, K: int) -> int | None:
     """
     F, N = V.shape
     rank = _PER_COMPONENT * K
-    if entries(V) < _LARGE or rank > min(F, N) / 2:
+    dear_rounds = V.offers > 1  # a cluster, where an iteration takes a round whatever it reads
+    if dear_rounds or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
         return None
-    cost = entries(V) * V.dtype.itemsize / 4
+    cost = _entries(V) * V.dtype.itemsize / 4
     return rank if cost >= _WORTH * (F + N) * rank else None
 
 
-def entries(V: DataMatrix) -> float:
+def is_dense(V: DataMatrix) -> bool:
+    """Return whether most entries of V take part in a product."""
+    return _entries(V) > _DENSE * V.shape[0] * V.shape[1]
+
+
+def _entries(V: DataMatrix) -> float:
     """Return about how many entries of V take part in a product: all, or the nonzero ones."""
     return V.sample_bytes / V.dtype.itemsize * V.shape[1]
