@@ -237,6 +237,8 @@ def _cluster(
     tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
     with V.own_threads():
         first = _first_centre(V, rng, first)
+        if V.is_one_block:  # whose own choice is that of Algorithm 1, without any rounds
+            method = "one-pass"
         centres, Z = _METHODS[method](V, K, first, tie)
         labels, cosines, *others = V.sweep(assign, V.norms_squared, Z=Z, tie=tie)
     return Cones(labels, centres, Z, cosines), tuple(others)

@@ -172,7 +172,7 @@ class Factorization:
 
 _FORMAT = "conenmf-factorization-1"
 _WORTH_A_SKETCH = 1e-3  # share of the error that an iteration must still bring
-_ROUGH = 3e-4  # tol on a sketch: what it leaves is finished on V
+_ROUGH = 2e-3  # tol on a sketch: what it leaves is finished on V
 
 
 def factorize(

@@ -22,7 +22,7 @@ from .data import Aligned, Array, Block, DataMatrix, Reader
 
 __all__ = ["LazyScores", "Offers", "Score"]
 
-_FIRST_BATCH = 32
+_FIRST_BATCH = 16
 _NEVER = np.iinfo(np.intp).max  # "seen" of samples that must not be chosen
 
 Score: TypeAlias = Callable[..., Array]

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .blocks import cross_products
 from .cones import cr1_nmf
 from .data import (
     Aligned,
     Array,
     Block,
     DataMatrix,
+    from_rows,
     is_elsewhere,
     require_data_matrix,
     sample_indices,
@@ -49,9 +51,9 @@ Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
 _EXPLAINED = 0.75  # ... if cr1-nmf explains this share of their squared lengths
 _TRIAL_STEPS = 2  # of hals on a sketch, by which other data choose their start
-_ROUGH_CONES = 1e-2  # accuracy of the axes of cones that a start needs
+_ROUGH_CONES = 5e-2  # accuracy of the axes of cones that a start needs
 _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
-_CORRECTION_STEPS = 6
+_CORRECTION_STEPS = 8
 _CORRECTION_SWEEPS = 3
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
@@ -138,8 +140,17 @@ def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingP
 
 
 def _lie_in_cones(V: DataMatrix, W: Array, H: Aligned) -> bool:
+    """Whether cr1-nmf explains the samples and a few hundred of them hardly mix."""
     (explained,) = V.map(_sum_of_squares, H.T)
-    return bool(explained > _EXPLAINED * V.total) and _mixing(V, W, H) <= MOSTLY_CONES
+    if explained < _EXPLAINED * V.total:
+        return False
+    few = min(V.shape[1], V.gathered)
+    chosen = V.columns(np.linspace(0, V.shape[1] - 1, few).astype(np.intp))
+    some = from_rows(chosen.T, n_threads=V.n_threads)
+    C = cross_products(chosen, W)
+    pure = some.total - float((C.max(axis=1) ** 2).sum())
+    mixed = coefficients(some, W)[2]
+    return mixed >= (1.0 - MOSTLY_CONES) ** 2 * pure
 
 
 def _error_soon(point: StartingPoint) -> float:

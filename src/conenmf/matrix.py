@@ -199,6 +199,11 @@ class DataMatrix(ABC):
         return self._gather(chosen)
 
     @property
+    def is_one_block(self) -> bool:
+        """Whether a step gets all samples at once."""
+        return False
+
+    @property
     def depth(self) -> int:
         """How many numbers a block has for each sample: F, but for a sketch."""
         return self.shape[0]
@@ -334,6 +339,11 @@ class LocalMatrix(DataMatrix):
     first: int = 0
     gathers_at_once: bool = False
     _leave_to_blas = False
+
+    @property
+    def is_one_block(self) -> bool:
+        """Whether a step gets all samples at once."""
+        return len(self._blocks()) == 1
 
     @abstractmethod
     def _block(self, start: int, stop: int) -> Block:
