@@ -60,7 +60,7 @@ def datasets(names: list[str]) -> dict[str, tuple[DataMatrix, int]]:
 def run(V: DataMatrix, K: int, init: str, stopping: Stopping, limit: float | None) -> tuple:
     """Errors and times, start included; stops after `limit` seconds in all."""
     began = time.perf_counter()
-    W, H, used, _ = start(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
+    W, H, used, *_ = start(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
     spent = time.perf_counter() - began
     if limit is not None:
         stopping = Stopping(tol=0, max_iter=10**6, max_time=max(limit - spent, 0), exact=0)

@@ -92,6 +92,17 @@ def test_the_time_on_a_sketch_counts():
     assert result.seconds["solve"] < 3  # 200 iterations on the sketch alone would take longer
 
 
+@pytest.mark.parametrize("solver", ["hals", "mult", "plain-hals"])
+def test_a_run_that_is_cut_short_is_not_worse_than_its_start(cones, solver):
+    """The raised start is above cr1-nmf itself at first."""
+    V = from_columns(cones)
+    alone = factorize(V, 4, solver=None)
+    for max_iter in (0, 1, 2, 50):
+        run = factorize(V, 4, solver=solver, max_iter=max_iter, tol=0)
+        assert run.relative_error <= alone.relative_error * (1 + 1e-12)
+    assert run.relative_error < 0.999 * alone.relative_error
+
+
 def test_what_a_result_tells(cones):
     V = from_columns(cones)
     before = V.passes

@@ -262,14 +262,15 @@ def factorize(
 
     with V.own_threads():
         if run is not None and resume is not None:
-            W, H, sketched = resume.W, None, None
+            W, H, sketched, start_error = resume.W, None, None, 1.0
             components, decided_by, start_name = run.facts["start"]
             seconds |= run.facts["seconds"]
         else:
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
             with stage("start"):
-                W, H, start_name, sketched = start(V, components, init, rule or _START_ONLY, rng)
+                point = start(V, components, init, rule or _START_ONLY, rng)
+                W, H, start_name, sketched, start_error = point
             if run is not None:
                 run.facts = {
                     "start": (components, decided_by, start_name),
@@ -294,7 +295,9 @@ def factorize(
                     save=None if run is None else run.save_if_due,
                 )
         with stage("finish"):
-            W = solution.W
+            errors = solution.history.relative_error
+            if rule is not None and errors.size and errors[-1] <= start_error:
+                W = solution.W  # else it was stopped before it was ahead of the start
             if rule is not None and rule.floored:  # what was held off zero is zero
                 W = np.where(W > FLOOR, W, 0)
             H, labels, squared = coefficients(V, W)

@@ -59,12 +59,25 @@ _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
 class StartingPoint(NamedTuple):
-    """W (F, K), H (K, N) or None, the name of their start, and a sketch of V if one was made."""
+    """Factors to start from.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    H : array (K, N) or None
+    name : str
+        The start that they come from.
+    sketch : Sketch or None
+        One of V, if one was made.
+    error : float
+        The relative error of W with its best H is at most this; 1 if nothing is known.
+    """
 
     W: Array
     H: Aligned | None
     name: str
     sketch: Sketch | None = None
+    error: float = 1.0
 
 
 def start(
@@ -92,7 +105,10 @@ def start(
         chosen = _choose(V, K, rng)
     else:
         chosen = _factors(V, K, init, rng)
-    W, H, name, _ = chosen
+    W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
+    if name == "cr1" and H is not None:
+        (explained,) = V.map(_sum_of_squares, H.T)
+        chosen = chosen._replace(error=float(np.sqrt(max(1.0 - explained / V.total, 0.0))))
     if rule.first == "H" and not rule.raise_start:
         return chosen._replace(H=H if rule.sweeps else None)
     exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses

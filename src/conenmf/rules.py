@@ -121,7 +121,8 @@ class Rule:
     floored : bool
         The rule holds entries at `FLOOR` that would be zero.
     raise_start : bool
-        An H that is zero outside its cones is raised off zero before the first iteration.
+        An H that is zero outside its cones is raised off zero before the first iteration: `mult`
+        cannot leave that point, and `hals` leaves it slowly.
     sweeps : int, optional
         The update takes a keyword `sweeps`; the loop asks for as many as pay beside the cost of
         C, and at most for this many.
@@ -154,7 +155,9 @@ class Rule:
 
 
 SOLVERS: dict[str, Rule] = {
-    "hals": Rule(partial(hals, floor=0.0), first="H", sweeps=30, extrapolate=True),
+    "hals": Rule(
+        partial(hals, floor=0.0), first="H", raise_start=True, sweeps=30, extrapolate=True
+    ),
     "mult": Rule(mult, first="H", floored=True, raise_start=True, sweeps=30),
     "nnlsb": Rule(nnlsb, first="H", extrapolate=True),
     # as in the published experiments

@@ -362,9 +362,8 @@ class _Steps:
         return unmoved[0] if unmoved else loop.Ht
 
     def _updated_W(self, G: Array, C: Array, W: Array) -> Array:
-        """Update W, many rows at a time on threads if the rule is known to go row by row."""
-        at_a_time = len(W) if self.rule.sweeps is None else _ROWS_OF_W
-        borders = equal_borders(len(W), at_a_time)
+        """Update W, many rows at a time on threads."""
+        borders = equal_borders(len(W), _ROWS_OF_W)
         updated = np.empty_like(W)
         dtype = self.V.dtype
 
