@@ -179,7 +179,8 @@ def test_continuing_from_factors():
     assert stream.samples == 600
     batch = factorize(from_columns(model.V), 4).relative_error
     assert relative_error(model.V, stream.W) <= 1.01 * batch
-    W = np.column_stack([result.W[:, :3], np.zeros(80)])  # a component that is not there
+    cones = factorize(from_columns(past), 4, solver=None)
+    W, H = np.column_stack([cones.W[:, :3], np.zeros(80)]), cones.H  # one that is not there
     stream = ConeStream.from_factors(W, H @ H.T, H.sum(axis=1), 400)
     assert stream.cones.counts.size == 3
     stream.update(from_columns(model.V))
