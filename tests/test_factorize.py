@@ -81,6 +81,8 @@ def test_auto_sketches_large_dense_data_only(monkeypatch):
     flat = factorize(from_columns(matrix), 3, init=(matrix[:, :3], np.ones((3, 400))), max_iter=9)
     done = factorize(from_columns(matrix), 3, init=(flat.W, flat.H))
     assert done.seconds["sketch"] == 0  # the error hardly falls any more
+    cones = make_cones(60, 3, 0.15, n_samples=400, rng=rng).V
+    assert factorize(from_columns(cones), 3, init="cr1").seconds["sketch"] == 0
 
 
 def test_the_time_on_a_sketch_counts():

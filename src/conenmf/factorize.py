@@ -215,7 +215,8 @@ def factorize(
     sketch : int, "auto" or None
         After two iterations on V, iterate on a sketch of V of this rank, which is much cheaper,
         and go on with V from there if that lowers its error. "auto" does so with rank 2K where a
-        pass over the sketch is several times cheaper and the error is still falling; None never.
+        pass over the sketch is several times cheaper, the samples do not evidently lie in cones
+        and the error is still falling; None never.
         The errors reported are always those of V. For "hals" and "nnlsb" only.
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
@@ -263,17 +264,17 @@ def factorize(
     with V.own_threads():
         if run is not None and resume is not None:
             W, H, sketched, start_error = resume.W, None, None, 1.0
-            components, decided_by, start_name = run.facts["start"]
+            components, decided_by, start_name, in_cones = run.facts["start"]
             seconds |= run.facts["seconds"]
         else:
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
             with stage("start"):
                 point = start(V, components, init, rule or _START_ONLY, rng)
-                W, H, start_name, sketched, start_error = point
+                W, H, start_name, sketched, start_error, in_cones = point
             if run is not None:
                 run.facts = {
-                    "start": (components, decided_by, start_name),
+                    "start": (components, decided_by, start_name, in_cones),
                     "seconds": {name: seconds[name] for name in ("rank", "start")},
                 }
         with stage("solve"):
@@ -283,6 +284,7 @@ def factorize(
                 solution = Solution(W, W, History(nothing, nothing, nothing), "start")
             else:
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
+                wanted = None if in_cones and sketch == "auto" else sketch
                 solution = alternate(
                     V,
                     W,
@@ -290,7 +292,7 @@ def factorize(
                     rule,
                     stopping=stopping,
                     callback=callback,
-                    leap=_on_sketch(V, components, rule, sketch, sketched, stopping, seconds),
+                    leap=_on_sketch(V, components, rule, wanted, sketched, stopping, seconds),
                     resume=resume,
                     save=None if run is None else run.save_if_due,
                 )

@@ -71,6 +71,8 @@ class StartingPoint(NamedTuple):
         One of V, if one was made.
     error : float
         The relative error of W with its best H is at most this; 1 if nothing is known.
+    cones : bool
+        The samples were seen to lie in cones, and W are their axes.
     """
 
     W: Array
@@ -78,6 +80,7 @@ class StartingPoint(NamedTuple):
     name: str
     sketch: Sketch | None = None
     error: float = 1.0
+    cones: bool = False
 
 
 def start(
@@ -148,7 +151,7 @@ def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingP
     """
     W, H = _cr1(V, K, rng)
     if K > min(V.shape) or _lie_in_cones(V, W, H):
-        return StartingPoint(W, H, "cr1")
+        return StartingPoint(W, H, "cr1", cones=K <= min(V.shape))
     S = sketch(V, min(2 * K, *V.shape))
     name = "nnsvdlrc" if is_dense(V) else "nndsvda"
     other = StartingPoint(*INITS[name](S, K, rng), name, S)
@@ -180,7 +183,8 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
     if isinstance(init, str):
         if init not in INITS:
             raise OptionError.unknown("init", init, ("auto", *INITS))
-        return StartingPoint(*INITS[init](V, K, rng), init)
+        W, H = INITS[init](V, K, rng)
+        return StartingPoint(W, H, init, cones=init == "cr1" and _lie_in_cones(V, W, H))
     name = str(getattr(init, "__name__", "custom"))
     if callable(init):
         W, H = init(V, K, rng)
