@@ -73,9 +73,11 @@ def topic_counts(N: int, F: int, nnz: int, topics: int, rng: np.random.Generator
 
 
 def tf_idf(counts: sp.csr_array) -> sp.csr_array:
-    """Term counts times log(N / df), documents of unit length."""
+    """Term counts times log(N / df), documents of unit length, indices in order."""
     frequency = np.bincount(counts.indices, minlength=counts.shape[1]).clip(1)
-    return normalize(counts @ sp.diags_array(np.log(counts.shape[0] / frequency)))
+    weighted = normalize(counts @ sp.diags_array(np.log(counts.shape[0] / frequency)))
+    weighted.sort_indices()
+    return weighted
 
 
 def topics(N: int, F: int, nnz: int, K: int) -> sp.csr_array:

@@ -272,6 +272,7 @@ def factorize(
             with stage("start"):
                 point = start(V, components, init, rule or _START_ONLY, rng)
                 W, H, start_name, sketched, start_error, in_cones = point
+                del point
             if run is not None:
                 run.facts = {
                     "start": (components, decided_by, start_name, in_cones),
@@ -285,14 +286,17 @@ def factorize(
             else:
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
                 wanted = None if in_cones and sketch == "auto" else sketch
+                leap = _on_sketch(V, components, rule, wanted, sketched, stopping, seconds)
+                coefficients_ = [H]
+                del H, sketched  # so that they can go when they have served
                 solution = alternate(
                     V,
                     W,
-                    H,
+                    coefficients_.pop(),
                     rule,
                     stopping=stopping,
                     callback=callback,
-                    leap=_on_sketch(V, components, rule, wanted, sketched, stopping, seconds),
+                    leap=leap,
                     resume=resume,
                     save=None if run is None else run.save_if_due,
                 )
@@ -381,6 +385,8 @@ def _on_sketch(
     if rank is None:
         return None
     began = time.perf_counter()
+    sketches = [made] if made is not None and made.depth == rank else []
+    del made
 
     def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
         if wanted == "auto" and errors[-2] - errors[-1] < _WORTH_A_SKETCH * errors[-1]:
@@ -391,7 +397,7 @@ def _on_sketch(
             tol=max(stopping.tol, _ROUGH),
             max_time=None if left is None else left - (entered - began),
         )
-        S = made if made is not None and made.depth == rank else make_sketch(V, rank)
+        S = sketches.pop() if sketches else make_sketch(V, rank)
         solution = alternate(S, W, H, rule, stopping=limits)
         seconds["sketch"] = time.perf_counter() - entered
         return solution.W, solution.H

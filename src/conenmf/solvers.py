@@ -231,10 +231,11 @@ def alternate(
     began, already_read = time.perf_counter(), V.passes
     with V.own_threads():
         steps = _Steps(V, rule, W.shape[1], leap)
-        if resume is None:
+        loop = resume
+        if loop is None:
             loop = steps.begin(W, H)
+            del W, H  # the start may be large, and is not needed any more
         else:
-            loop = resume
             began -= loop.elapsed[-1] if loop.elapsed else 0.0
             already_read -= loop.passes[-1] if loop.passes else 0.0
         reason = stopping.reason(loop.errors, loop.elapsed[-1] if loop.elapsed else 0.0)
@@ -248,8 +249,8 @@ def alternate(
             if callback is not None and _asks_to_stop(callback, loop):
                 reason = "callback"
         history = History(np.array(loop.errors), np.array(loop.elapsed), np.array(loop.passes))
-        H = steps.in_scale(loop.Ht)
-    return Solution(loop.W.astype(V.dtype, copy=False), H, history, reason)
+        scaled = steps.in_scale(loop.Ht)
+    return Solution(loop.W.astype(V.dtype, copy=False), scaled, history, reason)
 
 
 class _Steps:
@@ -315,7 +316,12 @@ class _Steps:
         beta = 0.0 if leaping or momentum.rest else momentum.beta
         before = momentum.Ht
         if start is None:
-            W = np.maximum(loop.W + beta * (loop.W - momentum.W), self.floor) if beta else loop.W
+            W = loop.W
+            if beta:
+                W = W - momentum.W
+                W *= beta
+                W += loop.W
+                np.maximum(W, self.floor, out=W)
             start = Loop(W, loop.Ht, loop.VH, loop.HH, 0.0, [], [], [])
         else:
             before = start.Ht
@@ -332,7 +338,7 @@ class _Steps:
             momentum.ceiling = min(1.0, _GROWTH_OF_CEILING * momentum.ceiling)
         momentum.rest = leaping
         momentum.W, momentum.Ht = start.W if leaping else loop.W, unmoved
-        loop.W, loop.Ht, loop.VH, loop.HH = W, start.Ht, start.VH, start.HH
+        loop.W, loop.Ht = W, start.Ht
         return error
 
     def _leap(self, loop: Loop, momentum: Momentum) -> Loop | None:
@@ -345,7 +351,7 @@ class _Steps:
     def _pass(self, loop: Loop, update: Update, *before: Aligned, beta: float = 0.0) -> Aligned:
         """Read V once: H is updated for W, and the sums follow; returns H before it was moved."""
         V = self.V
-        rounded = loop.W.astype(V.dtype)
+        rounded = loop.W.astype(V.dtype, copy=False)
         exact = rounded.astype(np.float64, copy=False)
         loop.Ht, *unmoved, (VH, loop.HH, inner) = V.sweep(
             _update_block,
@@ -468,7 +474,9 @@ def _update_block(
         step = H.dtype.type(beta)
         H = np.maximum(H + step * (H - before[0]), H.dtype.type(floor))
     exact = H.astype(np.float64, copy=False)
-    VH = weighted_sums(block, H).astype(np.float64, copy=False) / unit
+    VH = weighted_sums(block, H).astype(np.float64, copy=False)
+    if unit != 1:
+        VH /= unit
     inner = float(np.vdot(C.astype(np.float64, copy=False), exact))
     return H, *kept, (VH, exact.T @ exact, inner)
 
