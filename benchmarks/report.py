@@ -154,7 +154,8 @@ def picture(races: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[len(races) :]:
         axis.remove()
     for axis, (name, race) in zip(axes.flat, races.items(), strict=False):
-        for number, (peer, runs) in enumerate(race["peers"].items()):
+        for peer, runs in race["peers"].items():
+            number = list(contenders.PEERS).index(peer)  # the same colour in every panel
             axis.plot(
                 [run["seconds"] for run in runs.values()],
                 [run["error"] for run in runs.values()],
@@ -174,7 +175,8 @@ def picture(races: dict[str, Any], path: Path) -> None:
             ylabel="relative error",
             title=f"{name}: {race['N']} x {race['F']}, K = {race['K']}",
         )
-    axes.flat[0].legend(fontsize="small")
+    fullest = max(range(len(races)), key=lambda i: len(list(races.values())[i]["peers"]))
+    axes.flat[fullest].legend(fontsize="small")
     figure.savefig(path, dpi=120, format="png")
     plt.close(figure)
 

@@ -199,8 +199,9 @@ def factorize(
         cones are evident, else parallel analysis; settings["K_decided_by"] says which.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
-        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones and "nnsvdlrc" for
-        mixtures of parts; a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
+        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere lets it
+        compete with a start from singular vectors; a function ``(V, K, rng) -> (W, H or None)``;
+        your own W, or W and H.
     solver : str, Rule, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Rule`; an
