@@ -3,7 +3,14 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows
-from conenmf.blocks import cone_products, cross_products, feature_gram, residual_squared
+from conenmf.blocks import (
+    cone_products,
+    cross_products,
+    feature_gram,
+    products,
+    residual_squared,
+    weighted_sums,
+)
 from conenmf.errors import ShapeError
 
 
@@ -33,6 +40,18 @@ def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
     alone, nothing = cone_products(block, labels, Q, sums=False)
     np.testing.assert_allclose(alone, h, rtol=1e-14)
     assert nothing.shape == (0, 12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix):
+    block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((12, 3)), np.asfortranarray(rng.random((40, 3)))
+    exact = sample_matrix.astype(dtype).astype(float)
+    np.testing.assert_allclose(products(block, X), exact.T @ X, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(weighted_sums(block, Y), exact @ Y, rtol=1e-13, atol=1e-14)
+    assert products(block, X.astype(dtype)).dtype == dtype
+    assert weighted_sums(block, Y.astype(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("weights", [None, np.linspace(0, 2, 40)])

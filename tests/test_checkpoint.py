@@ -85,6 +85,15 @@ def test_a_run_with_a_sketch_is_resumed_too(tmp_path, cones, iteration):
         factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **other)
 
 
+def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    factorize(V, 3, max_iter=3, checkpoint=checkpoint)
+    (state,) = tmp_path.glob("*/state.npz")
+    np.savez(state, header=np.array('{"format": "conenmf-checkpoint-1"}'))
+    with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-1', this version"):
+        factorize(V, 3, max_iter=3, checkpoint=checkpoint)
+
+
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
 def test_every_kind_of_generator(tmp_path, cones, kind):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf import Factorization, alternate, factorize, from_columns, make_cones
 from conenmf.errors import (
     ComponentsError,
     DiskFullError,
@@ -85,13 +85,22 @@ def test_auto_sketches_large_dense_data_only(monkeypatch):
     assert factorize(from_columns(cones), 3, init="cr1").seconds["sketch"] == 0
 
 
-def test_the_time_on_a_sketch_counts():
+def test_the_time_on_a_sketch_counts(monkeypatch):
+    module = sys.modules["conenmf.factorize"]
+    limits = []
+
+    def watched(V, *arguments, **options):
+        limits.append(options["stopping"].max_time)
+        return alternate(V, *arguments, **options)
+
+    monkeypatch.setattr(module, "alternate", watched)
     rng = np.random.default_rng(0)
-    V = from_columns(rng.random((300, 3000)))
-    result = factorize(V, 30, init="random", sketch=60, tol=0, max_time=0.3, rng=rng)
-    assert result.stop_reason == "max_time"
-    assert result.seconds["sketch"] > 0
-    assert result.seconds["solve"] < 3  # 200 iterations on the sketch alone would take longer
+    V = from_columns(rng.random((30, 300)))
+    factorize(V, 3, init="random", sketch=6, max_time=1000.0, rng=rng)
+    factorize(V, 3, init="random", sketch=6, rng=rng)
+    whole, on_sketch, *unlimited = limits
+    assert 0 < on_sketch < whole < 1000
+    assert unlimited == [None, None]
 
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "plain-hals"])

@@ -121,5 +121,7 @@ def test_what_it_cannot_do(low_rank):
     for rank in (0, 31):
         with pytest.raises(ComponentsError, match="from 1 to 30"):
             sketch(V, rank)
+    with pytest.raises(ComponentsError, match="has 6 singular values, not the 7"):
+        truncated_svd(S, 7)
     with pytest.raises(ZeroDataError):
         sketch(from_columns(np.zeros((3, 4))), 2)

@@ -112,14 +112,14 @@ class CheckpointedRun:
                 np.load(file, allow_pickle=False) as stored,
             ):
                 header = json.loads(str(stored["header"]))
+                if header["format"] != _FORMAT:
+                    raise CheckpointError(
+                        f"{newest} has format {header['format']!r}, this version reads {_FORMAT!r}"
+                    )
                 sums = {name: stored[name] for name in _SUMS}
                 history = {name: stored[name].tolist() for name in ("errors", "elapsed", "passes")}
                 inner = float(stored["inner"])
                 W_before = stored["W_before"]
-            if header["format"] != _FORMAT:
-                raise CheckpointError(
-                    f"{newest} has format {header['format']!r}, this version reads {_FORMAT!r}"
-                )
             self._compare(newest, header["settings"])
             if len(history["errors"]) > max_iter:
                 raise CheckpointError(

@@ -38,23 +38,15 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
     array([[2.]])
     """
-    updated = np.array(Y, order="C")
-    rows = np.arange(len(Y))  # those that still move
-    first = np.empty(0)
-    for sweep in range(sweeps):
-        y = updated[rows]
+
+    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         denominator = y @ G
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
         new = np.maximum(y * ratio, FLOOR)
-        updated[rows] = new
-        moved = ((new - y) ** 2).sum(axis=1) if sweeps > 1 else np.zeros(rows.size)
-        first = first if sweep else moved
-        going = moved > _LITTLE * first
-        rows, first = rows[going], first[going]
-        if rows.size == 0:
-            break
-    return updated
+        return new, ((new - y) ** 2).sum(axis=1)
+
+    return _swept(Y, sweeps, sweep)
 
 
 def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR) -> Array:
@@ -77,19 +69,31 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
 
 
 def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
-    Y = np.array(Y, order="C")
-    rows = np.arange(len(Y))  # those that still move
-    first = np.empty(0)
-    for sweep in range(sweeps):
-        y = np.asfortranarray(Y[rows])
+    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
+        y = np.asfortranarray(y)
         moved = np.zeros(rows.size)
         for k in range(G.shape[0]):
             if G[k, k] > 0:
                 new = np.maximum(y[:, k] - (y @ G[:, k] - C[rows, k]) / G[k, k], floor)
                 moved += G[k, k] * (new - y[:, k]) ** 2
                 y[:, k] = new
-        Y[rows] = y
-        first = first if sweep else moved
+        return y, moved
+
+    return _swept(Y, sweeps, sweep)
+
+
+def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, Array]]) -> Array:
+    """Sweep over the rows of a copy of Y; one that moves little beside its first move is done.
+
+    `sweep` gets rows and their indices, and returns them as they are now and how far each moved,
+    squared.
+    """
+    Y = np.array(Y, order="C")
+    rows = np.arange(len(Y))
+    first = np.empty(0)
+    for number in range(sweeps):
+        Y[rows], moved = sweep(Y[rows], rows)
+        first = first if number else moved
         going = moved > _LITTLE * first
         rows, first = rows[going], first[going]
         if rows.size == 0:
@@ -115,7 +119,8 @@ class Rule:
     update : callable
         ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
     first : {"W", "H"}
-        Which factor an iteration updates first. A rule that begins with H needs no H to start.
+        Which factor an iteration updates first. A rule that begins with H needs no H to start,
+        unless that is to be raised.
     rescale : bool
         Scale W by <V, WH> / ||WH||^2 before the first iteration.
     floored : bool

@@ -74,10 +74,10 @@ def truncated_svd(
         Draws the first subspace; by default always the same.
     """
     require_data_matrix(V)
-    if not 1 <= k <= min(V.shape):
+    most = min(V.depth, V.shape[1])
+    if not 1 <= k <= most:
         raise ComponentsError(
-            f"a {V.shape[1]} x {V.shape[0]} matrix has {min(V.shape)} singular values, "
-            f"not the {k} asked for"
+            f"a {V.shape[1]} x {V.depth} matrix has {most} singular values, not the {k} asked for"
         )
     with V.own_threads():
         rng = np.random.default_rng(0) if rng is None else rng
