@@ -31,7 +31,7 @@ from .errors import (
     check_components,
     is_disk_full,
 )
-from .inits import Init, start
+from .inits import Init, StartingPoint, lie_in_cones, start
 from .rules import FLOOR, Rule, Update, get_rule, rule_name
 from .selection import choose_k
 from .sketch import Sketch, sketch_rank
@@ -237,7 +237,7 @@ def factorize(
     require_data_matrix(V, nonzero=True)
     rule = None if solver is None else get_rule(solver)
     _check_options(max_iter, tol, max_time, callback, rng)
-    _check_sketch(sketch, rule)
+    sketch = _checked_sketch(sketch, rule)
     began = time.perf_counter()
     passes = V.passes
     seconds = dict.fromkeys(("rank", "start", "sketch", "solve", "finish"), 0.0)
@@ -257,7 +257,7 @@ def factorize(
             "init": _name(init),
             "arrays": _digest(init),
             "solver": rule_name(solver),
-            "sketch": sketch if sketch is None or isinstance(sketch, str) else int(sketch),
+            "sketch": sketch,
         }
         run = CheckpointedRun(checkpoint, V, asked, rng)
         resume = run.load(max_iter)
@@ -265,18 +265,19 @@ def factorize(
     with V.own_threads():
         if run is not None and resume is not None:
             W, H, sketched, start_error = resume.W, None, None, 1.0
-            components, decided_by, start_name, in_cones = run.facts["start"]
+            components, decided_by, start_name, rank = run.facts["start"]
             seconds |= run.facts["seconds"]
         else:
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
             with stage("start"):
                 point = start(V, components, init, rule or _START_ONLY, rng)
-                W, H, start_name, sketched, start_error, in_cones = point
+                rank = _sketch_rank(V, sketch, rule, point)
+                W, H, start_name, sketched, start_error = point
                 del point
             if run is not None:
                 run.facts = {
-                    "start": (components, decided_by, start_name, in_cones),
+                    "start": (components, decided_by, start_name, rank),
                     "seconds": {name: seconds[name] for name in ("rank", "start")},
                 }
         with stage("solve"):
@@ -286,8 +287,8 @@ def factorize(
                 solution = Solution(W, W, History(nothing, nothing, nothing), "start")
             else:
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
-                wanted = None if in_cones and sketch == "auto" else sketch
-                leap = _on_sketch(V, components, rule, wanted, sketched, stopping, seconds)
+                always = sketch != "auto"
+                leap = _on_sketch(V, rule, rank, always, sketched, stopping, seconds)
                 coefficients_ = [H]
                 del H, sketched  # so that they can go when they have served
                 solution = alternate(
@@ -324,7 +325,7 @@ def factorize(
             "init": _name(init),
             "init_used": start_name,
             "solver": rule_name(solver),
-            "sketch": sketch if sketch is None or isinstance(sketch, str) else int(sketch),
+            "sketch": sketch,
             "max_iter": int(max_iter),
             "tol": float(tol),
             "max_time": None if max_time is None else float(max_time),
@@ -358,9 +359,9 @@ def _check_options(
         raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
 
 
-def _check_sketch(sketch: object, rule: Rule | None) -> None:
+def _checked_sketch(sketch: int | str | None, rule: Rule | None) -> int | str | None:
     if sketch is None or (isinstance(sketch, str) and sketch == "auto"):
-        return
+        return sketch
     if not isinstance(sketch, int | np.integer) or isinstance(sketch, bool) or sketch < 1:
         raise OptionError(f"sketch={sketch!r}, expected a rank of at least 1, 'auto' or None")
     if rule is None or not rule.extrapolate:
@@ -368,21 +369,32 @@ def _check_sketch(sketch: object, rule: Rule | None) -> None:
             f"sketch={sketch} needs a solver that can go back if it fails: 'hals' or "
             "'nnlsb', or a Rule with extrapolate=True"
         )
+    return int(sketch)
+
+
+def _sketch_rank(
+    V: DataMatrix, sketch: int | str | None, rule: Rule | None, point: StartingPoint
+) -> int | None:
+    """The rank of the sketch to iterate on, if any."""
+    if sketch != "auto":
+        return sketch if isinstance(sketch, int) else None
+    rank = sketch_rank(V, point.W.shape[1]) if rule is not None and rule.extrapolate else None
+    if rank is None or point.name != "cr1" or point.sketch is not None:
+        return rank
+    # In cones the last digits come later with it.
+    return None if lie_in_cones(V, point.W, point.error) else rank
 
 
 def _on_sketch(
     V: DataMatrix,
-    K: int,
     rule: Rule,
-    wanted: int | str | None,
+    rank: int | None,
+    always: bool,
     made: Sketch | None,
     stopping: Stopping,
     seconds: dict[str, float],
 ) -> Leap | None:
     """A leap that iterates on a sketch of V until little more can be gained there."""
-    if wanted is None or not rule.extrapolate:
-        return None
-    rank = sketch_rank(V, K) if isinstance(wanted, str) else int(wanted)
     if rank is None:
         return None
     began = time.perf_counter()
@@ -390,7 +402,7 @@ def _on_sketch(
     del made
 
     def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
-        if wanted == "auto" and errors[-2] - errors[-1] < _WORTH_A_SKETCH * errors[-1]:
+        if not always and errors[-2] - errors[-1] < _WORTH_A_SKETCH * errors[-1]:
             return None
         entered = time.perf_counter()
         left = stopping.max_time

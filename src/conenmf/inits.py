@@ -39,6 +39,7 @@ __all__ = [
     "Init",
     "StartingPoint",
     "check_factor",
+    "lie_in_cones",
     "mixing",
     "raise_off_zero",
     "start",
@@ -49,7 +50,7 @@ Start: TypeAlias = Callable[[DataMatrix, int, np.random.Generator | None], Facto
 Init: TypeAlias = str | Start | npt.ArrayLike | tuple[Any, Any]
 
 MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
-_EXPLAINED = 0.75  # ... if cr1-nmf explains this share of their squared lengths
+_UNEXPLAINED = 0.25  # ... if cr1-nmf leaves no more than this share of their squared lengths
 _TRIAL_STEPS = 2  # of hals on a sketch, by which other data choose their start
 _ROUGH_CONES = 5e-2  # accuracy of the axes of cones that a start needs
 _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
@@ -71,8 +72,6 @@ class StartingPoint(NamedTuple):
         One of V, if one was made.
     error : float
         The relative error of W with its best H is at most this; 1 if nothing is known.
-    cones : bool
-        The samples were seen to lie in cones, and W are their axes.
     """
 
     W: Array
@@ -80,7 +79,6 @@ class StartingPoint(NamedTuple):
     name: str
     sketch: Sketch | None = None
     error: float = 1.0
-    cones: bool = False
 
 
 def start(
@@ -109,9 +107,6 @@ def start(
     else:
         chosen = _factors(V, K, init, rng)
     W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
-    if name == "cr1" and H is not None:
-        (explained,) = V.map(_sum_of_squares, H.T)
-        chosen = chosen._replace(error=float(np.sqrt(max(1.0 - explained / V.total, 0.0))))
     if rule.first == "H" and not rule.raise_start:
         return chosen._replace(H=H if rule.sweeps else None)
     exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses
@@ -123,20 +118,47 @@ def start(
 def mixing(V: DataMatrix, K: int) -> float:
     """Return how much of the error of cr1-nmf goes if samples may mix cones, from 0 to 1.
 
-    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*. Near 0
-    the samples lie in cones; far from 0 they are mixtures of parts.
+    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
+    best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
+    mixtures of parts.
     """
-    W, H = _cr1(V, K, None)
-    return _mixing(V, W, H)
+    return _mixing(V, _cr1(V, K, None)[0])
 
 
-def _mixing(V: DataMatrix, W: Array, H: Aligned) -> float:
-    (explained,) = V.map(_sum_of_squares, H.T)
+def _mixing(V: DataMatrix, W: Array) -> float:
+    (explained,) = V.sweep(_explained_by_one_axis, W=W)
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:
         return 0.0
     mixed = coefficients(V, W)[2]
     return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+
+
+def _explained_by_one_axis(block: Block, *, W: Array) -> tuple[float]:
+    return (float((cross_products(block, W).max(axis=1) ** 2).sum()),)
+
+
+def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
+    """Return whether cr1-nmf explains the samples, and a few hundred of them hardly mix its axes.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+        The axes, unit vectors.
+    error : float
+        The relative error of cr1-nmf.
+    """
+    if error**2 > _UNEXPLAINED:
+        return False
+    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], V.gathered)).astype(np.intp)
+    return _mixing(from_rows(V.columns(few).T, n_threads=V.n_threads), W) <= MOSTLY_CONES
+
+
+def _from_cones(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
+    W, H, _ = cr1_nmf(V, K, rng=rng, tol=_ROUGH_CONES)
+    (explained,) = V.map(_sum_of_squares, H.T)
+    return StartingPoint(W, H, "cr1", error=float(np.sqrt(max(1.0 - explained / V.total, 0.0))))
 
 
 def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
@@ -149,27 +171,13 @@ def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingP
     They run on a sketch of V, which also lends its singular vectors to the start that competes:
     nnsvdlrc is ahead on dense data, nndsvda on sparse ones, as measured in docs/starts.md.
     """
-    W, H = _cr1(V, K, rng)
-    if K > min(V.shape) or _lie_in_cones(V, W, H):
-        return StartingPoint(W, H, "cr1", cones=K <= min(V.shape))
+    cones = _from_cones(V, K, rng)
+    if K > min(V.shape) or lie_in_cones(V, cones.W, cones.error):
+        return cones
     S = sketch(V, min(2 * K, *V.shape))
     name = "nnsvdlrc" if is_dense(V) else "nndsvda"
     other = StartingPoint(*INITS[name](S, K, rng), name, S)
-    return min(StartingPoint(W, H, "cr1", S), other, key=_error_soon)
-
-
-def _lie_in_cones(V: DataMatrix, W: Array, H: Aligned) -> bool:
-    """Whether cr1-nmf explains the samples and a few hundred of them hardly mix."""
-    (explained,) = V.map(_sum_of_squares, H.T)
-    if explained < _EXPLAINED * V.total:
-        return False
-    few = min(V.shape[1], V.gathered)
-    chosen = V.columns(np.linspace(0, V.shape[1] - 1, few).astype(np.intp))
-    some = from_rows(chosen.T, n_threads=V.n_threads)
-    C = cross_products(chosen, W)
-    pure = some.total - float((C.max(axis=1) ** 2).sum())
-    mixed = coefficients(some, W)[2]
-    return mixed >= (1.0 - MOSTLY_CONES) ** 2 * pure
+    return min(cones._replace(sketch=S), other, key=_error_soon)
 
 
 def _error_soon(point: StartingPoint) -> float:
@@ -183,8 +191,9 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
     if isinstance(init, str):
         if init not in INITS:
             raise OptionError.unknown("init", init, ("auto", *INITS))
-        W, H = INITS[init](V, K, rng)
-        return StartingPoint(W, H, init, cones=init == "cr1" and _lie_in_cones(V, W, H))
+        if init == "cr1":
+            return _from_cones(V, K, rng)
+        return StartingPoint(*INITS[init](V, K, rng), init)
     name = str(getattr(init, "__name__", "custom"))
     if callable(init):
         W, H = init(V, K, rng)
@@ -284,7 +293,7 @@ def _raised(samples: range, H: Array, *, by: float) -> tuple[Array, None]:
 
 def _cr1(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """Clustering and rank-one NMF, to the accuracy a start needs."""
-    W, H, _ = cr1_nmf(V, K, rng=rng, tol=_ROUGH_CONES)
+    W, H, *_ = _from_cones(V, K, rng)
     return W, H
 
 
