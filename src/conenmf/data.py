@@ -37,6 +37,7 @@ from .matrix import (
     write_array,
 )
 from .memory import canonical_rows, hold
+from .names import Names, names_of
 from .sources import Source, is_stored, open_path, open_stored
 
 __all__ = [
@@ -290,13 +291,16 @@ def _open(
     if is_stored(matrix):
         opened = open_stored(matrix, samples_in, budget)
         return _opened(opened, samples_in, negative, n_threads, budget)
+    names = names_of(matrix)
     if not sp.issparse(matrix):
         matrix = np.asanyarray(matrix)
     if isinstance(matrix, np.ma.MaskedArray):
         raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
     check_kind(matrix.dtype, matrix.shape)
     rows = matrix if samples_in == "rows" else matrix.T
-    return _opened(rows, samples_in, negative, n_threads, budget)
+    V = _opened(rows, samples_in, negative, n_threads, budget)
+    V.names = names if samples_in == "rows" else Names(names.features, names.samples)
+    return V
 
 
 def _opened(

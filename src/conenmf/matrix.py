@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from .blocks import Array, Block
 from .errors import CheckpointError, DataTypeError, EmptyDataError, OptionError, ShapeError
+from .names import Names
 from .threads import available_threads, one_blas_thread, run_in_order
 
 __all__ = [
@@ -121,6 +122,8 @@ class DataMatrix(ABC):
     passes : float
         How much of V has been read so far: columns read / N.
     n_threads : int
+    names : Names
+        What samples and features are called, if the data came with names.
     """
 
     shape: tuple[int, int]
@@ -133,6 +136,7 @@ class DataMatrix(ABC):
     n_threads: int
     clip: bool  # read negative entries as zeros
     offers: int = 1  # samples a piece offers when one is to be chosen: more where rounds are dear
+    names: Names = Names()
     gathered: int = 512  # most samples that `columns` should be asked for at a time
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int | None) -> None:

@@ -1,0 +1,111 @@
+"""What the samples and the features are called.
+
+Names come from files and data frames, which may be anybody's, and end up on terminals and in
+pages: whatever could act there instead of being read is made visible on the way in.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ShapeError
+
+__all__ = ["Names", "names_of", "visible"]
+
+_LONGEST = 200  # characters of a name
+
+
+def visible(text: object) -> str:
+    r"""Return a text on one line, in which control and formatting characters are spelled out.
+
+    >>> visible("a\x1b[31mb\n")
+    'a\\x1b[31mb\\x0a'
+    """
+    plain = str(text)
+    if len(plain) > _LONGEST:
+        plain = plain[: _LONGEST - 1] + "…"
+    if plain.isprintable():
+        return plain
+    return "".join(_spelled(sign) for sign in plain)
+
+
+def _spelled(sign: str) -> str:
+    if sign.isprintable() or unicodedata.category(sign) == "Zs":
+        return sign
+    return f"\\x{ord(sign):02x}"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of samples and features, where they have any.
+
+    Attributes
+    ----------
+    samples : tuple of str, or None
+    features : tuple of str, or None
+    image_shape : (rows, columns), or None
+        If the features are the pixels of an image.
+    """
+
+    samples: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        samples: Iterable[object] | None = None,
+        features: Iterable[object] | None = None,
+        image_shape: tuple[int, int] | None = None,
+    ) -> Names:
+        """Make names from whatever they are written in."""
+        return cls(
+            None if samples is None else tuple(map(visible, samples)),
+            None if features is None else tuple(map(visible, features)),
+            image_shape,
+        )
+
+    def checked(self, n_samples: int, n_features: int) -> Names:
+        """Make sure that there is a name for each."""
+        for what, names, count in (
+            ("samples", self.samples, n_samples),
+            ("features", self.features, n_features),
+        ):
+            if names is not None and len(names) != count:
+                raise ShapeError(f"there are {len(names)} names for {count} {what}")
+        if self.image_shape is not None and self.image_shape[0] * self.image_shape[1] != n_features:
+            rows, columns = self.image_shape
+            raise ShapeError(
+                f"images of {rows} x {columns} have {rows * columns} pixels, "
+                f"and there are {n_features} features"
+            )
+        return self
+
+    def sample(self, index: int) -> str:
+        """What to call a sample."""
+        return f"sample {index}" if self.samples is None else self.samples[index]
+
+    def feature(self, index: int) -> str:
+        """What to call a feature."""
+        return f"feature {index}" if self.features is None else self.features[index]
+
+
+def names_of(table: Any) -> Names:
+    """The names in a data frame of pandas or polars whose rows are samples; else none.
+
+    Names that pandas made up, 0, 1, 2 and so on, are not names.
+    """
+    columns = getattr(table, "columns", None)
+    if columns is None or not hasattr(table, "dtypes"):
+        return Names()
+    index = getattr(table, "index", None)
+    return Names.of(_given(index), _given(columns))
+
+
+def _given(labels: Any) -> Any:
+    if labels is None or type(labels).__name__ == "RangeIndex":
+        return None
+    return labels

@@ -1,0 +1,67 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import from_columns, from_rows
+from conenmf.errors import ShapeError
+from conenmf.names import Names, names_of, visible
+
+
+@given(st.text(max_size=400))
+def test_a_visible_text_is_one_short_line_without_control_characters(text):
+    shown = visible(text)
+    assert len(shown.splitlines()) <= 1
+    assert not any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in shown)
+    assert visible(shown) == shown or len(text) >= 200
+    if len(text) < 200 and text.isprintable():
+        assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2Jgene", "\\x1b[2Jgene"),  # clears a terminal
+        ("a\u202eb", "a\\x202eb"),  # turns the direction of writing round
+        ("two\nlines", "two\\x0alines"),
+        ("Ångström\u00a0µ", "Ångström\u00a0µ"),
+        (3, "3"),
+    ],
+)
+def test_what_could_act_on_a_terminal_is_spelled_out(text, shown):
+    assert visible(text) == shown
+
+
+def test_names_of_data_frames():
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "b"])
+    assert names_of(frame) == Names(None, ("a", "b"))
+    assert names_of(frame.set_axis(["x", "y"])) == Names(("x", "y"), ("a", "b"))
+    assert names_of(pd.DataFrame(np.eye(2))) == Names()
+    assert names_of(pl.DataFrame({"a": [1.0], "b": [2.0]})) == Names(None, ("a", "b"))
+    assert names_of(np.eye(2)) == Names()
+
+
+def test_an_opened_matrix_knows_the_names():
+    frame = pd.DataFrame([[1.0, 2.0, 0.0], [3.0, 4.0, 1.0]], ["x", "y"], ["a", "b", "c"])
+    assert from_rows(frame).names == Names(("x", "y"), ("a", "b", "c"))
+    assert from_columns(frame).names == Names(("a", "b", "c"), ("x", "y"))
+    assert from_rows(frame.to_numpy()).names == Names()
+
+
+def test_there_is_a_name_for_each():
+    names = Names(("x",), ("a", "b"))
+    assert names.checked(1, 2) is names
+    with pytest.raises(ShapeError, match="1 names for 3 samples"):
+        names.checked(3, 2)
+    with pytest.raises(ShapeError, match="2 names for 5 features"):
+        names.checked(1, 5)
+    with pytest.raises(ShapeError, match=r"2 x 3 have 6 pixels, and there are 5 features"):
+        Names(image_shape=(2, 3)).checked(1, 5)
+
+
+def test_what_has_no_name_is_called_by_its_number():
+    assert Names().sample(3) == "sample 3"
+    assert Names().feature(0) == "feature 0"
+    assert Names(("x",), ("a",)).sample(0) == "x"
