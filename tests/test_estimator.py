@@ -234,10 +234,10 @@ def test_certificate(X):
     changed = X.copy()
     other = ConeNMF(4, tol=0, max_iter=3).fit(changed)
     changed /= changed.sum(axis=1, keepdims=True)
-    with pytest.raises(ConeNMFError, match="X was changed after the fit"):
+    with pytest.raises(ConeNMFError, match="the data were changed after the fit"):
         _ = other.certificate_
     unasked = pickle.loads(pickle.dumps(ConeNMF(4).fit(X)))
-    with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
+    with pytest.raises(AttributeError, match=r"use conenmf.certify\(V, W, H\)"):
         _ = unasked.certificate_
     assert len(pickle.dumps(ConeNMF(4, max_iter=1, tol=0).fit(X))) < X.nbytes / 2
 

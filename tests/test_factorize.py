@@ -1,5 +1,3 @@
-import json
-import os
 import sys
 
 import numpy as np
@@ -8,8 +6,6 @@ import pytest
 from conenmf import Factorization, alternate, factorize, from_columns, make_cones
 from conenmf.errors import (
     ComponentsError,
-    DiskFullError,
-    FileFormatError,
     NotADataMatrixError,
     OptionError,
     ZeroDataError,
@@ -238,84 +234,3 @@ def test_bad_data(cones):
         factorize(cones, 4)
     with pytest.raises(ZeroDataError):
         factorize(from_columns(np.zeros((3, 3))), 1)
-
-
-# --- files ------------------------------------------------------------------------------------
-
-
-def test_save_and_load(tmp_path, cones):
-    result = factorize(from_columns(cones), max_iter=5)
-    result.save(tmp_path / "result.npz")
-    back = Factorization.load(tmp_path / "result.npz")
-    for name in ("W", "H", "labels"):
-        assert np.array_equal(getattr(back, name), getattr(result, name))
-    for name in ("relative_error", "stop_reason", "seconds", "passes", "settings"):
-        assert getattr(back, name) == getattr(result, name)
-    for name in ("relative_error", "elapsed", "passes"):
-        assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
-    assert os.listdir(tmp_path) == ["result.npz"]
-    with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-1"
-
-
-def test_numbers_of_numpy_can_be_saved(tmp_path, cones):
-    result = factorize(from_columns(cones), np.int64(4), max_iter=np.int64(2), tol=np.float32(0))
-    result.save(tmp_path / "result.npz")
-    assert Factorization.load(tmp_path / "result.npz").settings == result.settings
-
-
-def test_any_damage_is_named(tmp_path, cones):
-    target = tmp_path / "result.npz"
-    factorize(from_columns(cones[:, :20]), 2, max_iter=1).save(target)
-    whole = bytearray(target.read_bytes())
-    rng = np.random.default_rng(0)
-    refused = 0
-    for _ in range(200):
-        broken = whole.copy()
-        for place in rng.integers(0, len(whole), 3):
-            broken[place] ^= int(rng.integers(1, 256))
-        target.write_bytes(broken)
-        try:
-            Factorization.load(target)
-        except FileFormatError:
-            refused += 1
-    assert refused > 150
-
-
-def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
-    result = factorize(from_columns(cones), max_iter=1)
-    target = tmp_path / "result.npz"
-    result.save(target)
-    before = target.read_bytes()
-
-    def full_disk(stream, array):
-        stream.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(sys.modules["conenmf.factorize"], "write_array", full_disk)
-    with pytest.raises(DiskFullError, match=r"no room to write .*result.npz; an earlier"):
-        result.save(target)
-    assert target.read_bytes() == before
-    assert os.listdir(tmp_path) == ["result.npz"]
-
-
-def test_damaged_and_foreign_files(tmp_path, cones):
-    target = tmp_path / "result.npz"
-    factorize(from_columns(cones), max_iter=1).save(target)
-    whole = target.read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.npz").write_text("not a zip")
-    (tmp_path / "empty.npz").write_bytes(b"")
-    np.savez(tmp_path / "other.npz", W=np.ones((2, 2)))
-    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
-    for name in ("cut.npz", "text.npz", "empty.npz", "other.npz", "pickle.npy"):
-        with pytest.raises(FileFormatError, match=name):
-            Factorization.load(tmp_path / name)
-    facts = {"format": "conenmf-factorization-9"}
-    np.savez(tmp_path / "new.npz", facts=np.array(json.dumps(facts)))
-    with pytest.raises(FileFormatError, match=r"this version reads 'conenmf-factorization-1'"):
-        Factorization.load(tmp_path / "new.npz")
-    with pytest.raises(FileNotFoundError):
-        Factorization.load(tmp_path / "missing.npz")
-    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
-        Factorization.load(target).save(tmp_path / "nowhere" / "result.npz")

@@ -18,13 +18,16 @@ from .bounds import (
 from .checkpoint import Checkpoint
 from .cones import Cones, cluster_cones, cr1_nmf, rank_one_factors
 from .data import DataMatrix, from_columns, from_rows, open_data
+from .diagnosis import Diagnosis, diagnose
 from .errors import ConeNMFError
 from .estimator import ConeNMF, sklearn_init
-from .factorize import Factorization, factorize
+from .factorize import factorize
 from .geometry import ConeGeometry, cone_geometry, enclosing_cones
 from .metrics import dice, match_components, purity
+from .names import Names
 from .nnls import nnls
 from .rank import RankEstimate, estimate_rank
+from .result import Factorization
 from .rules import Rule
 from .selection import Selection, select_k
 from .simulate import ConeModel, make_cone_data, make_cones
@@ -43,7 +46,9 @@ __all__ = [
     "ConeNMFError",
     "Cones",
     "DataMatrix",
+    "Diagnosis",
     "Factorization",
+    "Names",
     "Progress",
     "RankEstimate",
     "Rule",
@@ -55,6 +60,7 @@ __all__ = [
     "cone_geometry",
     "cr1_nmf",
     "deterministic_bound",
+    "diagnose",
     "dice",
     "enclosing_cones",
     "estimate_rank",

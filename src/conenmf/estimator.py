@@ -19,12 +19,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .bounds import Certificate, certify
+from .bounds import Certificate
 from .checkpoint import Checkpoint
 from .cones import cr1_nmf
 from .data import Aligned, Array, DataMatrix, Negative, from_rows, is_elsewhere
 from .errors import (
-    ConeNMFError,
     FactorError,
     NotAvailableError,
     OptionError,
@@ -32,6 +31,7 @@ from .errors import (
 )
 from .factorize import factorize
 from .inits import Init, check_factor, raise_off_zero
+from .names import names_of
 from .online import ConeStream
 from .rules import Rule, Update
 from .solvers import Callback, Progress, coefficients
@@ -124,7 +124,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Everything, in the paper's letters; it can be saved.
     certificate_ : Certificate
         How far the fit is from the best possible and from a stationary point; computed when
-        first asked for, until when the model keeps a reference to X.
+        first asked for. For this the model keeps a reference to X until it is pickled.
 
     Examples
     --------
@@ -211,8 +211,6 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.stop_reason_ = result.stop_reason
         self.result_ = result
         self._forget(_OF_STREAM)
-        self._fitted_on: DataMatrix | None = V
-        self._certificate: Certificate | None = None
         if result.stop_reason == "max_iter" and self.max_iter > 0 and self.tol > 0:
             warnings.warn(
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
@@ -289,26 +287,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "certificate_ is of a fit, and partial_fit keeps no samples: use "
                 "certify(from_rows(X), model.components_.T, model.transform(X).T)"
             )
-        if self._certificate is None:
-            if self._fitted_on is None:
-                raise AttributeError(
-                    "certificate_ was not asked for before this model was pickled, and the data "
-                    "are not kept: use certify(from_rows(X), model.result_.W, model.result_.H)"
-                )
-            certificate = certify(self._fitted_on, self.result_.W, self.result_.H)
-            if not np.isclose(certificate.relative_error, self.relative_error_, rtol=1e-6):
-                raise ConeNMFError(
-                    "X was changed after the fit, so it cannot be certified: fit again, or ask "
-                    "for certificate_ before changing X"
-                )
-            self._certificate = certificate
-            self._fitted_on = None
-        return self._certificate
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the data."""
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "_fitted_on": None} if "_fitted_on" in state else state
+        certificate: Certificate = self.result_.certificate
+        return certificate
 
     def fit_predict(self, X: Any, y: object = None) -> Aligned:
         """Learn the components and return the label of each sample."""
@@ -347,6 +327,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> DataMatrix:
         elsewhere = is_elsewhere(X)
+        names = names_of(X)
         if not elsewhere:
             X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
         V: DataMatrix = (
@@ -359,6 +340,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if elsewhere:  # scikit-learn looks at the number of features alone
             outline = np.broadcast_to(0.0, V.shape[::-1])
             validate_data(self, outline, reset=reset, skip_check_array=True)
+        else:
+            V.names = names
         return V
 
     def _start(self, V: DataMatrix) -> tuple[int | str, Init]:
@@ -412,8 +395,6 @@ _OF_FIT = (
     "history_",
     "stop_reason_",
     "result_",
-    "_fitted_on",
-    "_certificate",
 )
 _OF_STREAM = ("n_samples_seen_", "_stream")
 

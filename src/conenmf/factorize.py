@@ -1,4 +1,4 @@
-"""The pipeline: number of components, start, solver, exact finish; and its result.
+"""The pipeline: number of components, start, solver, exact finish.
 
 Whatever the solver did, the last step is the exact nonnegative least squares for H given W, so
 that the coefficients of a sample depend on W alone and the reported error is that of the factors
@@ -8,30 +8,23 @@ returned.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import secrets
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .checkpoint import Checkpoint, CheckpointedRun
-from .data import Aligned, Array, DataMatrix, require_data_matrix, write_array
+from .data import Aligned, Array, DataMatrix, require_data_matrix
 from .errors import (
     ComponentsError,
-    DiskFullError,
-    FileFormatError,
     OptionError,
     check_components,
-    is_disk_full,
 )
 from .inits import Init, StartingPoint, lie_in_cones, start
+from .result import Factorization
 from .rules import FLOOR, Rule, Update, get_rule, rule_name
 from .selection import choose_k
 from .sketch import Sketch, sketch_rank
@@ -41,136 +34,6 @@ from .solvers import Callback, History, Leap, Solution, Stopping, alternate, coe
 __all__ = ["Factorization", "factorize"]
 
 
-@dataclass(frozen=True, eq=False)
-class Factorization:
-    """A factorisation V ~ W H and how it came about.
-
-    Attributes
-    ----------
-    W : array (F, K)
-    H : array (K, N)
-    labels : array (N,), integers
-        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample without any.
-    relative_error : float
-        ||V - W H|| / ||V|| of exactly these factors.
-    history : History
-        Error, seconds and passes after each iteration of the solver on V itself.
-    stop_reason : str
-        "converged", "exact", "max_iter", "max_time", "callback", or "start" without a solver.
-    seconds : dict
-        Time of each stage: "rank", "start", "solve" (of which "sketch"), "finish".
-    passes : float
-        Passes over V in all, the validating first one not included.
-    settings : dict
-        What was asked for, in plain values.
-    """
-
-    W: Array
-    H: Aligned
-    labels: Aligned
-    relative_error: float
-    history: History
-    stop_reason: str
-    seconds: dict[str, float]
-    passes: float
-    settings: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
-        if (
-            self.W.ndim != 2
-            or self.W.shape[1] != K
-            or self.labels.shape != (N,)
-            or not self.relative_error >= 0
-        ):
-            raise ValueError(
-                f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
-                f"labels {self.labels.shape}, relative error {self.relative_error}"
-            )
-
-    @property
-    def K(self) -> int:
-        """The number of components."""
-        return int(self.W.shape[1])
-
-    @property
-    def n_iter(self) -> int:
-        """The number of iterations of the solver."""
-        return int(self.history.relative_error.size)
-
-    def __repr__(self) -> str:
-        return (
-            f"Factorization(F={self.W.shape[0]}, N={self.H.shape[1]}, K={self.K}, "
-            f"relative_error={self.relative_error:.4g}, n_iter={self.n_iter}, "
-            f"stop_reason={self.stop_reason!r})"
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one ``.npz`` file, without pickle.
-
-        The file appears under exactly this name, and only when it is complete; an earlier one
-        stays until then.
-        """
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
-        facts = {
-            "format": _FORMAT,
-            "stop_reason": self.stop_reason,
-            "seconds": self.seconds,
-            "settings": self.settings,
-        }
-        arrays = {
-            "W": self.W,
-            "H": self.H,
-            "labels": self.labels,
-            "relative_error": np.float64(self.relative_error),
-            "history_relative_error": self.history.relative_error,
-            "history_elapsed": self.history.elapsed,
-            "history_passes": self.history.passes,
-            "passes": np.float64(self.passes),
-            "facts": np.array(json.dumps(facts)),
-        }
-        with _written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    write_array(member, array)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Factorization:
-        """Read what `save` wrote."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                facts = json.loads(str(stored["facts"]))
-                if facts["format"] != _FORMAT:
-                    raise FileFormatError(
-                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}"
-                    )
-                return cls(
-                    W=stored["W"],
-                    H=stored["H"],
-                    labels=stored["labels"],
-                    relative_error=float(stored["relative_error"]),
-                    history=History(
-                        stored["history_relative_error"],
-                        stored["history_elapsed"],
-                        stored["history_passes"],
-                    ),
-                    stop_reason=facts["stop_reason"],
-                    seconds=facts["seconds"],
-                    passes=float(stored["passes"]),
-                    settings=facts["settings"],
-                )
-        except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
-            raise
-        except Exception as problem:  # whatever a damaged zip or array header leads to
-            raise FileFormatError(
-                f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
-            ) from problem
-
-
-_FORMAT = "conenmf-factorization-1"
 _WORTH_A_SKETCH = 1e-3  # share of the error that an iteration must still bring
 _ROUGH = 2e-3  # tol on a sketch: what it leaves is finished on V
 
@@ -330,6 +193,8 @@ def factorize(
             "tol": float(tol),
             "max_time": None if max_time is None else float(max_time),
         },
+        names=V.names,
+        data=V,
     )
 
 
@@ -441,22 +306,3 @@ def _name(option: object) -> str | None:
     if option is None or isinstance(option, str):
         return option
     return str(getattr(option, "__name__", "custom"))
-
-
-@contextmanager
-def _written_whole(target: Path) -> Iterator[Any]:
-    """Open a temporary file beside the target; move it into place if all went well."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException as problem:
-        temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError) and is_disk_full(problem):
-            raise DiskFullError(
-                f"no room to write {target}; an earlier file of that name is intact"
-            ) from problem
-        raise

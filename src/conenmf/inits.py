@@ -39,6 +39,7 @@ __all__ = [
     "Init",
     "StartingPoint",
     "check_factor",
+    "cr1_error",
     "lie_in_cones",
     "mixing",
     "raise_off_zero",
@@ -115,17 +116,14 @@ def start(
     return chosen._replace(H=raise_off_zero(V, H) if exact and rule.raise_start else H)
 
 
-def mixing(V: DataMatrix, K: int) -> float:
+def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     """Return how much of the error of cr1-nmf goes if samples may mix cones, from 0 to 1.
 
     1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
     best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
-    mixtures of parts.
+    mixtures of parts. The axes W* are found if they are not given.
     """
-    return _mixing(V, _cr1(V, K, None)[0])
-
-
-def _mixing(V: DataMatrix, W: Array) -> float:
+    W = _cr1(V, K, None)[0] if axes is None else axes
     (explained,) = V.sweep(_explained_by_one_axis, W=W)
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:
@@ -152,13 +150,19 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     if error**2 > _UNEXPLAINED:
         return False
     few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], V.gathered)).astype(np.intp)
-    return _mixing(from_rows(V.columns(few).T, n_threads=V.n_threads), W) <= MOSTLY_CONES
+    some = from_rows(V.columns(few).T, n_threads=V.n_threads)
+    return mixing(some, W.shape[1], W) <= MOSTLY_CONES
+
+
+def cr1_error(V: DataMatrix, H: Aligned) -> float:
+    """Return the relative error of cr1-nmf, of which H are the coefficients."""
+    (explained,) = V.map(_sum_of_squares, H.T)
+    return float(np.sqrt(max(1.0 - explained / V.total, 0.0)))
 
 
 def _from_cones(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
     W, H, _ = cr1_nmf(V, K, rng=rng, tol=_ROUGH_CONES)
-    (explained,) = V.map(_sum_of_squares, H.T)
-    return StartingPoint(W, H, "cr1", error=float(np.sqrt(max(1.0 - explained / V.total, 0.0))))
+    return StartingPoint(W, H, "cr1", error=cr1_error(V, H))
 
 
 def _sum_of_squares(samples: range, H: Array) -> tuple[float]:

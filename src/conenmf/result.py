@@ -1,0 +1,371 @@
+"""The result of a factorisation: it judges itself, can be saved, and is drawn in a line.
+
+What needs the data (the certificate, the diagnosis) is computed when it is first asked for. A
+result holds on to its data until it is pickled or saved; what was known by then is kept with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import plots
+from .bounds import Certificate, certify
+from .data import Aligned, Array, DataMatrix, write_array
+from .diagnosis import Diagnosis, diagnose
+from .errors import ConeNMFError, DiskFullError, FileFormatError, NotAvailableError, is_disk_full
+from .names import Names
+from .solvers import History
+
+__all__ = ["Factorization", "written_whole"]
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """A factorisation V ~ W H and how it came about.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    H : array (K, N)
+    labels : array (N,), integers
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
+        sample without any.
+    relative_error : float
+        ||V - W H|| / ||V|| of exactly these factors.
+    history : History
+        Error, seconds and passes after each iteration of the solver on V itself.
+    stop_reason : str
+        "converged", "exact", "max_iter", "max_time", "callback", or "start" without a solver.
+    seconds : dict
+        Time of each stage: "rank", "start", "solve" (of which "sketch"), "finish".
+    passes : float
+        Passes over V in all, the validating first one not included.
+    settings : dict
+        What was asked for, in plain values.
+    names : Names
+        What samples and features are called, if the data came with names.
+    data : DataMatrix or None
+        What was factored; None once the result was pickled or loaded.
+    """
+
+    W: Array
+    H: Aligned
+    labels: Aligned
+    relative_error: float
+    history: History
+    stop_reason: str
+    seconds: dict[str, float]
+    passes: float
+    settings: dict[str, Any]
+    names: Names = field(default_factory=Names)
+    data: DataMatrix | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
+        if (
+            self.W.ndim != 2
+            or self.W.shape[1] != K
+            or self.labels.shape != (N,)
+            or not self.relative_error >= 0
+        ):
+            raise ValueError(
+                f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
+                f"labels {self.labels.shape}, relative error {self.relative_error}"
+            )
+        self.names.checked(N, self.W.shape[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the data."""
+        return {**self.__dict__, "data": None}
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return int(self.W.shape[1])
+
+    @property
+    def n_iter(self) -> int:
+        """The number of iterations of the solver."""
+        return int(self.history.relative_error.size)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How far it is, at most, from the best possible, and from a stationary point."""
+        certificate = certify(self._data("certificate"), self.W, self.H)
+        if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
+            raise ConeNMFError(
+                "the data were changed after the fit, so it cannot be judged: fit again, or ask "
+                "for the certificate before changing the data"
+            )
+        return certificate
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The certificate, the spectrum, the cones, and a closer look at some samples."""
+        V = self._data("diagnosis")
+        return diagnose(V, self.W, self.H, self.labels, self.certificate)
+
+    def _data(self, wanted: str) -> DataMatrix:
+        if self.data is None:
+            how = "certify(V, W, H)" if wanted == "certificate" else "diagnose(V, W, H, labels)"
+            raise NotAvailableError(
+                f"the {wanted} was not asked for before this result was pickled or saved, and the "
+                f"data are not kept: use conenmf.{how}"
+            )
+        return self.data
+
+    # --- for people ---
+
+    def summary(self) -> tuple[str, ...]:
+        """What was found, in plain sentences; more of them once `diagnosis` is known."""
+        K = f"{self.K} component{'s' * (self.K > 1)}"
+        lines = [f"{K}; relative error {self.relative_error:.4g}"]
+        if self.settings.get("K") == "auto":
+            lines[0] += f" (their number chosen by {self.settings['K_decided_by']!r})"
+        if "certificate" in self.__dict__:
+            below = self.certificate.lower_bound
+            lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
+        if "diagnosis" in self.__dict__:
+            lines.append(f"the data fall into cones: {self._cones_in_words()}")
+        return tuple(lines)
+
+    def _cones_in_words(self) -> str:
+        cones = self.diagnosis.cones
+        if cones is None:
+            return "no, the samples have fewer directions than there are components"
+        if cones.geometry.holds:
+            if self.K == 1:
+                return "yes, into one"
+            return f"yes, margin {cones.geometry.margin:.3g} rad"
+        if cones.evident:
+            return (
+                "nearly; most samples keep to one axis, but the geometric assumption misses by "
+                f"{-cones.geometry.margin:.3g} rad"
+            )
+        return f"no, they miss the geometric assumption by {-cones.geometry.margin:.3g} rad"
+
+    def __repr__(self) -> str:
+        return (
+            f"Factorization(F={self.W.shape[0]}, N={self.H.shape[1]}, K={self.K}, "
+            f"relative_error={self.relative_error:.4g}, n_iter={self.n_iter}, "
+            f"stop_reason={self.stop_reason!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(f"<li>{escape(line)}</li>" for line in self.summary())
+        facts = {
+            "samples x features": f"{self.H.shape[1]} x {self.W.shape[0]}",
+            "iterations": f"{self.n_iter} ({self.stop_reason})",
+            "seconds": f"{sum(self.seconds.values()) - self.seconds.get('sketch', 0.0):.3g}",
+            "start, solver": f"{self.settings.get('init_used')}, {self.settings.get('solver')}",
+        }
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
+            for name, value in facts.items()
+        )
+        return f"<div><strong>Factorization</strong><ul>{sentences}</ul><table>{rows}</table></div>"
+
+    def plot_history(self, ax: Any = None, *, against: str = "iteration") -> Any:
+        """Draw the relative error after each iteration; return the matplotlib axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        against : {"iteration", "seconds", "passes"}
+        """
+        below = self.certificate.lower_bound if "certificate" in self.__dict__ else None
+        return plots.history(self.history, ax, against=against, below=below)
+
+    def plot_spectrum(self, ax: Any = None) -> Any:
+        """Draw the singular values and their ratios; return the matplotlib axes."""
+        return plots.spectrum(self.diagnosis.rank, self.K, ax)
+
+    def plot_components(
+        self,
+        axes: Any = None,
+        *,
+        components: Any = None,
+        image_shape: tuple[int, int] | None = None,
+        top: int = 10,
+    ) -> Any:
+        """Draw the components as images, as their `top` features, or as curves.
+
+        Images if an image shape is known or given; the features with most weight if features
+        have names; curves over the features otherwise.
+
+        Parameters
+        ----------
+        axes : array of matplotlib axes, optional
+            One for each component to draw.
+        components : integers, optional
+            Which ones; by default the first twelve.
+        image_shape : (rows, columns), optional
+        top : int
+
+        Returns
+        -------
+        array of axes
+        """
+        names = self.names if image_shape is None else Names(image_shape=image_shape)
+        names.checked(self.H.shape[1], self.W.shape[0])
+        return plots.components(self.W, names, axes, chosen=components, top=top)
+
+    def plot_cones(self, ax: Any = None) -> Any:
+        """Draw the angles between cones, and mark those too small for the assumption."""
+        cones = self.diagnosis.cones
+        if cones is None:
+            raise NotAvailableError(
+                "there are no cones to draw: the samples have fewer directions than there are "
+                "components"
+            )
+        return plots.cones(cones.geometry, ax)
+
+    # --- files ---
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one ``.npz`` file, without pickle.
+
+        The file appears under exactly this name, and only when it is complete; an earlier one
+        stays until then. The data are not written; the certificate and the diagnosis are, if they
+        have been asked for.
+        """
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
+        facts = {
+            "format": _FORMAT,
+            "stop_reason": self.stop_reason,
+            "seconds": self.seconds,
+            "settings": self.settings,
+            "image_shape": self.names.image_shape,
+        }
+        arrays = {
+            "W": self.W,
+            "H": self.H,
+            "labels": self.labels,
+            "relative_error": np.float64(self.relative_error),
+            "history_relative_error": self.history.relative_error,
+            "history_elapsed": self.history.elapsed,
+            "history_passes": self.history.passes,
+            "passes": np.float64(self.passes),
+            "facts": np.array(json.dumps(facts)),
+        }
+        for name, lines in (("samples", self.names.samples), ("features", self.names.features)):
+            if lines is not None:
+                text = "\n".join(lines).encode("utf-8", "surrogateescape")
+                arrays[f"{name}_names"] = np.frombuffer(text, np.uint8)
+        if "diagnosis" in self.__dict__:
+            arrays |= {_DIAGNOSIS + key: value for key, value in self.diagnosis.arrays().items()}
+        elif "certificate" in self.__dict__:
+            arrays["certificate"] = np.array(list(vars(self.certificate).values()))
+        with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    write_array(member, array)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Factorization:
+        """Read what `save` wrote; what is not that, or was tampered with, is refused."""
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+                _refuse_compressed(stored.zip)
+                facts = json.loads(str(stored["facts"]))
+                if facts["format"] != _FORMAT:
+                    raise FileFormatError(
+                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}"
+                    )
+                shape = facts.get("image_shape")
+                made = cls(
+                    W=_numbers(stored, "W"),
+                    H=_numbers(stored, "H"),
+                    labels=_numbers(stored, "labels", "i"),
+                    relative_error=float(stored["relative_error"]),
+                    history=History(
+                        _numbers(stored, "history_relative_error"),
+                        _numbers(stored, "history_elapsed"),
+                        _numbers(stored, "history_passes"),
+                    ),
+                    stop_reason=str(facts["stop_reason"]),
+                    seconds={str(key): float(s) for key, s in facts["seconds"].items()},
+                    passes=float(stored["passes"]),
+                    settings=dict(facts["settings"]),
+                    names=Names.of(
+                        _lines(stored, "samples_names"),
+                        _lines(stored, "features_names"),
+                        None if shape is None else (int(shape[0]), int(shape[1])),
+                    ),
+                )
+                parts = {
+                    key.removeprefix(_DIAGNOSIS): _numbers(stored, key, "fib")
+                    for key in stored.files
+                    if key.startswith(_DIAGNOSIS)
+                }
+                if parts:
+                    made.__dict__["diagnosis"] = diagnosis = Diagnosis.from_arrays(parts)
+                    made.__dict__["certificate"] = diagnosis.certificate
+                elif "certificate" in stored:
+                    numbers = _numbers(stored, "certificate").tolist()
+                    made.__dict__["certificate"] = Certificate(*numbers)
+                return made
+        except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
+            raise
+        except Exception as problem:  # whatever a damaged zip or array header leads to
+            raise FileFormatError(
+                f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
+            ) from problem
+
+
+_FORMAT = "conenmf-factorization-1"
+_DIAGNOSIS = "diagnosis_"
+
+
+def _refuse_compressed(archive: zipfile.ZipFile) -> None:
+    """What `save` wrote is as large as it says; what unpacks to more was made by another."""
+    for info in archive.infolist():
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise ValueError(f"its part {info.filename!r} is compressed")
+
+
+def _numbers(stored: Any, name: str, kinds: str = "f") -> Array:
+    array: Array = stored[name]
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"{name} holds {array.dtype}, not numbers of the expected kind")
+    return array
+
+
+def _lines(stored: Any, name: str) -> list[str] | None:
+    if name not in stored:
+        return None
+    text = bytes(stored[name]).decode("utf-8", "replace")
+    return text.split("\n")
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[Any]:
+    """Open a temporary file beside the target; move it into place if all went well."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException as problem:
+        temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and is_disk_full(problem):
+            raise DiskFullError(
+                f"no room to write {target}; an earlier file of that name is intact"
+            ) from problem
+        raise
