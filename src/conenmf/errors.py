@@ -26,6 +26,7 @@ __all__ = [
     "NotADataMatrixError",
     "NotAvailableError",
     "OptionError",
+    "OutputError",
     "ReadError",
     "ScaleError",
     "ShapeError",
@@ -93,6 +94,10 @@ class DataChangedError(ReadError):
 
 class DiskFullError(ConeNMFError, OSError):
     """There was no room to write a file; earlier files are untouched."""
+
+
+class OutputError(ConeNMFError, OSError):
+    """A result cannot be written to the place that was named."""
 
 
 class CheckpointError(ConeNMFError, ValueError):

@@ -18,15 +18,15 @@ __all__ = ["Names", "names_of", "visible"]
 _LONGEST = 200  # characters of a name
 
 
-def visible(text: object) -> str:
+def visible(text: object, longest: int | None = _LONGEST) -> str:
     r"""Return a text on one line, in which control and formatting characters are spelled out.
 
     >>> visible("a\x1b[31mb\n")
     'a\\x1b[31mb\\x0a'
     """
     plain = str(text)
-    if len(plain) > _LONGEST:
-        plain = plain[: _LONGEST - 1] + "…"
+    if longest is not None and len(plain) > longest:
+        plain = plain[: longest - 1] + "…"
     if plain.isprintable():
         return plain
     return "".join(_spelled(sign) for sign in plain)

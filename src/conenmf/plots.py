@@ -5,7 +5,7 @@ matplotlib is imported when the first picture is asked for, and only here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .names import Names
 from .rank import RankEstimate
 from .solvers import History
 
-__all__ = ["components", "cones", "history", "spectrum"]
+__all__ = ["components", "cones", "curves", "history", "scores", "spectrum"]
 
 _DRAWN = 12  # components that are drawn unless some are asked for
 _AGAINST = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
@@ -41,6 +41,33 @@ def history(
     ax.set(xlabel=_AGAINST[against], ylabel="relative error", title="Error while solving")
     ax.legend()
     return ax
+
+
+def curves(histories: Mapping[str, History], ax: Any = None) -> Any:
+    """Draw the errors of several runs against time."""
+    ax = _axes(ax)
+    styles = ("-", "--", ":", "-.")
+    for number, (name, errors) in enumerate(histories.items()):
+        style = styles[number // 10 % len(styles)]
+        ax.plot(errors.elapsed, errors.relative_error, linestyle=style, label=name)
+    ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
+    ax.legend(fontsize="small", ncols=1 + (len(histories) > 10))
+    return ax
+
+
+def scores(ks: Array, votes: Mapping[str, tuple[Array, int]], axes: Any = None) -> Array:
+    """Draw the scores of several estimators of K, each with its choice; return the axes."""
+    if axes is None:
+        size = (3.2 * len(votes), 2.8)
+        axes = _pyplot().subplots(1, len(votes), figsize=size, squeeze=False, layout="constrained")[
+            1
+        ]
+    flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    for ax, (name, (values, K)) in zip(flat, votes.items(), strict=True):
+        ax.plot(ks, values, marker=".")
+        ax.axvline(K, color="0.4", linestyle="--")
+        ax.set(xlabel="K", title=f"{name}: {K}")
+    return flat
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:

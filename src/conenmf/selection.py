@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.metrics import silhouette_samples
 
+from . import plots
 from .data import (
     Array,
     DataMatrix,
@@ -94,6 +95,11 @@ class Selection:
             lines.append(f"{k:>4}" + "".join(cells))
         lines += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
         return "\n".join([*lines, f"recommended: {self.K}; {self.reason}"])
+
+    def plot(self, axes: Any = None) -> Array:
+        """Draw the scores of each estimator and its choice; return the matplotlib axes."""
+        votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
+        return plots.scores(self.ks, votes, axes)
 
 
 def select_k(

@@ -1,0 +1,118 @@
+"""What the command line prints for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from .bounds import Certificate
+from .comparison import Comparison
+from .data import Array
+from .diagnosis import ConeFacts, Diagnosis
+from .names import visible
+from .result import Factorization
+from .selection import Selection
+
+__all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
+
+
+def show_fit(out: Console, result: Factorization, target: Path) -> None:
+    """Print what a fit found and where it is."""
+    for line in result.summary():
+        out.print(line)
+    if result.stop_reason == "max_iter" and result.settings["max_iter"] > 0:
+        out.print("the error was still falling at --max-iter: allow more for a better answer")
+    seconds = sum(result.seconds.values()) - result.seconds["sketch"]
+    ended = ", interrupted" if result.stop_reason == "interrupted" else ""
+    out.print(f"{result.n_iter} iterations{ended}, {seconds:.3g} s")
+    out.print(f"results are in {visible(target, None)}")
+    if (target / "report.html").exists():
+        out.print(f"open {visible(target / 'report.html', None)} in a browser")
+    else:
+        out.print(f"without a report; conenmf report {visible(target, None)} --data DATA makes one")
+
+
+def show_rank(out: Console, selection: Selection, plot: str | None) -> None:
+    """Print the table of estimators, and a small picture of their scores."""
+    out.print(str(selection))
+    out.print()
+    first, last = selection.ks[0], selection.ks[-1]
+    for name, vote in selection.votes.items():
+        out.print(f"{name:>12}  {_sparkline(vote.scores)}  K = {first} to {last}")
+    if plot is not None:
+        out.print(f"the picture is in {visible(plot, None)}")
+
+
+def _sparkline(values: Array) -> str:
+    finite = np.where(np.isfinite(values), values, np.nan)
+    low, high = np.nanmin(finite), np.nanmax(finite)
+    heights = np.nan_to_num((finite - low) / ((high - low) or 1.0))
+    return "".join("▁▂▃▄▅▆▇█"[int(height * 7.999)] for height in heights)
+
+
+def show_diagnosis(out: Console, result: Factorization) -> None:
+    """Print the bounds, the cones and the advice."""
+    diagnosis = result.diagnosis
+    for line in result.summary():
+        out.print(line)
+    _show_bounds(out, result.K, diagnosis.certificate, diagnosis)
+    if diagnosis.cones is not None:
+        _show_cones(out, diagnosis.cones)
+    start, reason = diagnosis.advice
+    used = result.settings["init_used"]
+    out.print(f"\nadvised start: {start}, because {reason}")
+    if start == "auto":
+        out.print(f"here it came to {used}")
+
+
+def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diagnosis) -> None:
+    rows = [
+        ("error of the fit", f"{certificate.relative_error:.6g}"),
+        (f"no {K} components below", f"{certificate.lower_bound:.6g}"),
+        ("at most this far from the best", f"{certificate.gap:.3g}"),
+        ("from a stationary point (KKT)", f"{certificate.kkt_residual:.3g}"),
+        ("largest ratio of singular values", f"at {diagnosis.rank.K}"),
+    ]
+    if diagnosis.cones is not None:
+        proven = f"{diagnosis.cones.error:.6g}, proven to be at most {diagnosis.cones.bound:.6g}"
+        rows.append(("error of cr1-nmf alone", proven))
+    out.print()
+    for name, value in rows:
+        out.print(f"  {name:34}{value}")
+
+
+def _show_cones(out: Console, cones: ConeFacts) -> None:
+    geometry = cones.geometry
+    table = Table("cone", "samples", "size angle", "nearest", "angle to it", box=None)
+    for column in table.columns:
+        column.justify = "right"
+    K = geometry.angles.size
+    for k in range(K):
+        others = np.where(np.arange(K) == k, np.inf, geometry.between[k])
+        nearest = int(others.argmin())
+        far = ("", "") if K == 1 else (str(nearest), f"{others[nearest]:.3f} rad")
+        table.add_row(str(k), str(cones.sizes[k]), f"{geometry.angles[k]:.3f} rad", *far)
+    out.print()
+    out.print(table)
+    verdict = "holds" if geometry.holds else "does not hold"
+    margin = "" if K == 1 else f", margin {geometry.margin:.3f} rad"
+    out.print(f"\nthe geometric assumption {verdict}{margin}")
+    if geometry.ambiguous.size:
+        out.print(f"{geometry.ambiguous.size} samples lie between cones")
+
+
+def show_comparison(out: Console, comparison: Comparison) -> None:
+    """Print the contenders, best first."""
+    rows = comparison.rows()
+    table = Table(*rows[0], box=None)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(
+            *(f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in row.values())
+        )
+    out.print(f"{comparison.K} components")
+    out.print(table)

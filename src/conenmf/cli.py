@@ -1,0 +1,634 @@
+"""The command ``conenmf``: a matrix in a file, an answer, a picture and a judgement.
+
+Each command reads its options, calls the library, prints what was found and writes files. Answers
+go to standard output, progress and errors to standard error. An error is one line; `EXIT_CODES`
+says which code goes with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shlex
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from click.shell_completion import get_completion_class
+from rich.console import Console
+
+from . import __version__
+from .answers import show_comparison, show_diagnosis, show_fit, show_rank
+from .comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
+from .console import Interruption
+from .data import Array, DataMatrix
+from .errors import (
+    CheckpointError,
+    ComponentsError,
+    ConeNMFError,
+    DiskFullError,
+    OptionError,
+    OutputError,
+    ShapeError,
+)
+from .export import (
+    RESULT,
+    TABLES,
+    annotate_file,
+    check_folder,
+    facts,
+    new_folder,
+    write_coefficients,
+    write_tables,
+    writing,
+)
+from .factorize import factorize
+from .inits import INITS
+from .names import visible
+from .options import (
+    COMPONENTS,
+    FROM,
+    HOW,
+    LOOKS,
+    SOLVING,
+    Given,
+    Several,
+    plain,
+    reads_data,
+    with_options,
+)
+from .report import write_report
+from .result import Factorization, written_whole
+from .rules import SOLVERS
+from .selection import METHODS, choose_k, select_k
+from .solvers import coefficients
+
+__all__ = ["EXIT_CODES", "app", "main"]
+
+EXIT_CODES = {
+    0: "done",
+    1: "a mistake in conenmf itself: please report it",
+    2: "the command was not understood",
+    3: "the data cannot be read or used",
+    4: "the options do not suit the data",
+    5: "a result cannot be written",
+    130: "interrupted with Ctrl-C; fit has saved what there was",
+}
+_KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+    ((OutputError, DiskFullError), 5),
+    ((ComponentsError, OptionError, CheckpointError, ImportError, MemoryError), 4),
+    ((ConeNMFError, OSError), 3),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code, having printed one line for an error."""
+    state = {"debug": False}
+    warnings.showwarning = _one_line
+    try:
+        code = app.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="conenmf",
+            standalone_mode=False,
+            obj=state,
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message())
+        return 0
+    except click.UsageError as problem:
+        where = "conenmf" if problem.ctx is None else problem.ctx.command_path
+        return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _failed("interrupted; nothing was written", 130)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as problem:
+        if state["debug"]:
+            traceback.print_exc()
+        for kinds, code in _KINDS:
+            if isinstance(problem, kinds):
+                return _failed(_in_words(problem), code)
+        hint = "" if state["debug"] else "; --debug shows where"
+        return _failed(f"unexpected {type(problem).__name__}: {problem}{hint}", 1)
+
+
+def _in_words(problem: Exception) -> str:
+    if isinstance(problem, OSError) and problem.strerror and problem.filename:
+        return f"{problem.filename}: {problem.strerror}"
+    if isinstance(problem, MemoryError):
+        return "there is not enough memory: try --max-memory, or a smaller number of components"
+    return str(problem)
+
+
+def _failed(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"conenmf: {visible(line, None)}", file=sys.stderr)
+    return code
+
+
+def _one_line(message: Any, category: Any, *_: Any, **__: Any) -> None:
+    print(f"conenmf: warning: {visible(message, None)}", file=sys.stderr)
+
+
+class _Group(click.Group):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="conenmf")
+def app() -> None:
+    """Nonnegative matrix factorization that knows how good its answer is.
+
+    DATA is a file: .csv, .tsv, .npy, .npz, .parquet, .arrow, .mtx, .mat, .h5 (file.h5:/dataset),
+    .zarr, .h5ad (file.h5ad:layers/counts), or a folder of images.
+
+    \b
+    conenmf demo                          see it work, without data of your own
+    conenmf fit counts.csv -o result      factor, judge, and write a report
+    conenmf COMMAND --help                what a command does, with examples
+    """
+
+
+# --- fit --------------------------------------------------------------------------------------
+
+
+@app.command()
+@reads_data
+@with_options(
+    COMPONENTS,
+    click.option(
+        "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
+    ),
+    click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True),
+    click.option("--solver", type=click.Choice(list(SOLVERS)), default="hals", show_default=True),
+    *SOLVING,
+    click.option(
+        "--checkpoint",
+        type=click.Path(),
+        help="Folder in which the run is saved every minute, to go on from after a crash.",
+    ),
+    click.option(
+        "--tables",
+        type=click.Choice([*TABLES, "none"]),
+        default="csv",
+        show_default=True,
+        help="Kind of the tables of components, coefficients, labels and history.",
+    ),
+    click.option("--anndata", is_flag=True, help="Also write a copy of an .h5ad with the result."),
+    click.option("--no-report", is_flag=True, help="Skip the judgement and the report."),
+    *LOOKS,
+    click.option("--force", is_flag=True, help="Write into a folder that holds other files."),
+)
+def fit(
+    given: Given,
+    components: int | str,
+    output: str | None,
+    init: str,
+    solver: str,
+    max_iter: int,
+    tol: float,
+    max_time: float | None,
+    checkpoint: str | None,
+    tables: str,
+    anndata: bool,
+    no_report: bool,
+    image_shape: tuple[int, int] | None,
+    view: str,
+    title: str | None,
+    force: bool,
+) -> int:
+    """Factor DATA; write the factors, labels, history and a report to a folder.
+
+    \b
+    conenmf fit counts.csv
+    conenmf fit spectra.npy -k 12 -o result --max-time 60
+    conenmf fit faces/ -k 40 -o faces-40
+    conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
+
+    Ctrl-C stops after the current iteration and saves what there is.
+    """
+    source = Path(given.data.partition(":")[0] if not Path(given.data).exists() else given.data)
+    if anndata and source.suffix.lower() != ".h5ad":
+        raise OptionError(f"--anndata is for .h5ad files, and DATA is {given.data}")
+    target = Path(f"{source.name}-conenmf" if output is None else output)
+    check_folder(target, force)
+    display = given.display
+    interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
+    show = display.iterations(max_iter, tol, max_time, "solving")
+    with new_folder(target) as folder, interruption:
+        V = given.open(display, image_shape)
+        with display.working("choosing the number of components and a start"):
+            result = factorize(
+                V,
+                components,
+                init=init,
+                solver=solver,
+                max_iter=max_iter,
+                tol=tol,
+                max_time=max_time,
+                rng=given.rng,
+                callback=interruption.watch(show),
+                checkpoint=checkpoint,
+            )
+        if interruption.asked:
+            result = replace(result, stop_reason="interrupted")
+        elif not no_report:
+            with interruption.may_be_left_out(), display.working("judging the result"):
+                _ = result.diagnosis
+        known = {**facts(result), "seed": given.seed, "version": __version__}
+        with interruption.put_off(), display.working(f"writing {target}"), writing(target):
+            result.save(folder / RESULT)
+            if tables != "none":
+                write_tables(result, folder, tables)
+            if "diagnosis" in result.__dict__:
+                heading = title or source.name
+                rerun = shlex.join(["conenmf", *sys.argv[1:]])
+                write_report(result, folder / "report.html", title=heading, source=rerun, view=view)
+            if anndata:
+                annotate_file(source, folder / source.name, result)
+            with written_whole(folder / "summary.json") as stream:
+                stream.write(json.dumps(plain(known), indent=2).encode())
+    files = sorted(str(target / path.name) for path in target.iterdir() if path.is_file())
+    given.answer({**known, "files": files}, lambda out: show_fit(out, result, target))
+    return 130 if interruption.asked else 0
+
+
+# --- rank -------------------------------------------------------------------------------------
+
+
+@app.command()
+@reads_data
+@with_options(
+    click.option("--min", "low", type=click.IntRange(1), help="Smallest number to try."),
+    click.option("--max", "high", type=click.IntRange(1), help="Largest number to try."),
+    click.option(
+        "--methods",
+        type=Several(list(METHODS)),
+        default=",".join(METHODS),
+        show_default=True,
+        help="Estimators to ask.",
+    ),
+    click.option("--plot", type=click.Path(), help="Draw the scores to this .png, .pdf or .svg."),
+)
+def rank(
+    given: Given, low: int | None, high: int | None, methods: tuple[str, ...], plot: str | None
+) -> None:
+    """Estimate how many components DATA has: a table of estimators, and a recommendation.
+
+    \b
+    conenmf rank counts.csv
+    conenmf rank counts.csv --max 40 --methods ratio,parallel --plot rank.png
+    """
+    display = given.display
+    V = given.open(display)
+    ks = None
+    if low is not None or high is not None:
+        last = min(high or 20, min(V.shape))
+        ks = range(low or min(2, last), last + 1)
+        if not ks:
+            raise OptionError(f"--min {low} is above --max {last}")
+
+    def shown(name: str) -> Callable[..., Any]:
+        @functools.wraps(METHODS[name])
+        def method(*arguments: Any) -> Any:
+            display.update("", (methods.index(name) + 0.5) / len(methods), f"asking {name}")
+            return METHODS[name](*arguments)
+
+        method.__name__ = name
+        return method
+
+    with display.working("asking the estimators"):
+        selection = select_k(V, ks, methods=[shown(name) for name in methods], rng=given.rng)
+    if plot is not None:
+        _save_picture(selection.plot()[0].figure, plot)
+    known = {
+        "n_components": selection.K,
+        "decided_by": selection.decided_by,
+        "reason": selection.reason,
+        "candidates": selection.ks.tolist(),
+        "estimators": {
+            name: {"n_components": vote.K, "reason": vote.reason, "scores": vote.scores}
+            for name, vote in selection.votes.items()
+        },
+        "plot": plot,
+    }
+    given.answer(known, lambda out: show_rank(out, selection, plot))
+
+
+def _save_picture(figure: Any, path: str) -> None:
+    target = Path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind not in ("png", "pdf", "svg"):
+        raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
+    with writing(target), written_whole(target) as stream:
+        figure.savefig(stream, format=kind, dpi=150)
+
+
+# --- diagnose ---------------------------------------------------------------------------------
+
+
+@app.command()
+@reads_data
+@with_options(COMPONENTS, *SOLVING)
+def diagnose(
+    given: Given, components: int | str, max_iter: int, tol: float, max_time: float | None
+) -> None:
+    """Tell whether DATA lie in cones, how good a fit is, and which start suits them.
+
+    Shows the cones and whether the geometric assumption holds, the bounds, the certificate of a
+    fit, and which start is advised and why. Nothing is written.
+
+    \b
+    conenmf diagnose counts.csv
+    conenmf diagnose spectra.npy -k 12 --json
+    """
+    display = given.display
+    V = given.open(display)
+    with display.working("choosing the number of components and a start"):
+        result = factorize(
+            V,
+            components,
+            init="auto",
+            max_iter=max_iter,
+            tol=tol,
+            max_time=max_time,
+            rng=given.rng,
+            callback=display.iterations(max_iter, tol, max_time, "solving"),
+        )
+    with display.working("judging the result"):
+        _ = result.diagnosis
+    given.answer(facts(result), lambda out: show_diagnosis(out, result))
+
+
+# --- compare ----------------------------------------------------------------------------------
+
+
+@app.command("compare")
+@reads_data
+@with_options(
+    COMPONENTS,
+    click.option(
+        "--inits",
+        type=Several(["auto", *INITS]),
+        default=",".join(INITS_COMPARED),
+        show_default=True,
+    ),
+    click.option(
+        "--solvers",
+        type=Several(list(SOLVERS)),
+        default=",".join(SOLVERS_COMPARED),
+        show_default=True,
+    ),
+    click.option(
+        "--labels",
+        type=click.Path(),
+        help="True classes: a text file with one for each sample, or a .csv of name and class.",
+    ),
+    *SOLVING,
+    click.option("-o", "--output", type=click.Path(), help="Also write the table to this .csv."),
+    click.option("--plot", type=click.Path(), help="Draw error against time to this picture."),
+)
+def compare_(
+    given: Given,
+    components: int | str,
+    inits: tuple[str, ...],
+    solvers: tuple[str, ...],
+    labels: str | None,
+    max_iter: int,
+    tol: float,
+    max_time: float | None,
+    output: str | None,
+    plot: str | None,
+) -> None:
+    """Compare starts and solvers on DATA: error, time, and clustering scores.
+
+    \b
+    conenmf compare counts.csv -k 9
+    conenmf compare faces/ -k 40 --inits cr1,nndsvd --solvers hals --plot faces.png
+    conenmf compare digits.csv -k 10 --labels digit.txt -o table.csv
+    """
+    display = given.display
+    V = given.open(display)
+    truth = None if labels is None else read_labels(labels, V)
+    runs = [(init, solver) for init in inits for solver in solvers]
+
+    def watch(init: str, solver: str) -> Callable[[Any], None]:
+        share = runs.index((init, solver)) / len(runs)
+
+        def show(now: Any) -> None:
+            note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
+            display.update(note, share, f"{init} + {solver}")
+
+        return show
+
+    with display.working("choosing the number of components"):
+        K = choose_k(V)[0] if isinstance(components, str) else components
+        comparison = compare(
+            V,
+            K,
+            inits=inits,
+            solvers=solvers,
+            labels=truth,
+            max_iter=max_iter,
+            tol=tol,
+            max_time=max_time,
+            seed=given.seed or 0,
+            watch=watch,
+        )
+    if plot is not None:
+        _save_picture(comparison.plot().figure, plot)
+    rows = comparison.rows()
+    if output is not None:
+        _write_csv(Path(output), rows)
+    known = {"n_components": K, "contenders": rows, "plot": plot, "table": output}
+    given.answer(known, lambda out: show_comparison(out, comparison))
+
+
+def _write_csv(target: Path, rows: list[dict[str, Any]]) -> None:
+    with writing(target), written_whole(target) as stream:
+        lines = [list(rows[0]), *(row.values() for row in rows)]
+        stream.write("".join(",".join(map(str, line)) + "\n" for line in lines).encode())
+
+
+# --- transform, report, demo ------------------------------------------------------------------
+
+
+@app.command()
+@click.argument("model", type=click.Path())
+@reads_data
+@with_options(
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(),
+        required=True,
+        help="The coefficients: .csv, .parquet or .npy.",
+    )
+)
+def transform(given: Given, model: str, output: str) -> None:
+    """Give the coefficients of new samples DATA in the components of MODEL.
+
+    MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
+    both have names.
+
+    \b
+    conenmf transform result new.csv -o coefficients.csv
+    """
+    result = _load(model)
+    display = given.display
+    V = given.open(display)
+    W = _matched(result, V)
+    with display.working("finding the coefficients"), V.own_threads():
+        H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
+    with writing(Path(output)):
+        write_coefficients(output, H.T, V.names)
+    error = float(np.sqrt(squared / V.total)) if V.total else 0.0
+    known = {
+        "n_samples": V.shape[1],
+        "n_components": result.K,
+        "relative_error": error,
+        "samples_of_component": np.bincount(
+            np.asarray(labels)[np.asarray(labels) >= 0], minlength=result.K
+        ),
+        "output": output,
+    }
+
+    def show(out: Console) -> None:
+        out.print(f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}")
+        out.print(f"the coefficients are in {visible(output, None)}")
+
+    given.answer(known, show)
+
+
+def _load(path: str) -> Factorization:
+    target = Path(path)
+    if target.is_dir():
+        target /= RESULT
+    if not target.exists():
+        raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
+    return Factorization.load(target)
+
+
+def _matched(result: Factorization, V: DataMatrix) -> Array:
+    """W with its rows in the order of the features of V."""
+    F = result.W.shape[0]
+    if V.shape[0] != F:
+        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}")
+    ours, theirs = result.names.features, V.names.features
+    if ours is None or theirs is None or ours == theirs:
+        return result.W
+    place = {name: f for f, name in enumerate(ours)}
+    missing = [name for name in theirs if name not in place]
+    if missing:
+        raise ShapeError(f"the model does not know the feature {missing[0]!r} of the data")
+    if len(place) < F or len(set(theirs)) < F:
+        raise ShapeError("features share names and are in another order than those of the model")
+    return result.W[[place[name] for name in theirs]]
+
+
+@app.command()
+@click.argument("result", type=click.Path())
+@with_options(
+    click.option("-o", "--output", type=click.Path(), help="By default report.html beside it."),
+    click.option("--data", help="The data that were factored, if fit did not judge the result."),
+    *FROM,
+    *LOOKS,
+    *HOW,
+)
+def report(
+    result: str,
+    output: str | None,
+    data: str | None,
+    image_shape: tuple[int, int] | None,
+    view: str,
+    title: str | None,
+    **options: Any,
+) -> None:
+    """Write the report of RESULT, a folder that fit wrote or the result.npz in it.
+
+    \b
+    conenmf report result --view curves -o spectra.html
+    conenmf report result --data counts.csv
+    """
+    given = Given(data=data or "", **options)
+    made = _load(result)
+    display = given.display
+    place = Path(result) if Path(result).is_dir() else Path(result).parent
+    target = place / "report.html" if output is None else Path(output)
+    if data is not None:
+        made = replace(made, data=given.open(display))
+    if "diagnosis" not in made.__dict__:
+        if data is None:
+            raise OptionError(f"{result} was not judged when it was made: add --data DATA")
+        if (made.data.shape[0], made.data.shape[1]) != (made.W.shape[0], made.H.shape[1]):  # type: ignore[union-attr]
+            raise ShapeError(f"{data} has another shape than the data of {result}")
+        with display.working("judging the result"):
+            _ = made.diagnosis
+    with writing(target):
+        write_report(made, target, title=title or place.name, view=view, image_shape=image_shape)
+    known = {"report": str(target), "bytes": target.stat().st_size}
+    given.answer(known, lambda out: out.print(f"open {visible(target, None)} in a browser"))
+
+
+@app.command()
+@click.option(
+    "-o", "--output", type=click.Path(), default="conenmf-demo", show_default=True, help="Folder."
+)
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files.")
+@with_options(*HOW)
+@click.pass_context
+def demo(context: click.Context, output: str, force: bool, quiet: bool, as_json: bool) -> int:
+    """Factor handwritten digits: writes digits.csv, the results and a report."""
+    from sklearn.datasets import load_digits
+
+    target = Path(output)
+    check_folder(target, force or (target / "digits.csv").exists())
+    digits = load_digits()
+    with new_folder(target) as folder, written_whole(folder / "digits.csv") as stream:
+        pixels = [f"pixel {row} {column}" for row in range(8) for column in range(8)]
+        lines = [",".join(["image", *pixels])]
+        for number, (image, digit) in enumerate(zip(digits.data, digits.target, strict=True)):
+            lines.append(",".join([f"a {digit} (no. {number})", *(f"{grey:g}" for grey in image)]))
+        stream.write("\n".join(lines).encode())
+    made = target / "digits.csv"
+    if not as_json:
+        click.echo(f"{made}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")
+        click.echo(f"$ conenmf fit {made} -k 10 --image-shape 8x8 -o {target / 'result'}\n")
+    options = {
+        "data": str(made),
+        "components": 10,
+        "image_shape": (8, 8),
+        "output": str(target / "result"),
+        "quiet": quiet,
+        "as_json": as_json,
+        "force": force,
+    }
+    code = context.invoke(fit, **options)
+    return int(code)
+
+
+@app.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete commands and options.
+
+    \b
+    eval "$(conenmf completion bash)"                                  in ~/.bashrc
+    eval "$(conenmf completion zsh)"                                   in ~/.zshrc
+    conenmf completion fish > ~/.config/fish/completions/conenmf.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(app, {}, "conenmf", "_CONENMF_COMPLETE").source())

@@ -1,0 +1,206 @@
+"""Starts and solvers side by side on one matrix: error, time, and clustering scores if wanted."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import normalized_mutual_info_score
+
+from . import plots
+from .data import Array, DataMatrix, from_columns, require_data_matrix
+from .errors import ComponentsError, FileFormatError, OptionError, ShapeError
+from .factorize import factorize
+from .inits import INITS
+from .metrics import dice, purity
+from .names import visible
+from .rules import SOLVERS
+from .solvers import Callback, History
+
+__all__ = [
+    "INITS_COMPARED",
+    "SOLVERS_COMPARED",
+    "Comparison",
+    "Contender",
+    "compare",
+    "read_labels",
+]
+
+INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
+SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """One start with one solver.
+
+    Attributes
+    ----------
+    init, solver : str
+    relative_error : float
+    seconds : float
+        In all: start, solver and exact finish.
+    n_iter : int
+    history : History
+        Its seconds are counted from the beginning, the time of the start included.
+    scores : dict
+        "nmi", "purity" and "dice" against the true labels, if they were given.
+    """
+
+    init: str
+    solver: str
+    relative_error: float
+    seconds: float
+    n_iter: int
+    history: History
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare` found: the contenders, best error first, and the number of components."""
+
+    contenders: tuple[Contender, ...]
+    K: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table: a dictionary for each contender."""
+        return [
+            {
+                "init": one.init,
+                "solver": one.solver,
+                "relative_error": one.relative_error,
+                "seconds": one.seconds,
+                "n_iter": one.n_iter,
+                **one.scores,
+            }
+            for one in self.contenders
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw error against time, a line for each; return the matplotlib axes."""
+        curves = {f"{one.init} + {one.solver}": one.history for one in self.contenders}
+        return plots.curves(curves, ax)
+
+
+def compare(
+    V: DataMatrix,
+    K: int,
+    *,
+    inits: Iterable[str] = INITS_COMPARED,
+    solvers: Iterable[str] = SOLVERS_COMPARED,
+    labels: npt.ArrayLike | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    max_time: float | None = None,
+    seed: int = 0,
+    watch: Callable[[str, str], Callback | None] | None = None,
+) -> Comparison:
+    """Run every start with every solver.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    inits, solvers : names in `INITS` and `SOLVERS`
+        A start that cannot be made for these data (fewer directions than components) is left out.
+    labels : array (N,), optional
+        The true class of each sample, of any type.
+    max_iter, tol, max_time
+        For each run, as in `factorize`.
+    seed : int
+        Each start that draws begins with it.
+    watch : callable, optional
+        Called with the names of start and solver before each run; returns a callback for it.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> table = compare(from_columns(model.V), 4, solvers=["hals"], labels=model.labels)
+    >>> best = table.contenders[0]
+    >>> best.relative_error < 0.07, best.scores["nmi"] > 0.9
+    (True, True)
+    """
+    require_data_matrix(V, nonzero=True)
+    inits, solvers = tuple(inits), tuple(solvers)
+    for option, names, known in (("inits", inits, INITS), ("solvers", solvers, SOLVERS)):
+        for name in names:
+            if name not in known and (option, name) != ("inits", "auto"):
+                raise OptionError.unknown(option, name, known)
+    truth = None if labels is None else np.asarray(labels)
+    if truth is not None and truth.shape != (V.shape[1],):
+        raise ShapeError(
+            f"there are {truth.size} labels for {V.shape[1]} samples: give one for each"
+        )
+    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], 64)).astype(np.intp)
+    some = from_columns(V.columns(few), n_threads=V.n_threads)
+    if some.nonzero:  # so that no contender waits for what is compiled when first used
+        for solver in solvers:
+            rng = np.random.default_rng(seed)
+            factorize(some, K, init="random", solver=solver, max_iter=2, rng=rng)
+    found, problem = [], None
+    for init in inits:
+        for solver in solvers:
+            try:
+                result = factorize(
+                    V,
+                    K,
+                    init=init,
+                    solver=solver,
+                    max_iter=max_iter,
+                    tol=tol,
+                    max_time=max_time,
+                    rng=np.random.default_rng(seed) if init != "cr1" else None,
+                    callback=watch(init, solver) if watch is not None else None,
+                )
+            except ComponentsError as reason:
+                problem = reason
+                break
+            late = result.seconds["rank"] + result.seconds["start"]
+            history = result.history
+            found.append(
+                Contender(
+                    init,
+                    solver,
+                    result.relative_error,
+                    sum(result.seconds.values()) - result.seconds["sketch"],
+                    result.n_iter,
+                    History(history.relative_error, late + history.elapsed, history.passes),
+                    {} if truth is None else _scores(truth, np.asarray(result.labels)),
+                )
+            )
+    if not found:
+        raise problem or OptionError("nothing to compare: name at least one start and one solver")
+    found.sort(key=lambda one: one.relative_error)
+    return Comparison(tuple(found), K)
+
+
+def _scores(truth: Array, labels: Array) -> dict[str, float]:
+    nmi = normalized_mutual_info_score(truth, labels, average_method="geometric")
+    return {"nmi": float(nmi), "purity": purity(truth, labels), "dice": dice(truth, labels)}
+
+
+def read_labels(path: str, V: DataMatrix) -> Array:
+    """Classes in the order of the samples, or by their names."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            rows = [row for row in csv.reader(stream) if row]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise FileFormatError(f"{path} is not a text of labels: {problem}") from problem
+    N = V.shape[1]
+    if len(rows) == N + 1:
+        rows = rows[1:]  # a heading
+    if len(rows) != N:
+        raise ShapeError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
+    if len(rows[0]) > 1 and V.names.samples is not None:
+        by_name = {visible(row[0]): row[-1] for row in rows}
+        missing = [name for name in V.names.samples if name not in by_name]
+        if missing:
+            raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}")
+        return np.array([by_name[name] for name in V.names.samples])
+    return np.array([row[-1] for row in rows])

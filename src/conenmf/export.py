@@ -1,0 +1,264 @@
+"""A result as files that other programs read: tables with names, and annotations of AnnData.
+
+Every file appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .data import Array
+from .errors import ConeNMFError, FileFormatError, OptionError, OutputError, ShapeError
+from .names import Names
+from .result import Factorization, written_whole
+
+__all__ = [
+    "RESULT",
+    "TABLES",
+    "annotate",
+    "annotate_file",
+    "check_folder",
+    "facts",
+    "new_folder",
+    "write_coefficients",
+    "write_tables",
+    "writing",
+]
+
+TABLES = ("csv", "parquet")
+RESULT = "result.npz"  # by which a folder of results is known
+_TABLES_OF_RESULT = ("components", "coefficients", "labels", "history")
+_ROWS = 1 << 16  # written at a time
+
+
+def facts(result: Factorization) -> dict[str, Any]:
+    """What is known about a result, in plain values: numbers, texts, lists and dictionaries."""
+    known: dict[str, Any] = {
+        "n_components": result.K,
+        "n_samples": int(result.H.shape[1]),
+        "n_features": int(result.W.shape[0]),
+        "relative_error": result.relative_error,
+        "n_iter": result.n_iter,
+        "stop_reason": result.stop_reason,
+        "seconds": result.seconds,
+        "passes": result.passes,
+        "settings": result.settings,
+        "summary": list(result.summary()),
+    }
+    if "certificate" in result.__dict__:
+        known["certificate"] = dict(vars(result.certificate))
+    if "diagnosis" in result.__dict__:
+        diagnosis = result.diagnosis
+        start, reason = diagnosis.advice
+        known["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
+        known["samples_of_component"] = diagnosis.sizes.tolist()
+        known["advised_init"] = {"init": start, "reason": reason}
+        cones = diagnosis.cones
+        known["cones"] = cones and {
+            "assumption_holds": cones.geometry.holds,
+            "margin": None if result.K == 1 else cones.geometry.margin,
+            "closest": cones.geometry.closest,
+            "size_angles": cones.geometry.angles.tolist(),
+            "ambiguous_samples": int(cones.geometry.ambiguous.size),
+            "samples": cones.sizes.tolist(),
+            "cr1_error": cones.error,
+            "cr1_bound": cones.bound,
+            "mixing": cones.mixing,
+            "evident": cones.evident,
+        }
+    return known
+
+
+def write_tables(
+    result: Factorization, folder: str | os.PathLike[str], kind: str = "csv"
+) -> list[Path]:
+    """Write components, coefficients, labels and history, one table each; return their paths.
+
+    Features and samples are rows, components are columns; the first column has the names.
+
+    Parameters
+    ----------
+    result : Factorization
+    folder : path
+        An existing folder.
+    kind : {"csv", "parquet"}
+    """
+    if kind not in TABLES:
+        raise OptionError.unknown("tables", kind, TABLES)
+    names, target = result.names, Path(folder)
+    labels = np.asarray(result.labels)
+    history = {
+        "iteration": np.arange(1, result.n_iter + 1),
+        "relative_error": result.history.relative_error,
+        "seconds": result.history.elapsed,
+        "passes": result.history.passes,
+    }
+    components, coefficients, owners, errors = paths = [
+        target / f"{name}.{kind}" for name in _TABLES_OF_RESULT
+    ]
+    _write_rows(components, "feature", _called(names.features, result.W.shape[0]), result.W)
+    write_coefficients(coefficients, result.H.T, names)
+    called = _called(names.samples, labels.size)
+    _write(owners, iter([{"sample": called, "component": labels}]))
+    _write(errors, iter([history]))
+    return paths
+
+
+def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> None:
+    """Write coefficients (n_samples, K), as the ending of the name says.
+
+    ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
+    bare array.
+    """
+    target = Path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind == "npy":
+        with written_whole(target) as stream:
+            np.save(stream, np.asarray(A), allow_pickle=False)
+    elif kind in TABLES:
+        _write_rows(target, "sample", _called(names.samples, A.shape[0]), A)
+    else:
+        raise OptionError(f"{target}: a table ends in .csv, .parquet or .npy")
+
+
+def _called(names: tuple[str, ...] | None, count: int) -> Any:
+    return np.arange(count) if names is None else names
+
+
+def _write_rows(path: Path, what: str, called: Any, rows: Any) -> None:
+    K = rows.shape[1]
+
+    def parts() -> Iterator[dict[str, Any]]:
+        for start in range(0, rows.shape[0], _ROWS):
+            few = np.asarray(rows[start : start + _ROWS])
+            columns = {f"component {k}": few[:, k] for k in range(K)}
+            yield {what: called[start : start + _ROWS], **columns}
+
+    _write(path, parts())
+
+
+def _write(path: Path, parts: Iterator[dict[str, Any]]) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+    except ImportError as problem:
+        raise FileFormatError(
+            f"{path} needs the package pyarrow: pip install 'conenmf[files]'"
+        ) from problem
+    tables = (pa.table({name: _column(values) for name, values in part.items()}) for part in parts)
+    first = next(tables)
+    make = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    with written_whole(path) as stream, make(stream, first.schema) as writer:
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(table)
+
+
+def _column(values: Any) -> Any:
+    return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values)
+
+
+# --- AnnData ----------------------------------------------------------------------------------
+
+
+def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
+    """Put a result into an AnnData object of the same cells and genes.
+
+    ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
+    K), ``obs[key]`` the component of each cell, and ``uns[key]`` the facts as JSON.
+    """
+    N, F = int(result.H.shape[1]), int(result.W.shape[0])
+    if tuple(adata.shape) != (N, F):
+        raise ShapeError(f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}")
+    for place, name, values in _annotations(result, key):
+        getattr(adata, place)[name] = values
+
+
+def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
+    coefficients: Array = np.ascontiguousarray(np.asarray(result.H).T)
+    return [
+        ("obsm", f"X_{key}", coefficients),
+        ("varm", key, np.ascontiguousarray(result.W)),
+        ("obs", key, np.asarray(result.labels)),
+        ("uns", key, json.dumps(facts(result))),
+    ]
+
+
+def annotate_file(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    result: Factorization,
+    key: str = "conenmf",
+) -> None:
+    """Write a copy of an ``.h5ad`` file with a result put into it, as `annotate` does.
+
+    The matrix is copied, not read.
+    """
+    try:
+        import h5py
+        from anndata.io import write_elem
+    except ImportError as problem:
+        raise FileFormatError(
+            f"{target} needs the package anndata: pip install anndata"
+        ) from problem
+    with written_whole(Path(target)) as stream:
+        with open(source, "rb") as original:
+            shutil.copyfileobj(original, stream)
+        stream.flush()
+        with h5py.File(stream.name, "r+") as copy:
+            for place, name, values in _annotations(result, key):
+                write_elem(copy.require_group(place), name, values)
+            columns = [c for c in copy["obs"].attrs["column-order"] if c != key]
+            copy["obs"].attrs["column-order"] = np.array([*columns, key], dtype=object)
+
+
+# --- places ----------------------------------------------------------------------------------
+
+
+def check_folder(target: Path, force: bool) -> None:
+    """Refuse a place before any work is done for it."""
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"{target} is a file: name a folder with --output")
+    if not target.exists() and not target.absolute().parent.is_dir():
+        raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
+    ours = target.is_dir() and (not any(target.iterdir()) or (target / RESULT).exists())
+    if target.is_dir() and not ours and not force:
+        raise OutputError(f"{target} holds other files: name another folder, or add --force")
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Name the file that could not be written."""
+    try:
+        yield
+    except ConeNMFError:
+        raise
+    except OSError as problem:
+        raise OutputError(f"{target} cannot be written: {problem.strerror or problem}") from problem
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder for files that move into place together when all are complete."""
+    with writing(target):
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+    try:
+        yield made
+        with writing(target):
+            target.mkdir(exist_ok=True)
+            earlier = {f"{name}.{kind}" for name in _TABLES_OF_RESULT for kind in TABLES}
+            for name in {*earlier, "report.html"}:  # they would be of another result
+                (target / name).unlink(missing_ok=True)
+            for path in made.iterdir():
+                os.replace(path, target / path.name)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

@@ -1,0 +1,64 @@
+"""One line for people who work with AnnData and scanpy: ``conenmf.tl.nmf(adata)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .data import from_rows
+from .errors import OptionError
+from .export import annotate
+from .factorize import factorize
+from .names import Names
+from .result import Factorization
+
+__all__ = ["nmf"]
+
+
+def nmf(
+    adata: Any,
+    n_components: int | str = "auto",
+    *,
+    layer: str | None = None,
+    key_added: str = "conenmf",
+    init: Any = "auto",
+    **options: Any,
+) -> Factorization:
+    """Factor the counts of an AnnData object and put the result into it.
+
+    ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
+    loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
+    cell, and ``adata.uns["conenmf"]`` what is known about the fit, as JSON.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory or backed by its file.
+    n_components : int or "auto"
+    layer : str, optional
+        The layer to factor; by default X.
+    key_added : str
+    init, **options
+        As in `conenmf.factorize`; `init` is "auto".
+
+    Returns
+    -------
+    Factorization
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> from conenmf import make_cones
+    >>> counts = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V.T
+    >>> adata = AnnData(counts)
+    >>> result = nmf(adata)
+    >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
+    (4, (200, 4), (60, 4))
+    """
+    if layer is not None and layer not in adata.layers:
+        raise OptionError.unknown("layer", layer, adata.layers.keys())
+    V = from_rows(adata.X if layer is None else adata.layers[layer])
+    V.names = Names.of(adata.obs_names, adata.var_names)
+    result = factorize(V, n_components, init=init, **options)
+    annotate(adata, result, key_added)
+    return result
