@@ -224,6 +224,20 @@ def sample_matrix():
     return V
 
 
+@pytest.fixture
+def same():
+    """Check that V holds the rows of X, bit for bit, and how it is kept."""
+
+    def check(V, X, kind=disk.StoredMatrix):
+        assert isinstance(V, kind)
+        assert V.shape == X.shape[::-1]
+        np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1), rtol=1e-12)
+        everything = V.columns(np.arange(V.shape[1])) @ np.eye(V.shape[1])
+        np.testing.assert_array_equal(everything, X.T)
+
+    return check
+
+
 @pytest.fixture(params=["compiled", "numpy"])
 def both_twins(request, monkeypatch):
     """Run with the compiled kernels and with their NumPy twins."""

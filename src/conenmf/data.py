@@ -26,6 +26,7 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
+from .formats import is_stored, open_path, open_stored
 from .matrix import (
     Aligned,
     DataMatrix,
@@ -37,8 +38,8 @@ from .matrix import (
     write_array,
 )
 from .memory import canonical_rows, hold
-from .names import Names, names_of
-from .sources import Source, is_stored, open_path, open_stored
+from .names import names_of
+from .sources import Opened, Source
 
 __all__ = [
     "Aligned",
@@ -170,9 +171,8 @@ def open_data(
     """
     budget = memory_budget(max_memory)
     _check_options(negative, samples_in)
-    return _opened(
-        open_path(path, samples_in, dataset, budget), samples_in, negative, n_threads, budget
-    )
+    opened = open_path(path, samples_in, dataset, budget)
+    return _opened(opened, samples_in, negative, n_threads, budget)
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -291,29 +291,28 @@ def _open(
     if is_stored(matrix):
         opened = open_stored(matrix, samples_in, budget)
         return _opened(opened, samples_in, negative, n_threads, budget)
-    names = names_of(matrix)
+    names = names_of(matrix).turned(samples_in)
     if not sp.issparse(matrix):
         matrix = np.asanyarray(matrix)
     if isinstance(matrix, np.ma.MaskedArray):
         raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
     check_kind(matrix.dtype, matrix.shape)
     rows = matrix if samples_in == "rows" else matrix.T
-    V = _opened(rows, samples_in, negative, n_threads, budget)
-    V.names = names if samples_in == "rows" else Names(names.features, names.samples)
-    return V
+    return _opened(Opened(rows, names), samples_in, negative, n_threads, budget)
 
 
 def _opened(
-    opened: Any, samples_in: str, negative: str, n_threads: int | None, budget: int
+    opened: Opened, samples_in: str, negative: str, n_threads: int | None, budget: int
 ) -> DataMatrix:
     """A validated matrix from a source, or from rows in memory."""
     V: DataMatrix
-    if isinstance(opened, Source):
-        check_kind(opened.dtype, opened.shape)
-        V = StoredMatrix(opened, budget, n_threads)
+    rows = opened.rows
+    check_kind(rows.dtype, rows.shape)
+    if isinstance(rows, Source):
+        V = StoredMatrix(rows, budget, n_threads)
     else:
-        rows = canonical_rows(opened) if sp.issparse(opened) else np.asarray(opened)
-        V = hold(rows, n_threads)
+        V = hold(canonical_rows(rows) if sp.issparse(rows) else np.asarray(rows), n_threads)
+    V.names = opened.names.checked(V.shape[1], V.shape[0])
     return _validated(V, samples_in, negative)
 
 

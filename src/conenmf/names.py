@@ -84,6 +84,10 @@ class Names:
             )
         return self
 
+    def turned(self, samples_in: str) -> Names:
+        """The names of a matrix whose rows have been called samples, now that we know better."""
+        return self if samples_in == "rows" else Names(self.features, self.samples)
+
     def sample(self, index: int) -> str:
         """What to call a sample."""
         return f"sample {index}" if self.samples is None else self.samples[index]

@@ -1,0 +1,271 @@
+"""MATLAB's files, ``.mat`` of version 5 to 7.3, and Matrix Market, ``.mtx``: read by SciPy.
+
+Neither can be read in blocks (but for version 7.3, which is HDF5), so both have to fit in memory.
+SciPy is shown nothing but one matrix of numbers whose header has been compared with the file:
+cells, structures, objects and functions, which can be nested without end, are never looked into.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from .errors import ConeNMFError, DataTypeError, FileFormatError
+from .limits import EXPANSION, check_fits, listed, named_damage
+from .matrix import check_kind
+from .names import visible
+from .sources import Opened, sparse_rows
+from .stores import Store, chunked_rows, hdf5_store
+
+__all__ = ["open_matlab", "open_matrix_market"]
+
+_WHY = "a file of this kind can only be read as a whole"
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_HEADER = 128  # bytes, before the first variable
+_VARIABLES = 10_000  # at most
+_LOOKED_AT = 4096  # bytes of a variable, which hold its name and its shape
+_LONGEST = 256  # bytes of a line of a Matrix Market file
+_MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
+_SPARSE = 5
+_SIZES = {6: 8, 7: 4, 8: 1, 9: 1, 10: 2, 11: 2, 12: 4, 13: 4, 14: 8, 15: 8}  # of numbers, by class
+_NUMBERS = {"double", "single", "logical"} | {
+    f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
+}
+
+
+def open_matlab(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open a ``.mat`` file: the variable of that name, or its only matrix of numbers."""
+    with open(path, "rb") as stream:
+        start = stream.read(512 + len(_HDF5))
+        if _HDF5 in (start[: len(_HDF5)], start[512:]):
+            with hdf5_store(path, budget) as store:
+                return _open_version_7_3(store, samples_in, dataset)
+        if len(start) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+            raise FileFormatError(
+                f"{path} is not a MATLAB file of version 5 or later: save it with -v7 or -v7.3"
+            )
+        with named_damage(path):
+            return _open_version_5(stream, path, samples_in, dataset, budget)
+
+
+# --- version 5 --------------------------------------------------------------------------------
+
+
+class _Variable(NamedTuple):
+    """What the beginning of a variable says."""
+
+    name: str
+    kind: int  # MATLAB's class
+    shape: tuple[int, ...]
+    entries: int  # of a sparse matrix, at most
+    place: int  # in the file, of its element
+    size: int  # of its element in the file
+    unpacked: int  # bytes that it takes unpacked
+
+
+def _open_version_5(
+    stream: IO[bytes], path: Path, samples_in: str, dataset: str | None, budget: int
+) -> Opened:
+    stream.seek(0)
+    header = stream.read(_HEADER)
+    order = "<" if header[126:128] == b"IM" else ">"
+    variables = {variable.name: variable for variable in _variables(stream, path, order)}
+    matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_SIZES, _SPARSE)}
+    variable = variables[_chosen(path, dataset, list(variables), matrices)]
+    if variable.name not in matrices:
+        raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
+    check_kind(np.dtype(float), variable.shape)
+    sparse = variable.kind == _SPARSE
+    count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
+    columns = variable.shape[1] if sparse else 0
+    if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
+        raise FileFormatError(
+            f"{path} is cut off: {variable.name!r} promises {variable.shape} numbers in "
+            f"{variable.unpacked} bytes; copy it anew"
+        )
+    need = 12 * count + 4 * columns if sparse else count * _SIZES[variable.kind]
+    check_fits(f"{path}: {variable.name!r}", max(need, variable.unpacked), budget, _WHY)
+    stream.seek(variable.place)
+    element = _plain(stream.read(variable.size), order, variable.unpacked + 8)
+    found = scipy.io.loadmat(io.BytesIO(header + element), variable_names=[variable.name])
+    return _in_memory(found[variable.name], path, samples_in, budget)
+
+
+def _chosen(
+    path: Path, dataset: str | None, names: list[str], matrices: dict[str, tuple[int, ...]]
+) -> str:
+    """The variable to open; a single number beside a matrix is not meant."""
+    if dataset is not None:
+        if dataset.strip("/") not in names:
+            raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(sorted(names))}")
+        return dataset.strip("/")
+    large = [name for name, shape in matrices.items() if np.prod(shape, dtype=object) != 1]
+    meant = large or list(matrices)
+    if len(meant) != 1:
+        raise FileFormatError(
+            f"{path} holds {listed(sorted(names))}: name one of them with dataset="
+        )
+    return meant[0]
+
+
+def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]:
+    """The variables of a file, of which only the beginnings are read."""
+    place, end = _HEADER, path.stat().st_size
+    for _ in range(_VARIABLES):
+        if place >= end:
+            return
+        stream.seek(place)
+        kind, size = struct.unpack(f"{order}II", stream.read(8))
+        if place + 8 + size > end:
+            raise FileFormatError(f"{path} is cut off in the middle of a variable; copy it anew")
+        stream.seek(place)
+        beginning = _plain(stream.read(8 + min(size, _LOOKED_AT)), order, _LOOKED_AT)
+        inner, unpacked = struct.unpack(f"{order}II", beginning[:8])
+        if inner == _MATRIX and unpacked <= (size if kind == _MATRIX else EXPANSION * size):
+            yield _beginning(beginning, order, place, 8 + size, unpacked)
+        elif inner == _MATRIX:
+            raise FileFormatError(f"{path} promises more than it can hold: {unpacked} bytes")
+        place += 8 + size
+    raise FileFormatError(f"{path} holds more than {_VARIABLES} variables: save fewer")
+
+
+def _plain(element: bytes, order: str, most: int) -> bytes:
+    """An element of a file, unpacked up to so many bytes if it is compressed."""
+    (kind,) = struct.unpack(f"{order}I", element[:4])
+    return zlib.decompressobj().decompress(element[8:], most) if kind == _COMPRESSED else element
+
+
+def _beginning(element: bytes, order: str, place: int, size: int, unpacked: int) -> _Variable:
+    flags, at = _part(element, 8, order)
+    sides, at = _part(element, at, order)
+    name, _ = _part(element, at, order)
+    kind, entries = struct.unpack(f"{order}II", flags[:8])
+    shape = struct.unpack(f"{order}{len(sides) // 4}i", sides[: len(sides) // 4 * 4])
+    return _Variable(name.decode("latin1"), kind & 0xFF, shape, entries, place, size, unpacked)
+
+
+def _part(element: bytes, at: int, order: str) -> tuple[bytes, int]:
+    """A part of an element, and where the next one begins."""
+    first, size = struct.unpack(f"{order}II", element[at : at + 8])
+    if first >> 16:  # a few bytes, in the place of their size
+        return element[at + 4 : at + 4 + min(first >> 16, 4)], at + 8
+    return element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
+
+
+def _in_memory(matrix: Any, path: Path, samples_in: str, budget: int) -> Opened:
+    """A matrix that was read as a whole; what a sparse one is made of is checked."""
+    check_kind(matrix.dtype, matrix.shape)
+    if not sp.issparse(matrix):
+        return Opened(matrix if samples_in == "rows" else matrix.T)
+    parts = (matrix.data, matrix.indices, matrix.indptr)
+    return Opened(sparse_rows(str(path), path, parts, matrix.shape, "csc", samples_in, budget))
+
+
+# --- version 7.3 ------------------------------------------------------------------------------
+
+
+def _open_version_7_3(store: Store, samples_in: str, dataset: str | None) -> Opened:
+    """MATLAB stores matrices column after column, which HDF5 takes for rows."""
+    path = store.path
+    names = [name for name in store.root if not name.startswith("#")]
+    if dataset is None:
+        shapes = {name: shape for name in names if (shape := _shape(store, name)) is not None}
+        dataset = _chosen(path, None, names, shapes)
+    member = store.find(dataset.strip("/"))
+    kind = member.attrs.get("MATLAB_class", b"double")
+    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
+    if kind not in _NUMBERS:
+        raise DataTypeError(f"{path}: {dataset!r} is a {visible(kind)}, not a matrix of numbers")
+    if hasattr(member, "dtype"):
+        turned = "columns" if samples_in == "rows" else "rows"
+        return Opened(chunked_rows(member, turned))
+    if "MATLAB_sparse" not in member.attrs:
+        raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
+    data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))
+    shape = (int(member.attrs["MATLAB_sparse"]), indptr.shape[0] - 1)
+    parts = (data, indices, indptr)
+    name = f"{path}:{dataset}"
+    return Opened(sparse_rows(name, path, parts, shape, "csc", samples_in, store.budget))
+
+
+def _shape(store: Store, name: str) -> tuple[int, ...] | None:
+    """The shape of a matrix of numbers; None for whatever else there is."""
+    try:
+        member = store.find(name)
+        kind = member.attrs.get("MATLAB_class", b"double")
+        if (kind.decode() if isinstance(kind, bytes) else kind) not in _NUMBERS:
+            return None
+        if hasattr(member, "dtype"):
+            return tuple(member.shape)
+        return (int(member.attrs["MATLAB_sparse"]), store.find("jc", member).shape[0] - 1)
+    except (ConeNMFError, KeyError):
+        return None
+
+
+# --- Matrix Market ----------------------------------------------------------------------------
+
+
+def open_matrix_market(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
+    packed = path.suffix.lower() == ".gz"
+    opener: Any = gzip.open if packed else open
+    with named_damage(path), opener(path, "rb") as stream:
+        rows, columns, entries, shortest = _promise(stream, path)
+        size = path.stat().st_size * (EXPANSION if packed else 1)
+        if min(rows, columns, entries) < 0 or shortest * entries > size + 1:
+            raise FileFormatError(
+                f"{path} is cut off: its header promises {entries} numbers, which its "
+                f"{path.stat().st_size} bytes cannot hold; copy it anew"
+            )
+        check_kind(np.dtype(float), (rows, columns))
+        check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _WHY)
+        stream.seek(0)
+        matrix = scipy.io.mmread(_Limited(stream, _LOOKED_AT + _LONGEST * (entries + 1)))
+        check_kind(matrix.dtype, matrix.shape)
+        return Opened(matrix if samples_in == "rows" else matrix.T)
+
+
+def _promise(stream: IO[bytes], path: Path) -> tuple[int, int, int, int]:
+    """Rows, columns, stored numbers, and the least bytes that each takes."""
+    banner = stream.readline(_LOOKED_AT).decode("latin1").lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise FileFormatError(f"{path} does not begin like a Matrix Market file")
+    if banner[3] == "complex":
+        check_kind(np.dtype(complex), (1, 1))
+    line = b"%"
+    for _ in range(_VARIABLES):
+        line = stream.readline(_LOOKED_AT)
+        if line.strip() and not line.startswith(b"%"):
+            break
+    sides = [int(side) for side in line.split()]
+    if banner[2] == "array" and len(sides) == 2:
+        rows, columns = sides
+        count = rows * columns if banner[4] == "general" else rows * (rows - 1) // 2
+        return rows, columns, count, 2
+    if banner[2] == "coordinate" and len(sides) == 3:
+        rows, columns, count = sides
+        return rows, columns, count, 4
+    raise FileFormatError(f"{path} does not say how many rows and columns it has")
+
+
+class _Limited(io.RawIOBase):
+    """A stream that ends with an error where it is longer than it may be."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._left = stream, most
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._stream.read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise FileFormatError("it is longer than its header promises")
+        return piece
