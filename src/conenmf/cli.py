@@ -109,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _failed("interrupted; nothing was written", 130)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except SystemExit:  # so rich says that whoever read our output has seen enough
+        return 0
+    except BrokenPipeError:  # and so do others
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:

@@ -1,0 +1,91 @@
+import matplotlib
+import numpy as np
+import pytest
+
+from conenmf import from_columns, from_rows, make_cones
+from conenmf.comparison import compare, read_labels
+from conenmf.errors import ComponentsError, FileFormatError, OptionError, ShapeError
+from conenmf.names import Names
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_cones(30, 3, 0.15, n_samples=120, rng=np.random.default_rng(0))
+
+
+def test_every_start_with_every_solver(model):
+    seen = []
+    comparison = compare(
+        from_columns(model.V),
+        3,
+        inits=["cr1", "random", "auto"],
+        solvers=["hals", "mult"],
+        labels=[f"class {label}" for label in model.labels],
+        max_iter=10,
+        watch=lambda init, solver: seen.append((init, solver)),
+    )
+    pairs = {(one.init, one.solver) for one in comparison.contenders}
+    assert len(seen) == len(pairs) == 6
+    assert set(seen) == pairs
+    errors = [one.relative_error for one in comparison.contenders]
+    assert errors == sorted(errors)
+    for one, row in zip(comparison.contenders, comparison.rows(), strict=True):
+        assert one.history.elapsed[-1] <= one.seconds
+        assert 0 < one.scores["nmi"] <= 1
+        assert row["relative_error"] == one.relative_error
+        assert row["purity"] == one.scores["purity"]
+    ax = comparison.plot()
+    assert len(ax.lines) == 6
+    matplotlib.pyplot.close(ax.figure)
+
+
+def test_the_same_seed_gives_the_same_errors(model):
+    V = from_columns(model.V)
+    first, second = (
+        [one.relative_error for one in compare(V, 3, inits=["random"], seed=4).contenders]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_starts_that_cannot_be_made_are_left_out():
+    V = from_columns(np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0, 4.0]))
+    comparison = compare(V, 2, inits=["cr1", "random"], solvers=["hals"], max_iter=3)
+    assert [one.init for one in comparison.contenders] == ["random"]
+    with pytest.raises(ComponentsError, match="only 1 distinct direction"):
+        compare(V, 2, inits=["cr1"], solvers=["hals"])
+
+
+def test_wrong_wishes(model):
+    V = from_columns(model.V)
+    with pytest.raises(OptionError, match="inits='best' is unknown"):
+        compare(V, 3, inits=["best"])
+    with pytest.raises(OptionError, match="solvers='auto' is unknown"):
+        compare(V, 3, solvers=["auto"])
+    with pytest.raises(OptionError, match="nothing to compare"):
+        compare(V, 3, inits=[])
+    with pytest.raises(ShapeError, match="2 labels for 120 samples"):
+        compare(V, 3, labels=[0, 1])
+
+
+def test_labels_in_files(tmp_path):
+    V = from_rows(np.ones((3, 2)))
+    path = tmp_path / "labels.txt"
+    path.write_text("b\na\nb\n")
+    assert read_labels(path, V).tolist() == ["b", "a", "b"]
+    path.write_text("class\nb\na\nb\n")
+    assert read_labels(path, V).tolist() == ["b", "a", "b"]
+    V.names = Names(("x", "y", "z"))
+    path.write_text("name,class\nz,b\ny,a\nx,c\n")
+    assert read_labels(path, V).tolist() == ["c", "a", "b"]
+    path.write_text("z,b\ny,a\nq,c\n")
+    with pytest.raises(FileFormatError, match="no label for the sample 'x'"):
+        read_labels(path, V)
+    path.write_text("a\n")
+    with pytest.raises(ShapeError, match="has 1 labels for 3 samples"):
+        read_labels(path, V)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FileFormatError, match="is not a text of labels"):
+        read_labels(path, V)

@@ -1,0 +1,140 @@
+import io
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from conenmf import factorize, from_columns
+from conenmf.console import Display, Interruption
+from conenmf.solvers import Progress
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr("conenmf.console._PATIENCE", 0.02)
+    monkeypatch.setattr("conenmf.console._BETWEEN_LINES", 0.02)
+
+
+def display(terminal, **options):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=120, color_system=None)
+    return Display(console=console, **options), stream
+
+
+def test_plain_lines_where_there_is_no_terminal():
+    shown, stream = display(terminal=False)
+    with shown.working("reading \x1b[2Jcells.csv"):
+        time.sleep(0.1)
+        shown.update("iteration 3", 0.5, "solving")
+        time.sleep(0.1)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "reading \\x1b[2Jcells.csv, 0 s"
+    assert lines[-1] == "solving, 0 s, iteration 3"
+
+
+def test_a_bar_on_a_terminal():
+    shown, stream = display(terminal=True)
+    with shown.working("solving"):
+        shown.update("iteration 3, error 0.1", 0.5)
+        time.sleep(0.3)
+    said = stream.getvalue()
+    assert "solving" in said
+    assert "iteration 3, error 0.1" in said
+    assert "━" in said
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_silence(terminal, monkeypatch):
+    shown, stream = display(terminal, quiet=True)
+    with shown.working("reading"):
+        time.sleep(0.05)
+    assert stream.getvalue() == ""
+    monkeypatch.setattr("conenmf.console._PATIENCE", 5.0)  # what is done soon is not told
+    shown, stream = display(terminal)
+    with shown.working("reading"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_an_error_ends_the_display():
+    shown, _ = display(terminal=False)
+    with pytest.raises(ValueError, match="wrong"), shown.working("reading"):
+        raise ValueError("wrong")
+    with shown.working("again"):
+        pass
+
+
+def test_the_time_left_is_that_of_what_comes_first():
+    shown, _ = display(terminal=False)
+    show = shown.iterations(100, 1e-4, None, "solving")
+    shares, notes = [], []
+    for iteration in range(1, 61):
+        show(Progress(iteration, 0.1 * iteration, 0.1 + 0.8**iteration, float(iteration)))
+        shares.append(shown._share)
+        notes.append(shown._note)
+    assert shares[3] == 0.04  # by the number of iterations, before anything is known
+    assert "about 10 s left" in notes[3]
+    assert shares[52] > 0.9  # by how much the error still falls
+    assert np.all(np.diff(shares[6:53]) > 0)
+    show = shown.iterations(1000, 0.0, 2.0, "solving")
+    show(Progress(1, 1.0, 0.5, 1.0))
+    assert shown._share == 0.5
+    show(Progress(2, 3.0, 0.5, 2.0))
+    assert (shown._share, shown._what) == (1.0, "finishing")
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_before_there_is_anything_to_save_ctrl_c_ends_at_once():
+    said = []
+    with pytest.raises(KeyboardInterrupt), Interruption(said.append) as interruption:
+        press()
+    assert not interruption.asked
+    assert said == []
+
+
+def test_a_solver_stops_after_its_iteration():
+    V = from_columns(np.random.default_rng(0).random((20, 50)))
+    said = []
+
+    def show(now):
+        if now.iteration == 3:
+            press()
+
+    with Interruption(said.append) as interruption:
+        result = factorize(V, 3, tol=0, max_iter=50, callback=interruption.watch(show))
+        assert interruption.asked
+        assert (result.n_iter, result.stop_reason) == (3, "callback")
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert said == ["saving what there is; Ctrl-C again to end at once"]
+
+
+def test_what_may_be_left_out_is_left_out():
+    done = []
+    with Interruption(done.append) as interruption:
+        with interruption.may_be_left_out():
+            press()
+            done.append("not reached")
+        assert interruption.asked
+        with interruption.put_off():
+            done.append("saved")
+    assert done == ["saving what there is; Ctrl-C again to end at once", "saved"]
+
+
+def test_saving_is_not_interrupted():
+    with Interruption(str) as interruption, interruption.put_off():
+        press()
+        assert interruption.asked
+
+
+def test_ctrl_c_means_afterwards_what_it_meant_before():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption(str):
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before

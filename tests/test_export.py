@@ -1,0 +1,168 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData, read_h5ad
+
+from conenmf import Factorization, factorize, from_rows, make_cones
+from conenmf.errors import DiskFullError, OptionError, OutputError, ShapeError
+from conenmf.export import (
+    annotate,
+    annotate_file,
+    check_folder,
+    facts,
+    new_folder,
+    write_coefficients,
+    write_tables,
+    writing,
+)
+from conenmf.names import Names
+
+
+@pytest.fixture(scope="module")
+def frame():
+    X = make_cones(20, 3, 0.1, n_samples=70, rng=np.random.default_rng(0)).V.T
+    samples = ['a "quoted", name', "=1+1", *(f"s{n}" for n in range(68))]
+    return pd.DataFrame(X, samples, [f"gene {f}" for f in range(20)])
+
+
+@pytest.fixture(scope="module")
+def result(frame):
+    return factorize(from_rows(frame), 3)
+
+
+def read(path):
+    if path.suffix == ".csv":
+        return pd.read_csv(path, float_precision="round_trip")
+    return pd.read_parquet(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame, monkeypatch):
+    monkeypatch.setattr("conenmf.export._ROWS", 32)  # several parts
+    paths = write_tables(result, tmp_path, kind)
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    components, coefficients, labels, history = map(read, paths)
+    assert list(components["feature"]) == list(frame.columns)
+    assert list(coefficients["sample"]) == list(frame.index)
+    np.testing.assert_array_equal(components.iloc[:, 1:].to_numpy(), result.W)
+    np.testing.assert_array_equal(coefficients.iloc[:, 1:].to_numpy(), result.H.T)
+    assert list(coefficients)[1:] == ["component 0", "component 1", "component 2"]
+    np.testing.assert_array_equal(labels["component"], result.labels)
+    assert list(history) == ["iteration", "relative_error", "seconds", "passes"]
+    assert len(history) == result.n_iter
+
+
+def test_without_names_there_are_numbers(tmp_path, frame):
+    plain = factorize(from_rows(frame.to_numpy()), 2, solver=None)
+    paths = write_tables(plain, tmp_path)
+    assert list(read(paths[1])["sample"]) == list(range(70))
+    assert read(paths[3]).empty
+
+
+def test_coefficients_as_the_name_says(tmp_path, result):
+    A = np.arange(6.0).reshape(3, 2)
+    write_coefficients(tmp_path / "a.npy", A, Names())
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), A)
+    write_coefficients(tmp_path / "a.csv", A, Names(("x", "y", "z")))
+    assert list(read(tmp_path / "a.csv")["sample"]) == ["x", "y", "z"]
+    with pytest.raises(OptionError, match=r"a table ends in .csv, .parquet or .npy"):
+        write_coefficients(tmp_path / "a.xls", A, Names())
+    with pytest.raises(OptionError, match="tables='xls' is unknown"):
+        write_tables(result, tmp_path, "xls")
+
+
+def test_facts_are_plain_and_grow_with_what_is_known(frame):
+    result = factorize(from_rows(frame), 3)
+    assert "certificate" not in facts(result)
+    _ = result.certificate
+    assert facts(result)["certificate"]["lower_bound"] == result.certificate.lower_bound
+    _ = result.diagnosis
+    known = json.loads(json.dumps(facts(result)))
+    assert known["cones"]["assumption_holds"] is True
+    assert sum(known["samples_of_component"]) == 70
+
+
+# --- AnnData ----------------------------------------------------------------------------------
+
+
+def test_annotations(result, frame, tmp_path):
+    adata = AnnData(frame)
+    annotate(adata, result, "nmf")
+    np.testing.assert_array_equal(adata.obsm["X_nmf"], result.H.T)
+    np.testing.assert_array_equal(adata.varm["nmf"], result.W)
+    np.testing.assert_array_equal(adata.obs["nmf"], result.labels)
+    assert json.loads(adata.uns["nmf"])["n_components"] == 3
+    adata.write_h5ad(tmp_path / "again.h5ad")
+    with pytest.raises(ShapeError, match="of 70 cells and 20 genes, the AnnData has"):
+        annotate(AnnData(np.ones((3, 3))), result)
+
+
+def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
+    source, target = tmp_path / "cells.h5ad", tmp_path / "out.h5ad"
+    adata = AnnData(frame, layers={"twice": 2 * frame.to_numpy()})
+    adata.obs["batch"] = ["a", "b"] * 35
+    adata.write_h5ad(source)
+    before = source.read_bytes()
+    for _ in range(2):  # the second time the annotations are there already
+        annotate_file(source, target, result)
+        back = read_h5ad(target)
+        np.testing.assert_array_equal(back.obsm["X_conenmf"], result.H.T)
+        assert list(back.obs) == ["batch", "conenmf"]
+        np.testing.assert_array_equal(back.layers["twice"], 2 * frame.to_numpy())
+        source = target
+    assert (tmp_path / "cells.h5ad").read_bytes() == before
+
+
+# --- places -----------------------------------------------------------------------------------
+
+
+def test_files_move_into_place_together(tmp_path, result):
+    target = tmp_path / "out"
+    with new_folder(target) as folder:
+        (folder / "a.txt").write_text("a")
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["a.txt"]
+    with pytest.raises(FileNotFoundError), new_folder(target) as folder:
+        (folder / "b.txt").rename(folder / "no" / "b.txt")
+    assert [path.name for path in target.iterdir()] == ["a.txt"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_files_of_an_earlier_result_do_not_stay(tmp_path):
+    target = tmp_path / "out"
+    target.mkdir()
+    for name in ("report.html", "labels.csv", "components.parquet", "notes.txt"):
+        (target / name).write_text("old")
+    with new_folder(target) as folder:
+        (folder / "labels.csv").write_text("new")
+    assert {path.name for path in target.iterdir()} == {"labels.csv", "notes.txt"}
+    assert (target / "labels.csv").read_text() == "new"
+
+
+def test_places_are_checked_before_there_is_work(tmp_path, result):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("precious")
+    for name, message in (
+        ("file", "is a file: name a folder"),
+        ("no/where", "does not exist"),
+        ("full", "holds other files"),
+    ):
+        with pytest.raises(OutputError, match=message):
+            check_folder(tmp_path / name, force=False)
+    check_folder(tmp_path / "full", force=True)
+    check_folder(tmp_path / "new", force=False)
+    result.save(tmp_path / "full" / "result.npz")
+    check_folder(tmp_path / "full", force=False)
+    assert Factorization.load(tmp_path / "full" / "result.npz").K == 3
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    message = r"a\.csv cannot be written: Permission denied"
+    with pytest.raises(OutputError, match=message), writing(Path("a.csv")):
+        raise PermissionError(13, "Permission denied")
+    with pytest.raises(DiskFullError), writing(Path("a.csv")):
+        raise DiskFullError("no room")
