@@ -376,6 +376,21 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         return report
 
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._result_html()
+        return bundle
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        diagram = super()._repr_html_  # which does not exist if scikit-learn is told not to draw
+        return lambda: str(diagram()) + self._result_html()
+
+    def _result_html(self) -> str:
+        """What a fit found, below scikit-learn's diagram."""
+        return str(self.result_._repr_html_()) if hasattr(self, "result_") else ""
+
     @property
     def _n_features_out(self) -> int:
         return self.n_components_

@@ -234,6 +234,19 @@ def test_every_command_has_help_with_examples(capsys):
     assert conenmf.__version__ in capsys.readouterr().out
 
 
+def test_the_page_about_it_is_true():
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in page
+    for name in app.commands:
+        assert f"| `conenmf {name} " in page or f"| `conenmf {name}`" in page
+    shared = {"--samples-in", "--dataset", "--negative", "--threads", "--max-memory", "--seed"}
+    for option in {*shared, "--json", "--quiet", "--debug"}:
+        assert f"| `{option}" in page
+        for name in ("fit", "rank", "diagnose", "compare", "transform", "report"):
+            assert any(option in parameter.opts for parameter in app.commands[name].params)
+
+
 # --- errors -----------------------------------------------------------------------------------
 
 
@@ -358,7 +371,7 @@ def test_a_mistake_of_ours_is_one_line_too(folder, monkeypatch, capsys):
     def broken(*_, **__):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("conenmf.cli.factorize", broken)
+    monkeypatch.setattr("conenmf.cli.commands.factorize", broken)
     assert run("fit", "cells.csv") == 1
     said = capsys.readouterr().err
     assert said == "conenmf: unexpected ZeroDivisionError: division by zero; --debug shows where\n"
@@ -370,7 +383,7 @@ def test_too_little_memory_is_said(folder, monkeypatch, capsys):
     def broken(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("conenmf.cli.factorize", broken)
+    monkeypatch.setattr("conenmf.cli.commands.factorize", broken)
     assert run("fit", "cells.csv") == 4
     assert "there is not enough memory: try --max-memory" in capsys.readouterr().err
 

@@ -24,12 +24,10 @@ import numpy as np
 from click.shell_completion import get_completion_class
 from rich.console import Console
 
-from . import __version__
-from .answers import show_comparison, show_diagnosis, show_fit, show_rank
-from .comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
-from .console import Interruption
-from .data import Array, DataMatrix
-from .errors import (
+from .. import __version__
+from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
+from ..data import Array, DataMatrix
+from ..errors import (
     CheckpointError,
     ComponentsError,
     ConeNMFError,
@@ -38,7 +36,7 @@ from .errors import (
     OutputError,
     ShapeError,
 )
-from .export import (
+from ..export import (
     RESULT,
     TABLES,
     annotate_file,
@@ -49,9 +47,16 @@ from .export import (
     write_tables,
     writing,
 )
-from .factorize import factorize
-from .inits import INITS
-from .names import visible
+from ..factorize import factorize
+from ..inits import INITS
+from ..names import visible
+from ..report import write_report
+from ..result import Factorization, written_whole
+from ..rules import SOLVERS
+from ..selection import METHODS, choose_k, select_k
+from ..solvers import coefficients
+from .answers import show_comparison, show_diagnosis, show_fit, show_rank
+from .console import Interruption
 from .options import (
     COMPONENTS,
     FROM,
@@ -64,11 +69,6 @@ from .options import (
     reads_data,
     with_options,
 )
-from .report import write_report
-from .result import Factorization, written_whole
-from .rules import SOLVERS
-from .selection import METHODS, choose_k, select_k
-from .solvers import coefficients
 
 __all__ = ["EXIT_CODES", "app", "main"]
 

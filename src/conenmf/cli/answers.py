@@ -8,13 +8,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from .bounds import Certificate
-from .comparison import Comparison
-from .data import Array
-from .diagnosis import ConeFacts, Diagnosis
-from .names import visible
-from .result import Factorization
-from .selection import Selection
+from ..bounds import Certificate
+from ..comparison import Comparison
+from ..data import Array
+from ..diagnosis import ConeFacts, Diagnosis
+from ..names import visible
+from ..result import Factorization
+from ..selection import Selection
 
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 

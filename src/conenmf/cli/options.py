@@ -12,9 +12,9 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ..data import DataMatrix, open_data
+from ..report import VIEWS
 from .console import Display
-from .data import DataMatrix, open_data
-from .report import VIEWS
 
 __all__ = [
     "COMPONENTS",

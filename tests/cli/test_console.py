@@ -8,14 +8,14 @@ import pytest
 from rich.console import Console
 
 from conenmf import factorize, from_columns
-from conenmf.console import Display, Interruption
+from conenmf.cli.console import Display, Interruption
 from conenmf.solvers import Progress
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr("conenmf.console._PATIENCE", 0.02)
-    monkeypatch.setattr("conenmf.console._BETWEEN_LINES", 0.02)
+    monkeypatch.setattr("conenmf.cli.console._PATIENCE", 0.02)
+    monkeypatch.setattr("conenmf.cli.console._BETWEEN_LINES", 0.02)
 
 
 def display(terminal, **options):
@@ -52,7 +52,7 @@ def test_silence(terminal, monkeypatch):
     with shown.working("reading"):
         time.sleep(0.05)
     assert stream.getvalue() == ""
-    monkeypatch.setattr("conenmf.console._PATIENCE", 5.0)  # what is done soon is not told
+    monkeypatch.setattr("conenmf.cli.console._PATIENCE", 5.0)  # what is done soon is not told
     shown, stream = display(terminal)
     with shown.working("reading"):
         pass

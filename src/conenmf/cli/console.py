@@ -18,8 +18,8 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .names import visible
-from .solvers import Progress as Iteration
+from ..names import visible
+from ..solvers import Progress as Iteration
 
 __all__ = ["Display", "Interruption"]
 
