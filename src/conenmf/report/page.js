@@ -20,7 +20,7 @@
   const readoutOf = (part) => part.closest("figure, article").querySelector(".readout");
   const tell = (part, text, event) => {
     const readout = readoutOf(part);
-    if (readout) readout.textContent = text.replaceAll("\n", " \u00b7 ");
+    if (readout) readout.textContent = text;
     tip.hidden = !event;
     if (!event) return;
     tip.textContent = text;
@@ -256,9 +256,8 @@
     middle = middle.map((place) => between(place, -far, far));
     svg.setAttribute("viewBox", `${middle[0] - half} ${middle[1] - half} ${2 * half} ${2 * half}`);
     numbers.forEach((number, k) => {
-      const rim = zoom === 1 ? reach - 0.09 : reach - 0.09 / zoom;
       anchors[k].forEach((place, side) => {
-        const at = 50 + (50 * (place * rim - middle[side])) / half;
+        const at = 50 + (50 * (place - middle[side])) / half;
         number.style.setProperty(side ? "--y" : "--x", `${at}%`);
       });
     });

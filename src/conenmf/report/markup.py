@@ -64,10 +64,10 @@ def style(**rules: str) -> str:
 
 
 def script_json(value: Any) -> Html:
-    """JSON that can stand inside a script element: nothing in it can end that element.
+    r"""JSON that can stand inside a script element: nothing in it can end that element.
 
     >>> script_json("</script>")
-    '"\\\\u003c/script\\\\u003e"'
+    '"\\u003c/script\\u003e"'
     """
     plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Html(plain.translate(_TELLING))

@@ -9,38 +9,43 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from .data import Array
+from ..data import Array
 from .markup import Html, data_uri, element, join, style
 
 __all__ = [
     "COLOURS",
+    "LEVELS",
     "Axis",
     "Curve",
     "bars",
     "chart",
     "colour",
-    "curve",
+    "dots",
+    "extent",
     "glyph",
     "heat_map",
+    "level",
+    "line",
+    "numbered",
     "picture",
     "round_tour",
     "sample_map",
     "shape",
     "shrunk",
     "spread_out",
+    "upright",
 ]
 
 COLOURS = 8
 SIDE = 1000.0  # a chart is drawn in a square of this side, and stretched
 
 _BINS = 400  # places at which a long curve is kept
-_LEVELS = 6  # of colour on either side of the threshold in a heat map
+LEVELS = 6  # of colour on either side of the threshold in a heat map
 
 
 def colour(k: int) -> str:
@@ -62,7 +67,7 @@ class Axis:
 
     def place(self, values: Array) -> Array:
         """Where numbers lie between the ends."""
-        low, high = (np.log([self.low, self.high]) if self.log else (self.low, self.high))
+        low, high = np.log([self.low, self.high]) if self.log else (self.low, self.high)
         inside = np.log(np.maximum(values, self.low)) if self.log else np.asarray(values)
         placed: Array = (inside - low) / (high - low) if high > low else np.full(inside.shape, 0.5)
         return placed
@@ -80,7 +85,10 @@ class Axis:
             size = 10.0 ** np.floor(np.log10(rough))
             step = size * next(m for m in (1, 2, 5, 10) if m * size >= rough * 0.999)
             values = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9) * step
-        return [(float(place), f"{v:.6g}") for v, place in zip(values, self.place(values), strict=True)]
+        return [
+            (float(place), f"{v + 0.0:.6g}")
+            for v, place in zip(values, self.place(values), strict=True)
+        ]
 
 
 def chart(
@@ -90,7 +98,6 @@ def chart(
     *,
     label: str,
     id_: str | None = None,
-    notes: Sequence[tuple[float, str]] = (),
 ) -> Html:
     """Put a frame with axes round what is drawn in the square.
 
@@ -101,11 +108,10 @@ def chart(
     x, y : Axis
     label : str
         What there is to see, for those who do not.
-    notes : sequence of (place, text)
-        Texts at heights between 0 and 1.
     """
     grid = join(
-        element("path", d=f"M0 {_at(1 - place)}H{SIDE:.0f}", class_="grid") for place, _ in y.ticks()
+        element("path", d=f"M0 {_at(1 - place)}H{SIDE:.0f}", class_="grid")
+        for place, _ in y.ticks()
     )
     return element(
         "div",
@@ -126,7 +132,6 @@ def chart(
                 aria_hidden="true",
                 focusable="false",
             ),
-            *(element("span", t, class_="note", style=style(at=_percent(p))) for p, t in notes),
             class_="area",
         ),
         element(
@@ -222,11 +227,6 @@ class Curve:
         return line(np.repeat(places, 2), both, class_)
 
 
-def curve(positions: Array) -> Curve:
-    """Where to keep curves over features at these positions."""
-    return Curve.over(positions)
-
-
 # --- images -----------------------------------------------------------------------------------
 
 
@@ -251,7 +251,10 @@ def picture(image: Array, top: float) -> str:
     header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
     chunks = (
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
         for kind, content in parts
     )
     return data_uri("image/png", b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
@@ -261,15 +264,21 @@ def picture(image: Array, top: float) -> str:
 
 
 def heat_map(angles: Array, threshold: float) -> Html:
-    """Squares coloured by how far an angle is from the threshold; too small ones have a dot."""
+    """Squares coloured by how far an angle is from the threshold; too small ones have a dot.
+
+    Below the threshold, or a right angle if that is less, colours deepen towards 0; above it
+    towards a right angle.
+    """
     K = angles.shape[0]
     apart = ~np.eye(K, dtype=bool)
-    above = (angles - threshold) / max(np.pi / 2 - threshold, threshold, 1e-9)
-    levels = np.clip(np.ceil(np.abs(above) * _LEVELS), 1, _LEVELS).astype(int)
+    middle = min(threshold, np.pi / 2)
     close = (angles <= threshold) & apart
+    reach = np.where(close, middle, np.pi / 2 - middle)
+    share = np.divide(np.abs(angles - middle), reach, out=np.ones_like(angles), where=reach > 0)
+    levels = np.clip(np.ceil(share * LEVELS), 1, LEVELS).astype(int)
     levels = np.where(close, -levels, levels)
     squares = []
-    for value in (*range(-_LEVELS, 0), *range(1, _LEVELS + 1)):
+    for value in (*range(-LEVELS, 0), *range(1, LEVELS + 1)):
         rows, columns = np.nonzero((levels == value) & apart)
         if rows.size:
             d = "".join(f"M{c} {r}h1v1h-1z" for r, c in zip(rows, columns, strict=True))
@@ -290,6 +299,7 @@ def heat_map(angles: Array, threshold: float) -> Html:
 # --- samples on a plane -----------------------------------------------------------------------
 
 _REACH = 1.45  # half the side of the map; components lie on a circle of radius 1
+_OUTWARD = 0.7  # how far from the middle half of the samples shall be
 _CROWD = 1.5  # area that samples take when they touch
 
 
@@ -320,10 +330,18 @@ def round_tour(similarity: Array) -> Array:
 def spread_out(shares: Array, tour: Array) -> tuple[Array, Array]:
     """Places for components on a circle, and for samples at the mean of what they are made of.
 
-    With up to three components a sample lies at the mean of its components weighted by its
-    shares; with more, by the squares of its shares, which keeps mixtures of several components
-    from crowding in the middle. Then samples take free places of a honeycomb, the purest first,
-    so that none hides another and the size of a crowd can be seen.
+    Components are weighted by a sample's shares compared with the mean sample's, so that one that
+    is in all samples does not draw all to itself. With more than three, these weights are raised
+    to the lowest power that keeps mixtures from crowding in the middle, where they could be of
+    anything. Then samples take free places of a honeycomb, the purest first, so that none hides
+    another and the size of a crowd can be seen.
+
+    Parameters
+    ----------
+    shares : array (S, K)
+        Rows sum to 1, or are 0.
+    tour : array (K,)
+        The components in their order on the circle.
 
     Returns
     -------
@@ -334,18 +352,28 @@ def spread_out(shares: Array, tour: Array) -> tuple[Array, Array]:
     turn = np.empty(K)
     turn[tour] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
     anchors = np.stack([np.cos(turn), np.sin(turn)], axis=1) * (K > 1)
-    weights = shares if K <= 3 else shares**2
-    total = weights.sum(axis=1, keepdims=True)
-    wanted = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ anchors
-    cells = _honeycomb(min(0.07, float(np.sqrt(_CROWD / 0.866 / max(S, 1)))))
-    free = np.ones(len(cells), dtype=bool)
+    usual = shares.mean(axis=0)
+    unusual = np.divide(shares, usual, out=np.zeros_like(shares), where=usual > 0)
+    unusual /= max(float(unusual.max()), 1.0)
+    for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
+        weights = unusual**power
+        total = weights.sum(axis=1, keepdims=True)
+        wanted = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ anchors
+        if np.median(np.linalg.norm(wanted, axis=1)) >= _OUTWARD:
+            break
+    cells = _honeycomb(_spacing(S))
+    x, y = cells[:, 0].copy(), cells[:, 1].copy()
     places = np.empty((S, 2))
     for n in np.argsort(-shares.max(axis=1), kind="stable"):
-        distance = ((cells - wanted[n]) ** 2).sum(axis=1)
-        cell = int(np.argmin(np.where(free, distance, np.inf)))
-        free[cell] = False
+        cell = int(np.argmin((x - wanted[n, 0]) ** 2 + (y - wanted[n, 1]) ** 2))
         places[n] = cells[cell]
+        x[cell] = np.inf  # taken
     return anchors, places
+
+
+def _spacing(S: int) -> float:
+    """How far samples are apart at least."""
+    return min(0.05, float(np.sqrt(_CROWD / 0.866 / max(S, 1))))
 
 
 def _honeycomb(spacing: float) -> Array:
@@ -391,14 +419,14 @@ def glyph(k: int) -> Html:
 
 def sample_map(anchors: Array, places: Array, labels: Array) -> Html:
     """Samples at their places, in the colour and shape of the component they belong to most."""
-    size = 0.42 * min(0.07, float(np.sqrt(_CROWD / 0.866 / max(len(places), 1))))
+    size = 0.42 * _spacing(len(places))
     spokes = "".join(f"M0 0L{x:.3f} {y:.3f}" for x, y in anchors)
     groups = []
     for k in np.unique(labels):
         outline = shape(int(k), size)
         d = "".join(f"M{x:.3f} {y:.3f}{outline}" for x, y in places[labels == k])
         groups.append(element("path", d=d, class_="samples", data_k=int(k), style=colour(int(k))))
-    reach = extent(places)
+    reach = extent(anchors, places)
     return element(
         "svg",
         element("circle", r=1, class_="grid"),
@@ -411,7 +439,16 @@ def sample_map(anchors: Array, places: Array, labels: Array) -> Html:
     )
 
 
-def extent(places: Array) -> float:
+def numbered(anchors: Array, places: Array) -> Array:
+    """Where the numbers of components stand: farther out than the samples before them."""
+    along = places @ anchors.T
+    aside = np.abs(places[:, :1] * anchors[:, 1] - places[:, 1:] * anchors[:, 0])
+    before = np.where(aside < 0.08, along, 0.0).max(axis=0)
+    away: Array = anchors * (np.maximum(before, 1.0) + 0.1)[:, None]
+    return away
+
+
+def extent(anchors: Array, places: Array) -> float:
     """Half the side of a map that has room for all samples and for the numbers round them."""
-    farthest = float(np.sqrt((places**2).sum(axis=1)).max()) if len(places) else 1.0
-    return max(farthest, 1.0) + 0.18
+    both = np.vstack([numbered(anchors, places), places])
+    return max(float(np.abs(both).max()), 1.0) + 0.08
