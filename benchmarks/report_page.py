@@ -68,9 +68,8 @@ def main() -> None:
         write_report(result, page)
         print(f"writing    {time.perf_counter() - began:.2f} s")
         size, opening = page.stat().st_size, seconds_to_open(page, asked.rounds)
-    print(
-        f"size       {size:,} bytes (limit {LARGEST:,.0f}: {'kept' if size < LARGEST else 'EXCEEDED'})"
-    )
+    kept = "kept" if size < LARGEST else "EXCEEDED"
+    print(f"size       {size:,} bytes (limit {LARGEST:,.0f}: {kept})")
     if opening is None:
         print("opening    not measured: needs playwright and Chromium")
     else:

@@ -34,9 +34,9 @@ _SHARES = 4  # components of a sample that are told
 def components(subject: Subject) -> Section:
     """Each component as people of its field look at it."""
     how = {
-        "images": "each as an image, from black for nothing to white for its largest entry",
-        "curves": "each as a curve over the features",
-        "terms": f"each by its {min(_TERMS, subject.F)} heaviest features",
+        "images": "as images, from black for nothing to white for the largest entry",
+        "curves": "as curves over the features",
+        "terms": f"by the {min(_TERMS, subject.F)} heaviest features",
     }[subject.view]
     return Section.of(
         "components",

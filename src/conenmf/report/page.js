@@ -60,7 +60,6 @@
   const showTheme = () => {
     theme.textContent = isDark() ? "Light" : "Dark";
     theme.setAttribute("aria-label", `Use ${isDark() ? "light" : "dark"} colours`);
-    theme.removeAttribute("aria-pressed");
   };
   theme.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
@@ -274,7 +273,7 @@
   };
   const described = (n) => {
     const label = labels[n];
-    const made = shares[n].map(([k, share]) => `${k}: ${share} %`).join(", ");
+    const made = shares[n].map(([k, share]) => `${k}: ${share}\u00a0%`).join(", ");
     const whose = label < 0 ? "no component" : `mostly component ${label}`;
     return `${names[n]}\n${whose}${made ? ` (${made})` : ""}\nrelative error ${errors[n]}`;
   };

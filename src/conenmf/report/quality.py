@@ -400,6 +400,8 @@ def _scale(needed: float) -> Html:
     if needed < math.pi / 2:
         parts += [_steps("apart"), element("span", "90°")]
     told = "Orange with a dot: too close. Blue: far enough."
+    if needed >= math.pi / 2:
+        told = f"All are too close: {degrees(needed)} are needed, more than a right angle."
     return join((element("p", *parts, class_="scale"), element("p", told, class_="hint")))
 
 
