@@ -55,9 +55,9 @@ def render(
 
     Examples
     --------
-    >>> from conenmf import factorize, from_columns, make_cones
-    >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> page = render(factorize(from_columns(model.V), 3), title="Cones & more")
+    >>> from conenmf import factorize, from_rows, make_cone_data
+    >>> X, _ = make_cone_data(200, 80, 3, random_state=0)
+    >>> page = render(factorize(from_rows(X), 3), title="Cones & more")
     >>> "<title>Cones &amp; more</title>" in page
     True
     """
