@@ -29,6 +29,7 @@ from .metrics import dice, match_components, purity
 from .names import Names
 from .nnls import nnls
 from .rank import RankEstimate, estimate_rank
+from .report import write_report
 from .result import Factorization
 from .rules import Rule
 from .selection import Selection, select_k
@@ -88,4 +89,5 @@ __all__ = [
     "tl",
     "truncated_svd",
     "weighted_bound",
+    "write_report",
 ]

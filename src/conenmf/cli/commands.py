@@ -255,9 +255,14 @@ def fit(
             if tables != "none":
                 write_tables(result, folder, tables)
             if "diagnosis" in result.__dict__:
-                heading = title or source.name
-                rerun = shlex.join(["conenmf", *sys.argv[1:]])
-                write_report(result, folder / "report.html", title=heading, source=rerun, view=view)
+                write_report(
+                    result,
+                    folder / "report.html",
+                    title=title or source.name,
+                    source=given.data,
+                    view=view,
+                    extra={"command": shlex.join(["conenmf", *sys.argv[1:]])},
+                )
             if anndata:
                 annotate_file(source, folder / source.name, result)
             with written_whole(folder / "summary.json") as stream:

@@ -21,9 +21,9 @@ from ..names import visible
 from ..result import Factorization, written_whole
 from . import gallery, origin, quality
 from .markup import Html, element, join, script_json
-from .subject import Section, Subject, components_of, sentence
+from .subject import VIEWS, Section, Subject, components_of, sentence
 
-__all__ = ["render", "write_report"]
+__all__ = ["VIEWS", "render", "write_report"]
 
 
 def render(
