@@ -437,7 +437,7 @@ def test_ctrl_c_saves_what_there_is(folder):
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
-    with start("rank", "cells.csv", "--methods", "ratio") as process:
+    with start("rank", "cells.csv", "--methods", "ratio", "--quiet") as process:
         process.stdout.close()
         assert process.wait(timeout=60) == 0
         assert process.stderr.read() == ""

@@ -90,11 +90,12 @@ _KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, having printed one line for an error."""
-    state = {"debug": False}
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    state = {"debug": False, "arguments": arguments}
     warnings.showwarning = _one_line
     try:
         code = app.main(
-            args=None if arguments is None else list(arguments),
+            args=arguments,
             prog_name="conenmf",
             standalone_mode=False,
             obj=state,
@@ -193,7 +194,9 @@ def app() -> None:
     *LOOKS,
     click.option("--force", is_flag=True, help="Write into a folder that holds other files."),
 )
+@click.pass_context
 def fit(
+    context: click.Context,
     given: Given,
     components: int | str,
     output: str | None,
@@ -261,7 +264,7 @@ def fit(
                     title=title or source.name,
                     source=given.data,
                     view=view,
-                    extra={"command": shlex.join(["conenmf", *sys.argv[1:]])},
+                    extra={"command": shlex.join(["conenmf", *context.obj["arguments"]])},
                 )
             if anndata:
                 annotate_file(source, folder / source.name, result)
@@ -610,14 +613,17 @@ def demo(context: click.Context, output: str, force: bool, quiet: bool, as_json:
             lines.append(",".join([f"a {digit} (no. {number})", *(f"{grey:g}" for grey in image)]))
         stream.write("\n".join(lines).encode())
     made = target / "digits.csv"
+    result = str(target / "result")
+    command = ["fit", str(made), "-k", "10", "--image-shape", "8x8", "-o", result]
+    context.obj["arguments"] = command
     if not as_json:
         click.echo(f"{made}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")
-        click.echo(f"$ conenmf fit {made} -k 10 --image-shape 8x8 -o {target / 'result'}\n")
+        click.echo(f"$ {shlex.join(['conenmf', *command])}\n")
     options = {
         "data": str(made),
         "components": 10,
         "image_shape": (8, 8),
-        "output": str(target / "result"),
+        "output": result,
         "quiet": quiet,
         "as_json": as_json,
         "force": force,
