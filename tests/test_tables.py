@@ -12,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from conenmf import factorize, from_rows, open_data, tables
+from conenmf import columnar, factorize, from_rows, open_data, spool, tables
 from conenmf.disk import StoredMatrix
 from conenmf.errors import (
     DataTypeError,
@@ -93,7 +93,8 @@ def test_lines_without_end(tmp_path):
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(tables, "_piece", lambda budget: 1000)
+    monkeypatch.setattr(tables, "piece_bytes", lambda budget: 5000)
+    monkeypatch.setattr(columnar, "piece_bytes", lambda budget: 5000)
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ WRITERS = {
 def test_a_table_that_does_not_fit_is_read_from_a_temporary_file(
     tmp_path, monkeypatch, small_pieces, frame, name, samples_in
 ):
-    monkeypatch.setattr(tables, "too_many_names", lambda count, budget: count > 3000)
+    monkeypatch.setattr(spool, "too_many_names", lambda count, budget: count > 3000)
     X = frame.to_numpy() if samples_in == "rows" else frame.to_numpy().T
     WRITERS[name](frame, tmp_path / name)
     V = open_data(tmp_path / name, max_memory=1_600_000, samples_in=samples_in)
@@ -165,6 +166,26 @@ def test_many_columns(tmp_path):
     assert isinstance(V, DenseMatrix)
     assert V.shape == (20_000, 3)
     assert V.names.features[-1] == "19999"
+
+
+@pytest.mark.parametrize("sign", [",", ";"])
+def test_many_columns_are_read_like_few(tmp_path, monkeypatch, sign):
+    text = 'n,a,b\n"x ""1"", y",1,\n\nz,3.5,4\r\nw,"1",2\n'.replace(",", sign)
+    results = []
+    for many in (1, 200):
+        monkeypatch.setattr(tables, "_MANY", many)
+        (tmp_path / "a.csv").write_text(text.replace(sign + "\n", sign + "2\n"))
+        V = open_data(tmp_path / "a.csv")
+        results.append((V.columns([0, 1, 2]).tolist(), V.names))
+        for line, message in (("u,1", "has 2 fields"), ("u,1,x", "'x' is not a number")):
+            (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\n" + line)
+            with pytest.raises(FileFormatError, match=f"line 3.* {message}"):
+                open_data(tmp_path / "b.csv")
+        (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\nx,1,\n")
+        with pytest.raises(NonFiniteError, match=r"row 1 .* column 1"):
+            open_data(tmp_path / "b.csv")
+    assert results[0] == results[1]
+    assert results[0][1].samples == (f'x "1"{sign} y', "z", "w")
 
 
 def test_types_of_columns(tmp_path):

@@ -22,6 +22,7 @@ __all__ = ["open_images"]
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _PIXELS = 1 << 26  # of an image, at most
+_HELD = 1 << 62  # bytes of images to hold in memory, at most
 # What an image is made of, and the numbers that become of it; all others are made 8-bit grey.
 _DEEP = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
 
@@ -55,7 +56,7 @@ def open_images(path: Path, samples_in: str, dataset: str | None, budget: int) -
         image_shape=(source.looks.rows, source.looks.columns),
     )
     N, F = source.shape
-    if N * F * source.dtype.itemsize > budget // 4:
+    if N * F * source.dtype.itemsize > min(budget // 4, _HELD):
         return Opened(source, names)
     return Opened(source.read(0, N), names)
 

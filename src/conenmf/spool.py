@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,72 +15,96 @@ import numpy as np
 
 from .blocks import Array
 from .errors import DiskFullError, is_disk_full
-from .limits import check_expansion
+from .limits import check_expansion, too_many_names
+from .names import visible
 from .sources import File, RawRows
 
-__all__ = ["Spool"]
+__all__ = ["RowNames", "Spool", "piece_bytes"]
+
+
+def piece_bytes(budget: int) -> int:
+    """Bytes to look at a time; they take several times as much while they are parsed."""
+    return min(max(budget // 128, 1 << 16), 16 << 20)
+
+
+class RowNames:
+    """Collects names, unless they become too many to be worth the memory."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self.names: list[str] | None = []
+
+    def add(self, texts: Iterable[object]) -> None:
+        """Take some more names."""
+        if self.names is not None:
+            self.names += map(_text, texts)
+            if too_many_names(len(self.names), self._budget):
+                self.names = None
+
+
+def _text(value: object) -> str:
+    return visible(value.decode(errors="replace") if isinstance(value, bytes) else value)
 
 
 class Spool:
-    """Collects the rows of a table.
+    """Collects the numbers of a table, row after row or column after column.
 
     Parameters
     ----------
     path : where they come from
-    columns : int
     dtype : of the numbers
     budget : int
-        Rows that take more than a quarter of it go to a file without a name, in the folder for
-        temporary files, which is gone when nobody uses it any more.
+        Numbers that take more than a quarter of it go to a file without a name, in the folder
+        for temporary files, which is gone when nobody uses it any more.
     """
 
-    def __init__(self, path: Path, columns: int, dtype: np.dtype[Any], budget: int) -> None:
-        self._path, self._columns, self._dtype = path, columns, dtype
+    def __init__(self, path: Path, dtype: np.dtype[Any], budget: int) -> None:
+        self._path, self._dtype = path, dtype
         self._most = budget // 4
         self._held: list[Array] = []
         self._stream: IO[bytes] | None = None
         self._stored = path.stat().st_size
-        self.rows = 0
+        self.count = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of all rows so far."""
-        return self.rows * self._columns * self._dtype.itemsize
+    def add(self, numbers: Array) -> None:
+        """Take some more numbers."""
+        self.count += numbers.size
+        size = self.count * self._dtype.itemsize
+        check_expansion(self._path, self._stored, size)
+        self._held.append(np.ascontiguousarray(numbers, self._dtype).reshape(-1))
+        if self._stream is not None or size > self._most:
+            self._write(size)
 
-    def add(self, rows: Array) -> None:
-        """Take some more rows."""
-        self.rows += len(rows)
-        check_expansion(self._path, self._stored, self.size)
-        self._held.append(np.ascontiguousarray(rows, self._dtype))
-        if self._stream is not None or self.size > self._most:
-            self._write()
-
-    def _write(self) -> None:
+    def _write(self, size: int) -> None:
         try:
             if self._stream is None:
                 self._stream = tempfile.TemporaryFile(prefix="conenmf-")  # noqa: SIM115
-            for rows in self._held:
-                self._stream.write(rows.data)
+            for numbers in self._held:
+                self._stream.write(numbers.data)
             self._stream.flush()
         except OSError as problem:
             if not is_disk_full(problem):
                 raise
             raise DiskFullError(
                 f"no room for the numbers of {self._path} in {tempfile.gettempdir()} after "
-                f"{self.size / 1e9:.3g} GB: make room, let TMPDIR name a larger place, or raise "
+                f"{size / 1e9:.3g} GB: make room, let TMPDIR name a larger place, or raise "
                 "max_memory so that they stay in memory"
             ) from problem
         self._held = []
 
-    def finish(self, samples_in: str) -> RawRows | Array:
-        """All rows, one per sample."""
-        N, F = self.rows, self._columns
+    def finish(
+        self, columns: int, samples_in: str, *, column_after_column: bool = False
+    ) -> RawRows | Array:
+        """The table, turned so that it has one row per sample."""
+        rows = self.count // columns
         turned = samples_in == "columns"
         if self._stream is None:
-            whole = np.concatenate(self._held) if self._held else np.empty((0, F), self._dtype)
+            flat = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)
             self._held = []
+            whole = flat.reshape((rows, columns), order="F" if column_after_column else "C")
             return whole.T if turned else whole
         file = File(self._path, descriptor=os.dup(self._stream.fileno()))
         self._stream.close()
-        shape = (F, N) if turned else (N, F)
-        return RawRows(file, 0, shape, self._dtype, samples_together=not turned)
+        shape = (columns, rows) if turned else (rows, columns)
+        together = turned == column_after_column
+        return RawRows(file, 0, shape, self._dtype, samples_together=together)

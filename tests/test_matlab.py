@@ -1,0 +1,209 @@
+import gzip
+import struct
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from conenmf import open_data
+from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError
+
+X = np.arange(1.0, 7.0).reshape(3, 2)
+
+
+def element(kind, content):
+    return struct.pack("<II", kind, len(content)) + content
+
+
+def part(kind, content):
+    return element(kind, content) + b"\0" * (-len(content) % 8)
+
+
+def variable(name=b"V", kind=6, shape=(3, 2), entries=0, content=b"", flags=0):
+    return element(
+        14,
+        part(6, struct.pack("<II", kind | flags, entries))
+        + part(5, struct.pack(f"<{len(shape)}i", *shape))
+        + part(1, name)
+        + content,
+    )
+
+
+def mat(*elements):
+    return (
+        b"MATLAB 5.0 MAT-file".ljust(124, b" ")
+        + struct.pack("<HH", 0x0100, 0x4D49)
+        + b"".join(elements)
+    )
+
+
+def numbers(count):
+    return part(9, np.arange(1.0, count + 1).tobytes())
+
+
+def opened(path, content, **options):
+    path.write_bytes(content)
+    return open_data(path, **options)
+
+
+def test_the_variable_that_is_meant(tmp_path):
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"V": X, "n": 5.0, "text": "abc", "cell": np.array([1], object)})
+    assert open_data(path).shape == (2, 3)
+    scipy.io.savemat(path, {"V": X, "U": X[:2], "text": "abc"})
+    with pytest.raises(FileFormatError, match="holds U, V, text: name one of them"):
+        open_data(path)
+    assert open_data(f"{path}:/U").shape == (2, 2)
+    assert open_data(path, dataset="U", samples_in="columns").shape == (2, 2)
+    with pytest.raises(FileFormatError, match="has no 'W'"):
+        open_data(path, dataset="W")
+    with pytest.raises(DataTypeError, match="'text' is not a matrix of numbers"):
+        open_data(path, dataset="text")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "?"])
+def test_types_of_numbers(tmp_path, dtype):
+    scipy.io.savemat(tmp_path / "a.mat", {"V": X.astype(dtype)}, do_compression=True)
+    V = open_data(tmp_path / "a.mat")
+    np.testing.assert_array_equal(V.columns([0, 1, 2]).T, X.astype(dtype))
+    scipy.io.savemat(tmp_path / "b.mat", {"V": X * 1j})
+    with pytest.raises(DataTypeError, match="Complex"):
+        open_data(tmp_path / "b.mat")
+
+
+def test_files_are_read_as_they_are_made_here(tmp_path):
+    V = opened(tmp_path / "a.mat", mat(variable(content=numbers(6))))
+    assert V.columns([0]).T.tolist() == [[1.0, 4.0]]
+
+
+NESTED = b""
+for _ in range(20_000):  # a cell in a cell in a cell
+    NESTED = variable(b"", 1, (1, 1), content=NESTED)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"MATLAB", "not a MATLAB file"),
+        (b"\0" * 500, "not a MATLAB file"),
+        (mat(), "holds nothing"),
+        (mat(variable(content=numbers(6)))[:-9], "cut off in the middle"),
+        (mat(variable(shape=(3000, 2000), content=numbers(6))), "cut off: 'V' promises"),
+        (mat(variable(shape=(2**31 - 1, 2**31 - 1), content=numbers(6))), "cut off: 'V' promises"),
+        (mat(variable(shape=(-3, 2), content=numbers(6))), "cut off: 'V' promises"),
+        (mat(variable(shape=(3, 3), content=numbers(6))), "is damaged"),
+        (mat(variable(content=element(9, b"")[:4] + b"\xff\xff\xff\x7f" + numbers(6))), "damaged"),
+        (mat(variable(kind=5, entries=2**31, content=numbers(6))), "cut off: 'V' promises"),
+        (mat(variable(kind=1, content=NESTED)), "name one of them"),
+        (mat(*[variable(content=numbers(6))] * 10_001), "more than 10000 variables"),
+        (mat(element(15, b"not compressed")), "damaged"),
+        (mat(element(15, zlib.compress(element(14, b"\0" * 10_000_000))[:2000])), "promises more"),
+        (mat(element(15, zlib.compress(struct.pack("<II", 14, 2**31)))), "promises more"),
+        (mat(element(15, b"")), "damaged"),
+        (mat(b"\x0e\0\0"), "damaged"),
+    ],
+)
+def test_hostile_files(tmp_path, content, message):
+    with pytest.raises(FileFormatError, match=message):
+        opened(tmp_path / "a.mat", content)
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 16, 17, 18, 99])
+def test_only_numbers_are_looked_into(tmp_path, kind):
+    """Cells, structures, objects, texts, functions and what is yet to come."""
+    strange = variable(b"S", kind, content=NESTED)
+    V = opened(tmp_path / "a.mat", mat(strange, variable(content=numbers(6)), strange))
+    assert V.shape == (2, 3)
+    with pytest.raises(DataTypeError, match="'S' is not a matrix of numbers"):
+        open_data(tmp_path / "a.mat", dataset="S")
+
+
+def test_three_dimensions(tmp_path):
+    with pytest.raises(ShapeError, match="got 3"):
+        opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
+
+
+def test_sparse_indices_outside_the_matrix(tmp_path):
+    content = part(5, struct.pack("<2i", 0, 99)) + part(5, struct.pack("<3i", 0, 1, 2)) + numbers(2)
+    for samples_in in ("rows", "columns"):
+        with pytest.raises((FileFormatError, ReadError), match="column indices"):
+            opened(
+                tmp_path / "a.mat",
+                mat(variable(kind=5, entries=2, content=content)),
+                samples_in=samples_in,
+            )
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"V": np.ones((100, 100))})
+    with pytest.raises(FileFormatError, match=r"takes 80\d* bytes.*only be read as a whole"):
+        open_data(tmp_path / "a.mat", max_memory="100kB")
+    scipy.io.savemat(tmp_path / "c.mat", {"V": np.ones((100, 100))}, do_compression=True)
+    with pytest.raises(FileFormatError, match="only be read as a whole"):
+        open_data(tmp_path / "c.mat", max_memory="100kB")
+    scipy.io.mmwrite(tmp_path / "a.mtx", sp.eye_array(5000))
+    with pytest.raises(FileFormatError, match="only be read as a whole"):
+        open_data(tmp_path / "a.mtx", max_memory="100kB")
+
+
+def test_version_7_3(tmp_path):
+    path = tmp_path / "a.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["s/x"] = X.T
+        file["s"].attrs["MATLAB_class"] = np.bytes_("struct")
+        file["text"] = np.ones((1, 4), np.uint16)
+        file["text"].attrs["MATLAB_class"] = np.bytes_("char")
+        file["n"] = np.ones((1, 1))
+        file["link"] = h5py.ExternalLink("other.mat", "/V")
+        file["V"] = X.T
+    assert open_data(path).columns([0]).T.tolist() == [[1.0, 2.0]]
+    assert open_data(path, dataset="s/x").shape == (2, 3)
+    with pytest.raises(DataTypeError, match="'text' is a char"):
+        open_data(path, dataset="text")
+    with pytest.raises(DataTypeError, match="'s' is a struct"):
+        open_data(path, dataset="s")
+    with pytest.raises(FileFormatError, match=r"a link to the file 'other\.mat'"):
+        open_data(path, dataset="link")
+
+
+# --- Matrix Market ---
+
+
+def market(kind, rest):
+    return f"%%MatrixMarket matrix {kind}\n% a comment\n\n{rest}".encode()
+
+
+def test_symmetric_and_patterns(tmp_path):
+    content = market("coordinate pattern symmetric", "2 2 2\n1 1\n2 1\n")
+    V = opened(tmp_path / "a.mtx", content)
+    assert V.columns([0, 1]).toarray().tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    V = opened(tmp_path / "a.mtx.gz", gzip.compress(content), samples_in="columns")
+    assert V.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "does not begin like"),
+        (b"%%MatrixMarket matrix\n", "does not begin like"),
+        (market("coordinate real general", "3 3\n1 1 1\n"), "does not say how many"),
+        (market("array real general", "x y\n"), "is damaged"),
+        (market("array real general", "-3 3\n"), "promises"),
+        (market("coordinate real general", "3 3 900\n1 1 1\n"), "promises 900 numbers"),
+        (market("array real general", "99999 99999\n1\n"), "promises 9999800001 numbers"),
+        (market("coordinate real general", "9999999999 3 1\n1 1 1\n"), "read as a whole"),
+        (market("coordinate real general", "3 3 2\n1 1 1\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n7 1 1\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n1 1 1\n" + 9 * "2 2 2\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n" + "1" * 100_000), "longer than"),
+        (market("array complex general", "1 1\n1 1\n"), "Complex"),
+    ],
+)
+def test_hostile_matrix_market(tmp_path, content, message):
+    with pytest.raises((FileFormatError, DataTypeError), match=message):
+        opened(tmp_path / "a.mtx", content, max_memory="1GB")
+    with pytest.raises((FileFormatError, DataTypeError)):
+        opened(tmp_path / "a.mtx.gz", gzip.compress(content), max_memory="1GB")
