@@ -104,3 +104,48 @@ def test_archives_that_lie_about_sizes(tmp_path, X):
         archive.writestr("arr_0.npy", huge)
     with pytest.raises(FileFormatError):
         open_data(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("shape", ["(-4, 12)", "(2**9, 4)", "(999999999999, 9999999)", "(40, 1.5)"])
+def test_headers_that_promise_too_much(tmp_path, X, shape):
+    np.save(tmp_path / "a.npy", X)
+    content = (tmp_path / "a.npy").read_bytes()
+    header = content[10:128].replace(b"(40, 12)", shape.encode())
+    (tmp_path / "a.npy").write_bytes(content[:10] + header[:117].ljust(117) + b"\n" + content[128:])
+    with pytest.raises(FileFormatError):
+        open_data(tmp_path / "a.npy")
+
+
+def test_a_zip_bomb(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", np.zeros((10_000, 1000)))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    with pytest.raises(FileFormatError, match="compressed and takes 80000000 bytes"):
+        open_data(tmp_path / "a.npz", max_memory="100MB")
+
+
+def test_names_beside_a_matrix(tmp_path, X):
+    samples, features = [f"s{n}\x1b" for n in range(40)], [b"f%d" % n for n in range(12)]
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "a.npz", V=X, sample_names=samples, feature_names=features)
+        names = open_data(tmp_path / "a.npz").names
+        assert names.samples[:2] == ("s0\\x1b", "s1\\x1b")
+        assert names.features[:2] == ("f0", "f1")
+    np.savez(tmp_path / "a.npz", V=X, sample_names=samples[1:])
+    with pytest.raises(ShapeError, match="39 names for 40 samples"):
+        open_data(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", V=X, sample_names=np.arange(40))
+    with pytest.raises(DataTypeError, match="sample_names has shape"):
+        open_data(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", V=X, sample_names=np.array([{}] * 40, dtype=object))
+    with pytest.raises(DataTypeError, match="holds objects"):
+        open_data(tmp_path / "a.npz")
+
+
+def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
+    parts = {"data": [1.0], "indices": [1], "indptr": [0, 1, 1]}
+    np.savez(tmp_path / "a.npz", **parts, shape=[2, 2], sample_names=["x", "y"])
+    assert open_data(tmp_path / "a.npz").names.samples == ("x", "y")
+    for shape in ([2, -2], [2, 2**60], ["x", "y"], [2]):
+        np.savez(tmp_path / "a.npz", **parts, shape=shape)
+        with pytest.raises(FileFormatError):
+            open_data(tmp_path / "a.npz")

@@ -13,9 +13,12 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns, from_rows, open_data
-from conenmf.errors import DataTypeError, FileFormatError, OptionError
+from conenmf.errors import ConeNMFError, DataTypeError, FileFormatError, OptionError
+from conenmf.formats import KINDS
 from conenmf.memory import DenseMatrix
 from conenmf.names import Names
 
@@ -169,3 +172,64 @@ def test_truncated_files(tmp_path, X):
         (tmp_path / name).write_bytes(whole[: len(whole) - 900])
         with pytest.raises(FileFormatError, match="cut off"):
             open_data(tmp_path / name)
+
+
+# --- anything at all ---
+
+
+def outcome(path):
+    """A matrix, or an error that was meant: nothing else may come of a file."""
+    try:
+        return open_data(path, max_memory="50MB").shape
+    except (ConeNMFError, FileNotFoundError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("ending", KINDS)
+@settings(max_examples=15)
+@given(content=st.binary(max_size=300))
+def test_random_bytes(tmp_path, ending, content):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
+    assert outcome(path)
+
+
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory):
+    """A small file of each kind, as bytes."""
+    folder = tmp_path_factory.mktemp("valid")
+    X = np.arange(12.0).reshape(4, 3)
+    for name in FUZZED:
+        path = folder / name
+        if name.startswith("cells"):
+            with h5py.File(path, "w", libver="latest") as file:
+                file["X"] = X
+                for table, count in (("obs", 4), ("var", 3)):
+                    file[f"{table}/index"] = [f"{table}{n}" for n in range(count)]
+                    file[table].attrs["_index"] = "index"
+        elif name == "names.npz":
+            np.savez(path, X, sample_names=list("abcd"))
+        else:
+            WRITERS[name][0](path, X)
+    return {name: (folder / name).read_bytes() for name in FUZZED}
+
+
+FUZZED = [
+    *("a.npy", "names.npz", "s.npz", "cells.h5ad", "b.csv", "a.csv.gz", "bare.csv"),
+    *("a.parquet", "a.feather", "a.arrow", "a.mtx", "s.mtx.gz", "a.mat", "c.mat", "s.mat"),
+]
+
+
+@pytest.mark.parametrize("name", FUZZED)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_damaged_files(tmp_path, valid, name, data):
+    """Cut off anywhere, or with a few other bytes."""
+    content = bytearray(valid[name])
+    place = st.integers(0, min(len(content), 4000) - 1)
+    for where in data.draw(st.lists(place, max_size=4)):
+        content[where] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+    (tmp_path / name).write_bytes(content)
+    assert outcome(tmp_path / name)

@@ -12,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from conenmf import columnar, factorize, from_rows, open_data, spool, tables
+from conenmf import columnar, factorize, from_rows, limits, open_data, spool, tables
 from conenmf.disk import StoredMatrix
 from conenmf.errors import (
     DataTypeError,
@@ -231,3 +231,27 @@ def test_the_index_of_a_data_frame_may_be_anywhere_and_of_numbers(tmp_path):
     with pa.ipc.new_file(tmp_path / "a.arrow", schema) as writer:
         writer.write_table(pa.table({"a": [1.0], "key": [7]}, schema=schema))
     assert open_data(tmp_path / "a.arrow").names == Names(None, ("a", "key"))
+
+
+def test_a_compressed_text_that_expands_beyond_measure(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "HARMLESS", 1 << 20)
+    with pytest.raises(FileFormatError, match=r"more than 1100 times as much"):
+        read(tmp_path / "a.csv.gz", gzip.compress(b"0,0\n" * 1_000_000))
+    pq.write_table(pa.table({"a": np.zeros(10**6)}), tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=r"more than 1100 times as much"):
+        open_data(tmp_path / "a.parquet")
+
+
+def test_columns_that_are_read_one_after_the_other(tmp_path, frame):
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=700)
+    X = frame.to_numpy()
+    for samples_in, budget in (("rows", 400_000), ("columns", 1_600_000)):
+        V = open_data(tmp_path / "a.parquet", max_memory=budget, samples_in=samples_in)
+        assert isinstance(V, StoredMatrix)
+        every = np.arange(V.shape[1])
+        np.testing.assert_array_equal(V.columns(every), X.T if samples_in == "rows" else X)
+    frame.columns = ["c"] * 20
+    pq.write_table(pa.table([frame.iloc[:, n] for n in range(20)], ["c"] * 20), tmp_path / "b.pq")
+    assert open_data(tmp_path / "b.pq").names.features == ("c",) * 20
+    with pytest.raises(FileFormatError, match="several columns of the same name"):
+        open_data(tmp_path / "b.pq", max_memory=400_000)

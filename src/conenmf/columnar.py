@@ -146,7 +146,7 @@ def _turned(path: Path, columns: RawRows, budget: int) -> Any:
     """The same rows, each in one place."""
     N, F = columns.shape
     spool = Spool(path, columns.dtype, budget)
-    at_a_time = max(1, piece_bytes(budget) // columns.row_bytes)
+    at_a_time = max(1, budget // (16 * columns.row_bytes))
     for start in range(0, N, at_a_time):
         spool.add(columns.read(start, min(start + at_a_time, N)))
     return spool.finish(F, "rows")
@@ -157,7 +157,7 @@ def _turned(path: Path, columns: RawRows, budget: int) -> Any:
 
 def _layout(path: Path, schema: Any) -> _Layout:
     pa = needed("pyarrow", path)
-    kinds = [schema.field(column).type for column in range(len(schema.names))]
+    names, kinds = schema.names, schema.types
     index = _pandas_index(schema)
     others = [column for column in range(len(kinds)) if column not in index]
     numeric = [column for column in others if _is_number(kinds[column], pa.types)]
@@ -165,13 +165,13 @@ def _layout(path: Path, schema: Any) -> _Layout:
     if rest == [0] and not index and _is_text(kinds[0], pa.types):
         rest, index = [], [0]
     if rest:
-        named = listed(f"{schema.names[column]} ({kinds[column]})" for column in rest)
+        named = listed(f"{names[column]} ({kinds[column]})" for column in rest)
         raise DataTypeError(
             f"{path} has columns that are not numbers: {named}; remove or convert them first"
         )
     if not numeric:
         raise EmptyDataError(f"{path} has no column of numbers: it needs at least one feature")
-    titles = [schema.names[column] for column in numeric]
+    titles = [names[column] for column in numeric]
     single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
     dtype, number = (np.float32, pa.float32()) if single else (np.float64, pa.float64())
     return _Layout(index[0] if index else None, numeric, titles, np.dtype(dtype), number)

@@ -139,15 +139,18 @@ def open_data(
     n_threads: int | None = None,
     max_memory: int | str | None = None,
 ) -> DataMatrix:
-    """Read a matrix from a file, block by block, without ever holding all of it.
+    """Read a matrix from a file, block by block, without ever holding all of a large one.
 
     Parameters
     ----------
     path : str or path
         ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
         `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
-        a Zarr store. Dense or compressed sparse. Stored sample after sample (rows in C order,
-        CSR) is fastest; ``.npz`` should be uncompressed.
+        a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); Parquet and Arrow
+        (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
+        Market (``.mtx``, ``.mtx.gz``); or a folder of images, each of which is a sample.
+        Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
+        features, where the file has them, are in the attribute ``names`` of the result.
     samples_in : {"rows", "columns"}
     dataset : str, optional
         Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
@@ -159,7 +162,14 @@ def open_data(
         has. A quarter of it is for blocks of data in flight, at most an eighth for any array
         with one row per sample. If H takes more, it is kept in a file beside the data, named
         like the data with ``.H.npy`` at the end (in the folder for temporary files if that place
-        cannot be written to), and the result refers to it.
+        cannot be written to), and the result refers to it. A table that takes more than a
+        quarter is written, once, to a temporary file of numbers.
+
+    Notes
+    -----
+    The file may be anybody's. Nothing is unpickled, no link is followed out of the file or
+    folder, and what promises more than 256 MiB has to hold a 1100th of it. ``docs/files.md``
+    lists what is refused, and the other limits.
 
     Examples
     --------
