@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png
 	$(BIN)/python examples/demo.py
@@ -28,10 +28,14 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/peers.py
 
+docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo.png
+	rm -rf $(VENV) demo.png docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
