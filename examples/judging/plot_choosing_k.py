@@ -1,0 +1,79 @@
+"""
+Choosing the number of components
+=================================
+
+``n_components="auto"`` estimates the number. This example shows what it looks at: the ratios of
+singular values where samples lie in cones, and what else can be asked where they do not.
+"""
+
+# %%
+# Samples in cones
+# ----------------
+#
+# Seven cones, with noise. The singular values fall off a cliff after the seventh, and the ratio of
+# neighbours has its largest value there. For such data the paper proves that this finds the number
+# of cones, given enough samples (Theorem 9).
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+from conenmf import ConeNMF, from_rows, make_cone_data, select_k
+
+X, _ = make_cone_data(800, 200, 7, alpha=0.2, noise=0.02, random_state=0)
+model = ConeNMF().fit(X)
+print(model.n_components_, "components, decided by", model.result_.settings["K_decided_by"])
+
+ax = model.result_.plot_spectrum()
+ax.set_xlim(0, 20.5)
+plt.show()
+
+# %%
+# Samples that are mixtures
+# -------------------------
+#
+# Handwritten digits share strokes, so no cliff is to be seen. ``select_k`` asks four estimators
+# and prints what each of them thinks. It says, too, why the ratio is not to be trusted here.
+
+digits = load_digits().data[:800]
+V = from_rows(digits)
+selection = select_k(V, range(2, 19, 2))
+print(selection)
+
+# %%
+# Each estimator has a score for every candidate:
+#
+# - *ratio*: a singular value over the next one, from the paper;
+# - *parallel*: singular values over those of shuffled data, above 1 if there is structure;
+# - *crossval*: the error on entries that were held out, lowest where more components begin to
+#   describe noise;
+# - *stability*: whether components are found again from other random starts, 1 if always.
+
+figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
+for ax, (name, vote) in zip(axes, selection.votes.items(), strict=True):
+    ax.plot(selection.ks, vote.scores, marker=".", color="C0")
+    ax.axvline(vote.K, color="C1", linestyle="--", linewidth=1.2)
+    ax.set(title=f"{name}: {vote.K}", xlabel="K")
+plt.show()
+
+# %%
+# They need not agree, because they answer different questions: how many components can be told from
+# noise, how many predict best, how many come out the same every time.
+#
+# More components always mean less error
+# --------------------------------------
+#
+# So the error itself does not choose. But beside what no K components can beat, it shows what the
+# next component would bring.
+
+ks = [2, 4, 7, 10, 15, 20]
+fits = [ConeNMF(k, tol=1e-3).fit(digits) for k in ks]
+figure, ax = plt.subplots(layout="constrained")
+ax.plot(ks, [fit.relative_error_ for fit in fits], marker="o", label="error of the fit")
+below = [fit.certificate_.lower_bound for fit in fits]
+ax.plot(ks, below, linestyle="--", color="0.4", label="no fit can be below")
+ax.fill_between(ks, 0, below, color="0.93")
+ax.set(xlabel="number of components K", ylabel="relative error", title="Digits", ylim=(0, None))
+ax.legend()
+plt.show()
+print(f"largest gap to the lower bound: {max(np.round(f.certificate_.gap, 3) for f in fits)}")

@@ -1,0 +1,61 @@
+"""
+A stream of samples
+===================
+
+Samples come in batches that are not kept. ``partial_fit`` learns from each batch in memory that
+does not grow, and the model can be used at any time.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.decomposition import MiniBatchNMF
+
+from conenmf import ConeNMF, make_cone_data
+
+K = 10
+X, _ = make_cone_data(6000, 150, K, alpha=0.2, noise=0.02, random_state=0)
+test, X = X[:500], X[500:]
+batches = np.array_split(X, 30)
+
+# %%
+# After every batch, the score is the share of unseen samples' squared length that is reconstructed.
+# A fit of all samples at once is the goal.
+
+stream, theirs = ConeNMF(K), MiniBatchNMF(K, batch_size=180, random_state=0)
+ours_score, their_score = [], []
+
+
+def score(A, components):
+    return 1 - np.linalg.norm(test - A @ components) ** 2 / np.linalg.norm(test) ** 2
+
+
+for batch in batches:
+    stream.partial_fit(batch)
+    theirs.partial_fit(batch)
+    ours_score.append(stream.score(test))
+    their_score.append(score(theirs.transform(test), theirs.components_))
+whole = ConeNMF(K).fit(X).score(test)
+
+seen = np.cumsum([len(batch) for batch in batches])
+figure, ax = plt.subplots(layout="constrained")
+ax.axhline(1 - whole, color="0.4", linestyle="--", label="all samples at once")
+ax.semilogy(seen, 1 - np.array(their_score), color="0.6", label="scikit-learn's MiniBatchNMF")
+ax.semilogy(seen, 1 - np.array(ours_score), color="C0", label="ConeNMF.partial_fit")
+ax.set(xlabel="samples seen", ylabel="share of squared length lost", title="Unseen samples")
+ax.legend()
+plt.show()
+print(f"{stream.n_samples_seen_} samples in {stream.n_iter_} batches, score {ours_score[-1]:.4f}")
+
+# %%
+# The worst order
+# ---------------
+#
+# Cone after cone: for a long time the stream sees nothing of the later ones. For samples in cones
+# that are apart, the cones and their sums are right for every order and every size of batch.
+
+order = np.argsort(ConeNMF(K).fit_predict(X), kind="stable")
+one_by_one = ConeNMF(K)
+for batch in np.array_split(X[order], 30):
+    one_by_one.partial_fit(batch)
+print(f"score after sorted samples  {one_by_one.score(test):.4f}")
+print(f"score of all at once        {whole:.4f}")
