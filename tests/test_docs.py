@@ -1,0 +1,89 @@
+"""The documentation: what it names exists, what it shows runs, what is public is in it."""
+
+import importlib
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+import conenmf
+from conenmf import errors
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
+SHOWN = (
+    *("getting_started", "choosing_k", "certificate", "from_sklearn", "extending"),
+    *("faces", "hyperspectral", "text", "single_cell", "cluster"),
+)
+
+
+def pages():
+    return sorted(DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_test_that_is_named_exists(page):
+    for file, name in re.findall(r"(tests/test_\w+\.py)::(\w+)", page.read_text("utf-8")):
+        assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), f"{page.name}: {file}::{name}"
+
+
+def test_the_page_on_theory_names_a_test_for_every_statement():
+    text = (DOCS / "theory.md").read_text("utf-8")
+    sections = re.split(r"^##+ ", text, flags=re.MULTILINE)[1:]
+    for section in sections:
+        title = section.splitlines()[0]
+        if re.match(r"(Theorem|Lemma|Lemmas|Algorithm) \d", title):
+            assert "- In the code: " in section, title
+            assert "::test_" in section, title
+    titles = [section.splitlines()[0] for section in sections]
+    for number in (1, 2, 3, 10, 15):
+        assert f"Lemma {number}" in titles
+    for number in (4, 5, 6, 8, 9):
+        assert f"Theorem {number}" in titles
+    assert {"Algorithm 1", "Algorithm 2"} <= set(titles)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_compile_and_are_linked(path):
+    program = path.read_text("utf-8")
+    compile(program, path, "exec")
+    title, rule = program.splitlines()[1:3]
+    assert set(rule) == {"="}
+    assert len(rule) == len(title)
+    link = f"](../examples/{path.parent.name}/{path.name})"
+    assert any(link in page.read_text("utf-8") for page in pages()), f"no page links to {link}"
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 12
+
+
+def test_everything_public_is_in_the_reference():
+    listed = re.findall(r"^   (\w+)$", (DOCS / "api.rst").read_text("utf-8"), re.MULTILINE)
+    wanted = {*conenmf.__all__, *(name for name in errors.__all__ if name.endswith("Error"))}
+    assert sorted(listed) == sorted(wanted)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_links_between_pages_lead_somewhere(page):
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (DOCS / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("page", SHOWN)
+def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    if "skimage" in text:
+        pytest.importorskip("skimage")
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert programs
+    names = {}
+    for program in programs:
+        exec(compile(program, f"{page}.md", "exec"), names)
+    importlib.import_module("matplotlib.pyplot").close("all")
