@@ -182,6 +182,10 @@ def test_symmetric_and_patterns(tmp_path):
     assert V.columns([0, 1]).toarray().tolist() == [[1.0, 1.0], [1.0, 0.0]]
     V = opened(tmp_path / "a.mtx.gz", gzip.compress(content), samples_in="columns")
     assert V.shape == (2, 2)
+    V = opened(tmp_path / "a.mtx", market("array integer symmetric", "2 2\n1\n2\n3\n"))
+    assert V.columns([0, 1]).tolist() == [[1.0, 2.0], [2.0, 3.0]]
+    V = opened(tmp_path / "a.mtx", market("coordinate real general", "2 3 0\n"))
+    assert V.shape == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +200,12 @@ def test_symmetric_and_patterns(tmp_path):
         (market("array real general", "99999 99999\n1\n"), "promises 9999800001 numbers"),
         (market("coordinate real general", "9999999999 3 1\n1 1 1\n"), "read as a whole"),
         (market("coordinate real general", "3 3 2\n1 1 1\n"), "damaged"),
-        (market("coordinate real general", "3 3 1\n7 1 1\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n7 1 1\n"), "outside its matrix"),
+        (market("coordinate real general", "3 3 1\n1.5 1 1\n"), "outside its matrix"),
+        (market("coordinate real general", "3 3 1\nnan 1 1\n"), "outside its matrix"),
+        (market("array real symmetric", "3 2\n" + 9 * "1\n"), "is symmetric and has 3 rows"),
+        (market("array real general", "3 2\n" + 5 * "1\n"), "damaged"),
+        (market("array real skew-symmetric", "2 2\n1\n"), "is skew-symmetric"),
         (market("coordinate real general", "3 3 1\n1 1 1\n" + 9 * "2 2 2\n"), "damaged"),
         (market("coordinate real general", "3 3 1\n" + "1" * 100_000), "longer than"),
         (market("array complex general", "1 1\n1 1\n"), "Complex"),

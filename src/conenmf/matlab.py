@@ -1,4 +1,4 @@
-"""MATLAB's files, ``.mat`` of version 5 to 7.3, and Matrix Market, ``.mtx``: read by SciPy.
+"""MATLAB's files, ``.mat`` of version 5 to 7.3, and Matrix Market, ``.mtx``.
 
 Neither can be read in blocks (but for version 7.3, which is HDF5), so both have to fit in memory.
 SciPy is shown nothing but one matrix of numbers whose header has been compared with the file:
@@ -19,6 +19,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from .blocks import Array
 from .errors import ConeNMFError, DataTypeError, FileFormatError
 from .limits import EXPANSION, check_fits, listed, named_damage
 from .matrix import check_kind
@@ -214,58 +215,107 @@ def _shape(store: Store, name: str) -> tuple[int, ...] | None:
 # --- Matrix Market ----------------------------------------------------------------------------
 
 
+class _Promise(NamedTuple):
+    """What the beginning of a Matrix Market file says."""
+
+    rows: int
+    columns: int
+    entries: int  # one on each line
+    sparse: bool
+    fields: int  # on a line
+    symmetric: bool
+
+
 def open_matrix_market(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
-    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
+    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one.
+
+    SciPy's reader trusts the header with its memory, so NumPy reads the lines instead.
+    """
     packed = path.suffix.lower() == ".gz"
     opener: Any = gzip.open if packed else open
     with named_damage(path), opener(path, "rb") as stream:
-        rows, columns, entries, shortest = _promise(stream, path)
+        promise = _promise(stream, path)
+        rows, columns, entries = promise[:3]
         size = path.stat().st_size * (EXPANSION if packed else 1)
-        if min(rows, columns, entries) < 0 or shortest * entries > size + 1:
+        if min(rows, columns, entries) < 0 or 2 * promise.fields * entries > size + 1:
             raise FileFormatError(
                 f"{path} is cut off: its header promises {entries} numbers, which its "
                 f"{path.stat().st_size} bytes cannot hold; copy it anew"
             )
         check_kind(np.dtype(float), (rows, columns))
         check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _WHY)
-        stream.seek(0)
-        matrix = scipy.io.mmread(_Limited(stream, _LOOKED_AT + _LONGEST * (entries + 1)))
-        check_kind(matrix.dtype, matrix.shape)
+        numbers = np.empty((0, promise.fields))
+        if entries:
+            numbers = np.loadtxt(_lines(stream, entries), ndmin=2, comments=None)
+        if numbers.shape != (entries, promise.fields):
+            raise FileFormatError(
+                f"{path} is damaged: its header promises {entries} lines of {promise.fields} "
+                f"numbers, and it holds {numbers.shape[0]} of {numbers.shape[1]}"
+            )
+        matrix = (_coordinates if promise.sparse else _array)(numbers, promise)
         return Opened(matrix if samples_in == "rows" else matrix.T)
 
 
-def _promise(stream: IO[bytes], path: Path) -> tuple[int, int, int, int]:
-    """Rows, columns, stored numbers, and the least bytes that each takes."""
+def _promise(stream: IO[bytes], path: Path) -> _Promise:
     banner = stream.readline(_LOOKED_AT).decode("latin1").lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
         raise FileFormatError(f"{path} does not begin like a Matrix Market file")
     if banner[3] == "complex":
         check_kind(np.dtype(complex), (1, 1))
+    if banner[4] not in ("general", "symmetric"):
+        raise FileFormatError(f"{path} is {visible(banner[4])}, expected general or symmetric")
     line = b"%"
     for _ in range(_VARIABLES):
         line = stream.readline(_LOOKED_AT)
         if line.strip() and not line.startswith(b"%"):
             break
-    sides = [int(side) for side in line.split()]
-    if banner[2] == "array" and len(sides) == 2:
-        rows, columns = sides
-        count = rows * columns if banner[4] == "general" else rows * (rows - 1) // 2
-        return rows, columns, count, 2
-    if banner[2] == "coordinate" and len(sides) == 3:
-        rows, columns, count = sides
-        return rows, columns, count, 4
-    raise FileFormatError(f"{path} does not say how many rows and columns it has")
+    sides, sparse = [int(side) for side in line.split()], banner[2] == "coordinate"
+    if len(sides) != 2 + sparse or banner[2] not in ("array", "coordinate"):
+        raise FileFormatError(f"{path} does not say how many rows and columns it has")
+    rows, columns = sides[:2]
+    symmetric = banner[4] == "symmetric"
+    if symmetric and rows != columns:
+        raise FileFormatError(f"{path} is symmetric and has {rows} rows and {columns} columns")
+    if sparse:
+        fields = 2 if banner[3] == "pattern" else 3
+        return _Promise(rows, columns, sides[2], True, fields, symmetric)
+    entries = rows * (rows + 1) // 2 if symmetric else rows * columns
+    return _Promise(rows, columns, entries, False, 1, symmetric)
 
 
-class _Limited(io.RawIOBase):
-    """A stream that ends with an error where it is longer than it may be."""
+def _lines(stream: IO[bytes], entries: int) -> Iterator[str]:
+    """The lines with numbers, of which there are not more than that."""
+    count = 0
+    while line := stream.readline(_LONGEST):
+        if len(line) == _LONGEST:
+            raise FileFormatError(f"{stream.name}: a line is longer than {_LONGEST} bytes")
+        if line.strip() and not line.startswith(b"%"):
+            count += 1
+            if count > entries:
+                raise FileFormatError(f"{stream.name} is damaged: more lines than it promises")
+            yield line.decode("latin1")
 
-    def __init__(self, stream: IO[bytes], most: int) -> None:
-        self._stream, self._left = stream, most
 
-    def read(self, size: int = -1) -> bytes:
-        piece = self._stream.read(size)
-        self._left -= len(piece)
-        if self._left < 0:
-            raise FileFormatError("it is longer than its header promises")
-        return piece
+def _coordinates(numbers: Array, promise: _Promise) -> Any:
+    places = numbers[:, :2] - 1
+    inside = (places >= 0) & (places < promise[:2]) & (places == np.floor(places))
+    if not inside.all():
+        wrong = int(np.flatnonzero(~inside.all(axis=1))[0])
+        raise FileFormatError(f"entry {wrong} of a Matrix Market file is outside its matrix")
+    row, column = places.astype(np.int64).T
+    values = numbers[:, 2] if promise.fields == 3 else np.ones(len(numbers))
+    if promise.symmetric:
+        twice = row != column
+        row, column = np.append(row, column[twice]), np.append(column, row[twice])
+        values = np.append(values, values[twice])
+    return sp.coo_array((values, (row, column)), shape=promise[:2])
+
+
+def _array(numbers: Array, promise: _Promise) -> Array:
+    """Column after column; of a symmetric matrix, from the diagonal down."""
+    if not promise.symmetric:
+        return numbers.reshape(promise[:2], order="F")
+    matrix = np.zeros(promise[:2])
+    column, row = np.triu_indices(promise.rows)
+    matrix[row, column] = matrix[column, row] = numbers[:, 0]
+    return matrix
