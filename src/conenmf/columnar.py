@@ -104,8 +104,9 @@ def _side_by_side(facts: Any) -> int:
 
     What the file says of single columns is not asked for: damaged, it would end the process.
     """
-    groups = [facts.row_group(number).total_byte_size for number in range(facts.num_row_groups)]
-    columns = facts.num_columns
+    numbers = range(facts.num_row_groups)
+    groups = [int(facts.row_group(number).total_byte_size) for number in numbers]
+    columns = int(facts.num_columns)
     return min(3 * max(groups, default=0) + columns * _SMALL_PAGE, columns * _PAGE)
 
 

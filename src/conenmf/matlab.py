@@ -1,14 +1,14 @@
 """MATLAB's files, ``.mat`` of version 5 to 7.3, and Matrix Market, ``.mtx``.
 
 Neither can be read in blocks (but for version 7.3, which is HDF5), so both have to fit in memory.
-SciPy is shown nothing but one matrix of numbers whose header has been compared with the file:
-cells, structures, objects and functions, which can be nested without end, are never looked into.
+SciPy's readers take damaged files at their word and can end the process, so what little there is
+to read is read here: one matrix of numbers whose header has been compared with the file. Cells,
+structures, objects and functions, which can be nested without end, are never looked into.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 
 from .blocks import Array
@@ -37,7 +36,20 @@ _LOOKED_AT = 4096  # bytes of a variable, which hold its name and its shape
 _LONGEST = 256  # bytes of a line of a Matrix Market file
 _MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
 _SPARSE = 5
-_SIZES = {6: 8, 7: 4, 8: 1, 9: 1, 10: 2, 11: 2, 12: 4, 13: 4, 14: 8, 15: 8}  # of numbers, by class
+_COMPLEX = 0x800
+_CLASSES = dict(enumerate(("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), 6))
+_STORED = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
 _NUMBERS = {"double", "single", "logical"} | {
     f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
 }
@@ -71,6 +83,7 @@ class _Variable(NamedTuple):
     place: int  # in the file, of its element
     size: int  # of its element in the file
     unpacked: int  # bytes that it takes unpacked
+    content: int  # where its numbers begin once it is unpacked
 
 
 def _open_version_5(
@@ -80,7 +93,7 @@ def _open_version_5(
     header = stream.read(_HEADER)
     order = "<" if header[126:128] == b"IM" else ">"
     variables = {variable.name: variable for variable in _variables(stream, path, order)}
-    matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_SIZES, _SPARSE)}
+    matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_CLASSES, _SPARSE)}
     variable = variables[_chosen(path, dataset, list(variables), matrices)]
     if variable.name not in matrices:
         raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
@@ -93,12 +106,21 @@ def _open_version_5(
             f"{path} is cut off: {variable.name!r} promises {variable.shape} numbers in "
             f"{variable.unpacked} bytes; copy it anew"
         )
-    need = 12 * count + 4 * columns if sparse else count * _SIZES[variable.kind]
-    check_fits(f"{path}: {variable.name!r}", max(need, variable.unpacked), budget, _WHY)
+    size = 12 if sparse else np.dtype(_CLASSES[variable.kind]).itemsize
+    need = max(size * count + 4 * columns, variable.unpacked)
+    check_fits(f"{path}: {variable.name!r}", need, budget, _WHY)
     stream.seek(variable.place)
     element = _plain(stream.read(variable.size), order, variable.unpacked + 8)
-    found = scipy.io.loadmat(io.BytesIO(header + element), variable_names=[variable.name])
-    return _in_memory(found[variable.name], path, samples_in, budget)
+    if not sparse:
+        numbers, _ = _numbers(element, variable.content, order)
+        dense = numbers.astype(_CLASSES[variable.kind]).reshape(variable.shape, order="F")
+        return Opened(dense if samples_in == "rows" else dense.T)
+    indices, at = _numbers(element, variable.content, order)
+    indptr, at = _numbers(element, at, order)
+    data, _ = _numbers(element, at, order)
+    used = int(indptr[-1])  # there may be room for more
+    parts = (data[:used].astype(float), indices[:used], indptr)
+    return Opened(sparse_rows(str(path), path, parts, variable.shape, "csc", samples_in, budget))
 
 
 def _chosen(
@@ -146,29 +168,29 @@ def _plain(element: bytes, order: str, most: int) -> bytes:
 
 
 def _beginning(element: bytes, order: str, place: int, size: int, unpacked: int) -> _Variable:
-    flags, at = _part(element, 8, order)
-    sides, at = _part(element, at, order)
-    name, _ = _part(element, at, order)
+    _, flags, at = _part(element, 8, order)
+    _, sides, at = _part(element, at, order)
+    _, name, at = _part(element, at, order)
     kind, entries = struct.unpack(f"{order}II", flags[:8])
+    if kind & _COMPLEX:
+        check_kind(np.dtype(complex), (1, 1))
     shape = struct.unpack(f"{order}{len(sides) // 4}i", sides[: len(sides) // 4 * 4])
-    return _Variable(name.decode("latin1"), kind & 0xFF, shape, entries, place, size, unpacked)
+    text = name.decode("latin1")
+    return _Variable(text, kind & 0xFF, shape, entries, place, size, unpacked, at)
 
 
-def _part(element: bytes, at: int, order: str) -> tuple[bytes, int]:
-    """A part of an element, and where the next one begins."""
-    first, size = struct.unpack(f"{order}II", element[at : at + 8])
-    if first >> 16:  # a few bytes, in the place of their size
-        return element[at + 4 : at + 4 + min(first >> 16, 4)], at + 8
-    return element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
+def _part(element: bytes, at: int, order: str) -> tuple[int, bytes, int]:
+    """The kind of a part of an element, the part, and where the next one begins."""
+    kind, size = struct.unpack(f"{order}II", element[at : at + 8])
+    if kind >> 16:  # a few bytes, in the place of their size
+        return kind & 0xFFFF, element[at + 4 : at + 4 + min(kind >> 16, 4)], at + 8
+    return kind, element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
 
 
-def _in_memory(matrix: Any, path: Path, samples_in: str, budget: int) -> Opened:
-    """A matrix that was read as a whole; what a sparse one is made of is checked."""
-    check_kind(matrix.dtype, matrix.shape)
-    if not sp.issparse(matrix):
-        return Opened(matrix if samples_in == "rows" else matrix.T)
-    parts = (matrix.data, matrix.indices, matrix.indptr)
-    return Opened(sparse_rows(str(path), path, parts, matrix.shape, "csc", samples_in, budget))
+def _numbers(element: bytes, at: int, order: str) -> tuple[Array, int]:
+    """A part that holds numbers, and where the next one begins."""
+    kind, content, at = _part(element, at, order)
+    return np.frombuffer(content, order + _STORED[kind]), at
 
 
 # --- version 7.3 ------------------------------------------------------------------------------
@@ -227,10 +249,7 @@ class _Promise(NamedTuple):
 
 
 def open_matrix_market(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
-    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one.
-
-    SciPy's reader trusts the header with its memory, so NumPy reads the lines instead.
-    """
+    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
     packed = path.suffix.lower() == ".gz"
     opener: Any = gzip.open if packed else open
     with named_damage(path), opener(path, "rb") as stream:
