@@ -26,7 +26,8 @@ from .errors import (
     ShapeError,
     ZeroDataError,
 )
-from .formats import is_stored, open_path, open_stored
+from .files.formats import is_stored, open_path, open_stored
+from .files.sources import Opened, Source
 from .matrix import (
     Aligned,
     DataMatrix,
@@ -39,7 +40,6 @@ from .matrix import (
 )
 from .memory import canonical_rows, hold
 from .names import names_of
-from .sources import Opened, Source
 
 __all__ = [
     "Aligned",

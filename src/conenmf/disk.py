@@ -23,9 +23,9 @@ import scipy.sparse as sp
 
 from .blocks import Array, Block
 from .errors import DiskFullError, OptionError, ReadError, is_disk_full
+from .files.sources import Compressed, Source
 from .matrix import Borders, LocalMatrix
 from .memory import compute_dtype, sparse_block
-from .sources import Compressed, Source
 from .threads import read_ahead
 
 __all__ = ["StoredMatrix", "memory_budget", "physical_memory"]

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from .blocks import Array
-from .errors import DiskFullError, is_disk_full
+from ..blocks import Array
+from ..errors import DiskFullError, is_disk_full
+from ..names import visible
 from .limits import check_expansion, too_many_names
-from .names import visible
 from .sources import File, RawRows
 
 __all__ = ["RowNames", "Spool", "piece_bytes"]

@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse as sp
 import zarr
 
-from conenmf import from_rows, open_data, stores
+from conenmf import from_rows, open_data
 from conenmf.errors import (
     DataTypeError,
     FileFormatError,
     ReadError,
     ShapeError,
 )
+from conenmf.files import stores
 from conenmf.memory import SparseMatrix
 
 

@@ -30,7 +30,7 @@ def folder(tmp_path, pixels):
 @pytest.mark.parametrize(("max_memory", "kind"), [(None, DenseMatrix), (60_000, StoredMatrix)])
 def test_a_folder_of_images(folder, pixels, max_memory, kind, monkeypatch):
     if kind is StoredMatrix:
-        monkeypatch.setattr("conenmf.images._HELD", 0)
+        monkeypatch.setattr("conenmf.files.images._HELD", 0)
     V = open_data(folder, max_memory=max_memory)
     assert isinstance(V, kind)
     X = pixels.reshape(9, 20).astype(float)
@@ -126,7 +126,7 @@ def test_links_that_lead_out_of_the_folder(folder, tmp_path):
 
 
 def test_images_that_change(folder, monkeypatch):
-    monkeypatch.setattr("conenmf.images._HELD", 0)
+    monkeypatch.setattr("conenmf.files.images._HELD", 0)
     V = open_data(folder, max_memory=60_000)
     Image.new("L", (5, 4)).save(folder / "a5.png")
     with pytest.raises(ReadError, match=r"a5\.png was changed"):

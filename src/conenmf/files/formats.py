@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..errors import FileFormatError
+from ..names import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
-from .errors import FileFormatError
 from .images import open_images
 from .matlab import open_matlab, open_matrix_market
-from .names import visible
 from .sources import File, Member, Opened, raw_rows
 from .stores import open_hdf5, open_object, open_zarr
 from .tables import open_text

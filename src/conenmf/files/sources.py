@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import Array
-from .errors import DataChangedError, FileFormatError
-from .matrix import Borders, check_kind, equal_borders
-from .memory import compute_dtype, sparse_block_samples
-from .names import Names
+from ..blocks import Array
+from ..errors import DataChangedError, FileFormatError
+from ..matrix import Borders, check_kind, equal_borders
+from ..memory import compute_dtype, sparse_block_samples
+from ..names import Names
 
 __all__ = [
     "ChunkedRows",

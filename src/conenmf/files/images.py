@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .blocks import Array
-from .errors import DataChangedError, FileFormatError, OptionError
+from ..blocks import Array
+from ..errors import DataChangedError, FileFormatError, OptionError
+from ..names import Names
 from .limits import needed
-from .names import Names
 from .sources import Opened, Source
 
 __all__ = ["open_images"]

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ConeNMFError, DataTypeError, FileFormatError
+from ..errors import ConeNMFError, DataTypeError, FileFormatError
+from ..matrix import check_kind
+from ..names import Names
 from .limits import check_expansion, listed, named_damage, needed, too_many_names
-from .matrix import check_kind
-from .names import Names
 from .sources import ChunkedRows, Opened, Source, path_of, sparse_rows
 
 __all__ = ["Store", "chunked_rows", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import Array
-from .errors import DataTypeError, FileFormatError
+from ..blocks import Array
+from ..errors import DataTypeError, FileFormatError
+from ..matrix import check_kind
+from ..names import Names
 from .limits import listed, named_damage, too_many_names
-from .matrix import check_kind
-from .names import Names
 from .sources import File, Member, Opened, raw_rows, sparse_rows
 
 __all__ = ["open_npy", "open_npz"]

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf.dialects import Dialect, fault, guess
 from conenmf.errors import ConeNMFError, FileFormatError
+from conenmf.files.dialects import Dialect, fault, guess
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import Array
-from .errors import ConeNMFError, DataTypeError, FileFormatError
+from ..blocks import Array
+from ..errors import ConeNMFError, DataTypeError, FileFormatError
+from ..matrix import check_kind
+from ..names import visible
 from .limits import EXPANSION, check_fits, listed, named_damage
-from .matrix import check_kind
-from .names import visible
 from .sources import Opened, sparse_rows
 from .stores import Store, chunked_rows, hdf5_store
 

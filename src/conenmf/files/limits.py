@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import ConeNMFError, FileFormatError
-from .names import visible
+from ..errors import ConeNMFError, FileFormatError
+from ..names import visible
 
 __all__ = [
     "check_expansion",

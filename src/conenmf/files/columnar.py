@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .blocks import Array
-from .errors import DataTypeError, EmptyDataError, FileFormatError
+from ..blocks import Array
+from ..errors import DataTypeError, EmptyDataError, FileFormatError
+from ..names import Names
 from .limits import check_expansion, check_fits, listed, named_damage, needed
-from .names import Names
 from .sources import Opened, RawRows
 from .spool import RowNames, Spool, piece_bytes
 

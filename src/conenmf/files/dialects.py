@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .errors import FileFormatError
-from .names import visible
+from ..errors import FileFormatError
+from ..names import visible
 
 __all__ = ["MISSING", "Dialect", "fault", "guess"]
 

@@ -12,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from conenmf import columnar, factorize, from_rows, limits, open_data, spool, tables
+from conenmf import factorize, from_rows, open_data
 from conenmf.disk import StoredMatrix
 from conenmf.errors import (
     DataTypeError,
@@ -21,6 +21,7 @@ from conenmf.errors import (
     NegativeValueError,
     NonFiniteError,
 )
+from conenmf.files import columnar, limits, spool, tables
 from conenmf.memory import DenseMatrix
 from conenmf.names import Names
 

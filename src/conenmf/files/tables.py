@@ -14,11 +14,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from .blocks import Array
+from ..blocks import Array
+from ..errors import EmptyDataError, FileFormatError
+from ..names import Names, visible
 from .dialects import MISSING, Dialect, fault, guess
-from .errors import EmptyDataError, FileFormatError
 from .limits import named_damage, needed
-from .names import Names, visible
 from .sources import Opened
 from .spool import RowNames, Spool, piece_bytes
 

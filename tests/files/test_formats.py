@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.errors import ConeNMFError, DataTypeError, FileFormatError, OptionError
-from conenmf.formats import KINDS
+from conenmf.files.formats import KINDS
 from conenmf.memory import DenseMatrix
 from conenmf.names import Names
 
