@@ -159,7 +159,7 @@ def open_data(
         As in `from_rows`.
     max_memory : int or str, optional
         The memory this process may take, such as ``"1GB"``; by default half of what the machine
-        has. A quarter of it is for blocks of data in flight, at most an eighth for any array
+        has. A quarter of it is for blocks of data in flight, at most a sixteenth for any array
         with one row per sample. If H takes more, it is kept in a file beside the data, named
         like the data with ``.H.npy`` at the end (in the folder for temporary files if that place
         cannot be written to), and the result refers to it. A table that takes more than a

@@ -1,7 +1,7 @@
 """V in a file, larger than memory: blocks are read ahead by a thread while others compute.
 
 The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at
-most an eighth for an aligned array, of which a few are alive at a time; the rest is for the
+most a sixteenth for an aligned array, of which several are alive at a time; the rest is for the
 interpreter and its libraries. An aligned array that is larger, which will be H, goes to a file
 beside the data.
 """
@@ -32,6 +32,7 @@ __all__ = ["StoredMatrix", "memory_budget", "physical_memory"]
 
 BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
+_ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
 _COPIES = 4  # what a block takes with its temporaries, in blocks
 _READ_AHEAD = 2
 _COEFFICIENTS = 64  # of a sample, for which a block should leave room
@@ -170,7 +171,7 @@ class StoredMatrix(LocalMatrix):
     # --- aligned arrays that do not fit ---
 
     def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        if 8 * int(np.prod(shape)) * dtype.itemsize <= self._budget:
+        if _ALIGNED_IN_BUDGET * int(np.prod(shape)) * dtype.itemsize <= self._budget:
             return np.empty(shape, dtype)
         return _new_file(self._source.folder, self._source.stem, shape, dtype)
 
@@ -208,7 +209,7 @@ class StoredMatrix(LocalMatrix):
     def restore(self, folder: Path, name: str) -> Array:
         """Read one ``.npy`` file, or leave it there if it is large."""
         path = folder / f"{name}.npy"
-        if 8 * path.stat().st_size <= self._budget:
+        if _ALIGNED_IN_BUDGET * path.stat().st_size <= self._budget:
             return super().restore(folder, name)
         return self._all_rows(_opened(path), path)
 
