@@ -81,3 +81,5 @@ for ax, image, title in zip(axes, images, titles, strict=True):
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

@@ -95,6 +95,7 @@ ax.set_ylim(0, 0.9)
 ax.legend(ncols=4, loc="upper right")
 plt.show()
 
+# %%
 # sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), layout="constrained")
 for k, name in enumerate(materials):

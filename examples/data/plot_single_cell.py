@@ -32,7 +32,7 @@ housekeeping = rng.gamma(0.4, 1.0, n_genes)
 markers = np.zeros((6, n_genes))
 for k in range(6):
     markers[k, 60 * k : 60 * k + 60] = rng.gamma(2.0, 3.0, 60)
-programs = 0.6 * housekeeping + markers
+programs = 1.5 * housekeeping + markers
 programs /= programs.sum(axis=1, keepdims=True)
 
 kind = rng.choice(6, n_cells, p=[0.3, 0.2, 0.15, 0.2, 0.1, 0.05])

@@ -102,3 +102,5 @@ for text, row in zip(new, model.transform(words.transform(new)), strict=True):
     topic = model.components_[row.argmax()]
     print(f"{text!r}: {', '.join(words.get_feature_names_out()[np.argsort(-topic)[:4]])}")
 print(f"Dice against the modules: {dice(origin, result.labels):.2f}")
+
+# sphinx_gallery_thumbnail_number = 2

@@ -63,3 +63,5 @@ print("\n".join(digits.summary()))
 # In a notebook a result shows itself as a table:
 
 result
+
+# sphinx_gallery_thumbnail_number = 3

@@ -10,7 +10,7 @@ names. The names of the columns come along to the result and to its pictures.
 # A table of foods
 # ----------------
 #
-# Grams in 100 g, rounded, from memory of any kitchen: the point is the names.
+# Grams in 100 g, only roughly right: the point is the names.
 
 import matplotlib.pyplot as plt
 import pandas as pd
