@@ -1,5 +1,8 @@
 """How the documentation is built: ``make docs``, without the internet."""
 
+import functools
+import importlib
+import inspect
 import re
 import sys
 import warnings
@@ -30,6 +33,7 @@ extensions = [
 exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
+toc_object_entries_show_parents = "hide"
 
 # --- pages ------------------------------------------------------------------------------------
 
@@ -55,6 +59,20 @@ autosummary_ignore_module_all = False
 numpydoc_show_class_members = False  # the templates list them
 numpydoc_xref_param_type = False
 default_role = "py:obj"
+
+
+def _properties(module, name):
+    """The properties of a class that are its own."""
+    kinds = (property, functools.cached_property)
+    members = vars(getattr(importlib.import_module(module), name))
+    return [
+        member
+        for member, value in members.items()
+        if isinstance(value, kinds) and inspect.getdoc(value) and not member.startswith("_")
+    ]
+
+
+autosummary_context = {"properties": _properties}
 
 
 def _readable(app, what, name, obj, options, lines):
