@@ -38,4 +38,4 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo.png docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
+	rm -rf $(VENV) demo.png docs/_build docs/auto_examples docs/generated

@@ -135,6 +135,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "show_memory": False,
+    "write_computation_times": False,
     "remove_config_comments": True,
     "capture_repr": ("_repr_html_", "__repr__"),
     "abort_on_example_error": False,

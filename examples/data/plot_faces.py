@@ -36,7 +36,7 @@ figure, axes = plt.subplots(2, 8, figsize=(9, 2.9), layout="constrained")
 model.result_.plot_components(axes, components=np.argsort(-weight), image_shape=(25, 25))
 for number, ax in enumerate(axes.ravel()):
     (image,) = ax.images
-    image.set_clim(0, np.percentile(image.get_array(), 98))
+    image.set_clim(0, np.percentile(np.asarray(image.get_array()), 98))
     ax.set_title(f"{number + 1}", fontsize="small", fontweight="normal")
 figure.suptitle("Sixteen components, heaviest first")
 plt.show()

@@ -62,7 +62,7 @@ plt.show()
 
 rows = []
 for solver, init in (("cd", "nndsvda"), ("cd", "random"), ("mu", "nndsvda")):
-    other = NMF(10, solver=solver, init=init, max_iter=400, tol=1e-5, random_state=0)
+    other = NMF(10, solver=solver, init=init, max_iter=400, random_state=0)
     A = other.fit_transform(X)
     rows.append((f"sklearn {solver}, {init}", certify(V, other.components_.T, A.T)))
 rows.append(("ConeNMF", model.certificate_))
