@@ -103,7 +103,10 @@ def _style(gallery_conf, fname):
         {
             "axes.grid": False,
             "axes.prop_cycle": plt.cycler(
-                color=["#2563a8", "#e07b39", "#3d9970", "#c0504d", "#7a5ba6", "#c9a227", "#4bacc6"]
+                color=[
+                    *("#2563a8", "#e07b39", "#3d9970", "#c0504d", "#7a5ba6"),
+                    *("#c9a227", "#4bacc6", "#d16ba5", "#6b7280", "#8b5e3c"),
+                ]
             ),
             "axes.spines.right": False,
             "axes.spines.top": False,

@@ -135,4 +135,5 @@ print(f"purity of the labels: {purity(kind[pure], model.labels_[pure]):.2f}")
 #     sc.tl.umap(adata)
 #     sc.tl.leiden(adata)
 #
-# A file that does not fit in memory stays on disk: ``factorize(open_data("cells.h5ad"), 20)``.
+# ``conenmf.tl.nmf(adata, 20)`` does the middle part in one line, under names of its own. A file
+# that does not fit in memory stays on disk: ``factorize(open_data("cells.h5ad"), 20)``.
