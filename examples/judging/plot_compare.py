@@ -26,6 +26,5 @@ found.plot(ax)
 plt.show()
 
 # %%
-# Errors end close to each other, and the differences between restarts are of the same size. The
-# best error and the best agreement with classes need not go together: classes are not what a
-# factorisation looks for.
+# Errors end within a few percent of each other; what differs is the time. The best error and the
+# best agreement with classes need not go together: classes are not what a factorisation looks for.
