@@ -79,6 +79,20 @@ def test_links_between_pages_lead_somewhere(page):
         assert (DOCS / target).exists(), f"{page.name}: {target}"
 
 
+def test_code_that_is_shown_from_its_file_is_there():
+    text = (DOCS / "extending.md").read_text("utf-8")
+    shown = re.findall(r"```{literalinclude} (\S+)\n((?::.*\n)*)", text)
+    assert len(shown) > 8
+    for file, options in shown:
+        code = (DOCS / file).read_text("utf-8")
+        for how, what in re.findall(r":(pyobject|start-at|end-before): (.+)", options):
+            if how == "pyobject":
+                *_, name = what.split(".")
+                assert re.search(rf"^ *(def|class) {name}\b", code, re.MULTILINE), what
+            else:
+                assert what.strip('"') in code, what
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("page", SHOWN)
 def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch, capsys):
