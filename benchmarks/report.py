@@ -60,7 +60,7 @@ def details(name: str, race: dict[str, Any]) -> list[str]:
     """All peers on one set, and our time to the error of each."""
     ours = list(race["ours"])
     lines = [
-        f"### {name}: {race['N']} x {race['F']}, K = {race['K']}, {race['dtype']}",
+        f"## {name}: {race['N']} x {race['F']}, K = {race['K']}, {race['dtype']}",
         "",
         "| peer | iterations | relative error | s |"
         + "".join(f" {one}, s | ratio |" for one in ours),
@@ -126,7 +126,7 @@ def markdown(report: dict[str, Any]) -> str:
     for name, race in report["races"].items():
         lines += details(name, race)
     if report["aspects"]:
-        lines += ["### Besides", "", *aspects_told(report["aspects"])]
+        lines += ["## Besides", "", *aspects_told(report["aspects"])]
     return "\n".join(lines)
 
 
