@@ -28,8 +28,10 @@ def die_at(iteration):
     return callback
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("init", ["cr1", "random"])
+@pytest.mark.parametrize(
+    ("solver", "init"),
+    [*zip(SOLVERS, 2 * ["cr1", "random", "cr1"], strict=True), ("hals", "random")],
+)
 def test_a_resumed_run_ends_with_the_same_bits(
     tmp_path, sample_matrix, main_backend, small_blocks, solver, init
 ):

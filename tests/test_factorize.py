@@ -22,8 +22,21 @@ def cones():
 
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("solver", [*SOLVERS, None])
-def test_every_start_with_every_solver(init, solver, main_backend, small_blocks, sample_matrix):
-    V = main_backend(sample_matrix)
+def test_every_start_with_every_solver(init, solver, small_blocks, sample_matrix):
+    check_factors(from_columns(sample_matrix), init, solver, sample_matrix)
+
+
+@pytest.mark.parametrize(
+    ("init", "solver"),
+    [*((init, "hals") for init in INITS), *(("cr1", solver) for solver in [*SOLVERS, None])],
+)
+def test_every_start_and_every_solver_on_every_storage(
+    init, solver, main_backend, small_blocks, sample_matrix
+):
+    check_factors(main_backend(sample_matrix), init, solver, sample_matrix)
+
+
+def check_factors(V, init, solver, sample_matrix):
     result = factorize(V, 4, init=init, solver=solver, max_iter=20, rng=np.random.default_rng(0))
     W, H = result.W, np.asarray(result.H)
     assert W.shape == (12, 4)

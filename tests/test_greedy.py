@@ -2,7 +2,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import from_columns
@@ -12,6 +12,7 @@ from conenmf.memory import DenseMatrix
 
 @pytest.mark.parametrize("offers", [1, 5, 40])
 @pytest.mark.parametrize("piece", [1, 13, 10**6])
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), tie=st.sampled_from([0.0, 0.05]))
 def test_the_choice_is_that_of_looking_at_everything(piece, offers, seed, tie):
     """Scores after k choices are the k-th row of a table that falls from row to row."""
