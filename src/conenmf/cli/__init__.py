@@ -1,5 +1,65 @@
-"""The command ``conenmf``; the only code that imports click and rich."""
+"""The command ``conenmf``: a matrix in a file, an answer, a picture and a judgement.
 
-from .commands import EXIT_CODES, app, main
+The only code that imports click and rich. No traceback reaches a user who did not ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..names import visible
+from .commands import app
+from .failures import EXIT_CODES, exit_code, in_words
 
 __all__ = ["EXIT_CODES", "app", "main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code, having printed one line for an error."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    state = {"debug": False, "arguments": arguments}
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = app.main(arguments, "conenmf", standalone_mode=False, obj=state)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message())
+        return 0
+    except click.UsageError as problem:
+        where = "conenmf" if problem.ctx is None else problem.ctx.command_path
+        return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _failed("interrupted; nothing was written", 130)
+    except SystemExit:  # so rich says that whoever read our output has seen enough
+        return 0
+    except BrokenPipeError:  # and so do others
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as problem:
+        code = exit_code(problem)
+        if state["debug"]:
+            traceback.print_exc()
+        hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
+        return _failed(in_words(problem) + hint, code)
+
+
+def _failed(message: str, code: int) -> int:
+    _say(message)
+    return code
+
+
+def _warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
+
+
+def _say(message: str) -> None:
+    print(f"conenmf: {visible(' '.join(message.split()), None)}", file=sys.stderr)

@@ -1,20 +1,15 @@
-"""The command ``conenmf``: a matrix in a file, an answer, a picture and a judgement.
+"""The commands: each reads its options, calls the library, prints what was found, writes files.
 
-Each command reads its options, calls the library, prints what was found and writes files. Answers
-go to standard output, progress and errors to standard error. An error is one line; `EXIT_CODES`
-says which code goes with it.
+Answers go to standard output, progress and errors to standard error.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import shlex
 import sys
-import traceback
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +23,7 @@ from .. import __version__
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
 from ..data import Array, DataMatrix
 from ..errors import (
-    CheckpointError,
-    ComponentsError,
-    ConeNMFError,
-    DiskFullError,
     OptionError,
-    OutputError,
     ShapeError,
 )
 from ..export import (
@@ -57,6 +47,7 @@ from ..selection import METHODS, choose_k, select_k
 from ..solvers import coefficients
 from .answers import show_comparison, show_diagnosis, show_fit, show_rank
 from .console import Interruption
+from .failures import EXIT_CODES
 from .options import (
     COMPONENTS,
     FROM,
@@ -70,77 +61,7 @@ from .options import (
     with_options,
 )
 
-__all__ = ["EXIT_CODES", "app", "main"]
-
-EXIT_CODES = {
-    0: "done",
-    1: "a mistake in conenmf itself: please report it",
-    2: "the command was not understood",
-    3: "the data cannot be read or used",
-    4: "the options do not suit the data",
-    5: "a result cannot be written",
-    130: "interrupted with Ctrl-C; fit has saved what there was",
-}
-_KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
-    ((OutputError, DiskFullError), 5),
-    ((ComponentsError, OptionError, CheckpointError, ImportError, MemoryError), 4),
-    ((ConeNMFError, OSError), 3),
-)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code, having printed one line for an error."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    state = {"debug": False, "arguments": arguments}
-    warnings.showwarning = _one_line
-    try:
-        code = app.main(
-            args=arguments,
-            prog_name="conenmf",
-            standalone_mode=False,
-            obj=state,
-        )
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except click.exceptions.NoArgsIsHelpError as problem:
-        click.echo(problem.format_message())
-        return 0
-    except click.UsageError as problem:
-        where = "conenmf" if problem.ctx is None else problem.ctx.command_path
-        return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
-    except (KeyboardInterrupt, click.Abort):
-        return _failed("interrupted; nothing was written", 130)
-    except SystemExit:  # so rich says that whoever read our output has seen enough
-        return 0
-    except BrokenPipeError:  # and so do others
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as problem:
-        if state["debug"]:
-            traceback.print_exc()
-        for kinds, code in _KINDS:
-            if isinstance(problem, kinds):
-                return _failed(_in_words(problem), code)
-        hint = "" if state["debug"] else "; --debug shows where"
-        return _failed(f"unexpected {type(problem).__name__}: {problem}{hint}", 1)
-
-
-def _in_words(problem: Exception) -> str:
-    if isinstance(problem, OSError) and problem.strerror and problem.filename:
-        return f"{problem.filename}: {problem.strerror}"
-    if isinstance(problem, MemoryError):
-        return "there is not enough memory: try --max-memory, or a smaller number of components"
-    return str(problem)
-
-
-def _failed(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    print(f"conenmf: {visible(line, None)}", file=sys.stderr)
-    return code
-
-
-def _one_line(message: Any, category: Any, *_: Any, **__: Any) -> None:
-    print(f"conenmf: warning: {visible(message, None)}", file=sys.stderr)
+__all__ = ["app"]
 
 
 class _Group(click.Group):
