@@ -64,6 +64,19 @@ def test_a_resumed_run_ends_with_the_same_bits(
     assert rng.random() == fresh.random()
 
 
+def test_a_run_that_the_user_ended_goes_on(tmp_path, cones):
+    V = from_columns(cones)
+    options = {"max_iter": 12, "tol": 0}
+    whole = factorize(V, 3, **options)
+    checkpoint = Checkpoint(tmp_path / "run")  # saves every minute, and when the run is ended
+    callback = lambda now: now.iteration == 5  # noqa: E731
+    ended = factorize(V, 3, checkpoint=checkpoint, callback=callback, **options)
+    assert ended.n_iter == 5
+    resumed = factorize(V, 3, checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+
+
 @pytest.mark.parametrize("iteration", [2, 3, 5])  # before, at and after the leap
 def test_a_run_with_a_sketch_is_resumed_too(tmp_path, cones, iteration):
     V = from_columns(cones)

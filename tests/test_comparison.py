@@ -33,6 +33,7 @@ def test_every_start_with_every_solver(model):
     assert errors == sorted(errors)
     for one, row in zip(comparison.contenders, comparison.rows(), strict=True):
         assert one.history.elapsed[-1] <= one.seconds
+        assert one.history.elapsed[0] > one.seconds - one.history.elapsed[-1]  # the start counts
         assert 0 < one.scores["nmi"] <= 1
         assert row["relative_error"] == one.relative_error
         assert row["purity"] == one.scores["purity"]
@@ -88,4 +89,15 @@ def test_labels_in_files(tmp_path):
         read_labels(path, V)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileFormatError, match="is not a text of labels"):
+        read_labels(path, V)
+
+
+def test_names_that_repeat(tmp_path):
+    V = from_rows(np.ones((4, 2)))
+    V.names = Names(("a", "a", "b", "c"))
+    path = tmp_path / "labels.csv"
+    path.write_text("a,0\na,1\nb,2\nc,3\n")
+    assert read_labels(path, V).tolist() == ["0", "1", "2", "3"]
+    path.write_text("c,0\na,1\nb,2\na,3\n")
+    with pytest.raises(FileFormatError, match="names that repeat, and not in the order"):
         read_labels(path, V)

@@ -6,15 +6,18 @@ import pandas as pd
 import pytest
 from anndata import AnnData, read_h5ad
 
-from conenmf import Factorization, factorize, from_rows, make_cones
+from conenmf import factorize, from_rows, make_cones
 from conenmf.errors import DiskFullError, OptionError, OutputError, ShapeError
 from conenmf.export import (
     annotate,
     annotate_file,
     check_folder,
+    check_packages,
+    earlier_files,
     facts,
     new_folder,
     write_coefficients,
+    write_summary,
     write_tables,
     writing,
 )
@@ -82,7 +85,9 @@ def test_facts_are_plain_and_grow_with_what_is_known(frame):
     _ = result.diagnosis
     known = json.loads(json.dumps(facts(result)))
     assert known["cones"]["assumption_holds"] is True
-    assert sum(known["samples_of_component"]) == 70
+    assert known["samples_of_component"] == result.diagnosis.sizes.tolist()
+    assert known["cones"]["samples"] == result.diagnosis.cones.sizes.tolist()
+    assert known["cones"]["cr1_error"] == result.diagnosis.cones.error
 
 
 # --- AnnData ----------------------------------------------------------------------------------
@@ -112,7 +117,11 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
         np.testing.assert_array_equal(back.obsm["X_conenmf"], result.H.T)
         assert list(back.obs) == ["batch", "conenmf"]
         np.testing.assert_array_equal(back.layers["twice"], 2 * frame.to_numpy())
-        source = target
+        source, target = target, tmp_path / "again.h5ad"
+    before_it = source.read_bytes()
+    with pytest.raises(OutputError, match="is the file that was read"):
+        annotate_file(source, source, result)
+    assert source.read_bytes() == before_it
     assert (tmp_path / "cells.h5ad").read_bytes() == before
 
 
@@ -133,13 +142,40 @@ def test_files_move_into_place_together(tmp_path, result):
 
 def test_files_of_an_earlier_result_do_not_stay(tmp_path):
     target = tmp_path / "out"
-    target.mkdir()
-    for name in ("report.html", "labels.csv", "components.parquet", "notes.txt"):
-        (target / name).write_text("old")
-    with new_folder(target) as folder:
-        (folder / "labels.csv").write_text("new")
-    assert {path.name for path in target.iterdir()} == {"labels.csv", "notes.txt"}
+    for text in ("old", "new"):
+        with new_folder(target) as folder:
+            for name in ("report.html", "labels.csv")[text == "new" :]:
+                (folder / name).write_text(text)
+            write_summary(folder, {})
+        (target / "components.csv").write_text("mine")
+    files = {path.name for path in target.iterdir()}
+    assert files == {"labels.csv", "summary.json", "components.csv"}
     assert (target / "labels.csv").read_text() == "new"
+    assert (target / "components.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "summary", [None, "{}", "[1]", "not json", '{"made_by": "me", "files": ["labels.csv"]}']
+)
+def test_files_of_others_stay(tmp_path, summary):
+    for name in ("result.npz", "labels.csv", "report.html"):
+        (tmp_path / name).write_text("mine")
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(summary)
+    with pytest.raises(OutputError, match="holds other files"):
+        check_folder(tmp_path, force=False)
+    with new_folder(tmp_path) as folder:
+        (folder / "history.csv").write_text("new")
+    for name in ("result.npz", "labels.csv", "report.html"):
+        assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_summary_cannot_name_files_elsewhere(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "precious").write_text("mine")
+    known = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv"]}
+    (tmp_path / "out" / "summary.json").write_text(json.dumps(known))
+    assert earlier_files(tmp_path / "out") == {"a.csv"}
 
 
 def test_places_are_checked_before_there_is_work(tmp_path, result):
@@ -155,9 +191,18 @@ def test_places_are_checked_before_there_is_work(tmp_path, result):
             check_folder(tmp_path / name, force=False)
     check_folder(tmp_path / "full", force=True)
     check_folder(tmp_path / "new", force=False)
-    result.save(tmp_path / "full" / "result.npz")
+    write_summary(tmp_path / "full", {})
     check_folder(tmp_path / "full", force=False)
-    assert Factorization.load(tmp_path / "full" / "result.npz").K == 3
+
+
+def test_packages_are_looked_for_before_there_is_work(monkeypatch):
+    check_packages("csv", anndata=True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    check_packages("none")
+    with pytest.raises(ImportError, match=r"pyarrow is needed for this: pip install 'conenmf"):
+        check_packages("csv")
+    with pytest.raises(ImportError, match="anndata is needed for this: pip install anndata"):
+        check_packages("none", anndata=True)
 
 
 def test_what_cannot_be_written_is_named(tmp_path):

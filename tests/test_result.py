@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 import pickle
@@ -75,15 +76,18 @@ def test_the_summary_grows_with_what_is_known(cones):
     assert result.summary()[2] == f"the data fall into cones: yes, margin {margin:.3g} rad"
 
 
+AXES = np.repeat(np.eye(6)[:, :3] + 0.5, 30, axis=1)  # 0.77 rad apart
+CLOSE = AXES + np.random.default_rng(0).uniform(-0.3, 0.3, AXES.shape)
 MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.ones(4), 90).T
 
 
 @pytest.mark.parametrize(
     ("data", "K", "expected"),
     [
-        (MIXTURES, 4, "no, they miss the geometric assumption"),
-        (np.random.default_rng(0).random((20, 30)), 3, "nearly; most samples keep to one axis"),
-        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, "yes, into one"),
+        (MIXTURES, 4, "no, the geometric assumption misses by"),
+        (np.random.default_rng(0).random((20, 30)), 3, "no, the geometric assumption misses by"),
+        (CLOSE, 3, "nearly; 0 samples lie between cones, and the geometric"),
+        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, "one cone holds them all, within"),
         (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), 2, "no, the samples have fewer directions"),
     ],
 )
@@ -237,3 +241,21 @@ def test_parts_of_the_wrong_kind_are_refused(tmp_path, cones, part, value, messa
     np.savez(target, **{**parts, part: value})
     with pytest.raises(FileFormatError, match=message):
         Factorization.load(target)
+
+
+def test_copies_keep_what_is_known(cones):
+    result = factorize(from_columns(cones), 4, max_iter=3, tol=0)
+    certificate = result.certificate
+    for made in (copy.copy(result), copy.deepcopy(result)):
+        assert made.data is result.data
+        assert made.certificate == certificate
+    assert copy.deepcopy(result).W is not result.W
+
+
+def test_data_that_changed_after_the_certificate_are_noticed(cones):
+    changed = cones.copy()
+    result = factorize(from_columns(changed), 4, max_iter=3, tol=0)
+    _ = result.certificate
+    changed *= 2
+    with pytest.raises(ConeNMFError, match="the data were changed after the fit"):
+        _ = result.diagnosis

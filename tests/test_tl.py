@@ -30,3 +30,15 @@ def test_a_layer_and_another_key(adata):
     assert adata.obsm["X_raw_nmf"].shape == (60, 2)
     with pytest.raises(OptionError, match="layer='cooked' is unknown; choose one of 'raw'"):
         conenmf.tl.nmf(adata, 2, layer="cooked")
+
+
+@pytest.mark.filterwarnings("ignore:Setting element")  # a view becomes a copy: anndata says so
+def test_a_view_of_some_genes(adata):
+    result = conenmf.tl.nmf(adata[:, :10], 2, n_threads=1)
+    assert result.W.shape == (10, 2)
+    whole = conenmf.tl.nmf(adata[:, :10].copy(), 2)
+    np.testing.assert_array_equal(result.W, whole.W)
+    dense = adata[:40]
+    assert conenmf.tl.nmf(dense, 2, layer="raw").H.shape == (2, 40)
+    with pytest.raises(OptionError, match="there is no X: name a layer, one of raw"):
+        conenmf.tl.nmf(AnnData(layers={"raw": np.ones((3, 3))}), 2)

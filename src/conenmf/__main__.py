@@ -11,6 +11,8 @@ def run() -> None:
     """Run the command line, or say what is missing for it."""
     try:
         from .cli import main
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as problem:
         if problem.name not in ("click", "rich"):
             raise

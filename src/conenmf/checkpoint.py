@@ -143,9 +143,9 @@ class CheckpointedRun:
             self._rng.bit_generator.state = _from_json(header["rng"])
         return Loop(**sums, Ht=Ht, inner=inner, **history, momentum=momentum)
 
-    def save_if_due(self, loop: Loop) -> None:
-        """Save if the last time is long enough ago."""
-        if time.perf_counter() - self._last >= self._every:
+    def save_if_due(self, loop: Loop, ended: bool) -> None:
+        """Save if the last time is long enough ago, or the user has ended the run."""
+        if ended or time.perf_counter() - self._last >= self._every:
             self.save(loop)
             self._last = time.perf_counter()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from . import plots
 from .data import Array, DataMatrix, from_columns, require_data_matrix
-from .errors import ComponentsError, FileFormatError, OptionError, ShapeError
+from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
 from .factorize import factorize
 from .inits import INITS
 from .metrics import dice, purity
@@ -142,7 +143,8 @@ def compare(
     if some.nonzero:  # so that no contender waits for what is compiled when first used
         for solver in solvers:
             rng = np.random.default_rng(seed)
-            factorize(some, K, init="random", solver=solver, max_iter=2, rng=rng)
+            with suppress(ConeNMFError):  # the race will tell
+                factorize(some, K, init="random", solver=solver, max_iter=2, rng=rng)
     found, problem = [], None
     for init in inits:
         for solver in solvers:
@@ -168,7 +170,7 @@ def compare(
                     init,
                     solver,
                     result.relative_error,
-                    sum(result.seconds.values()) - result.seconds["sketch"],
+                    result.total_seconds,
                     result.n_iter,
                     History(history.relative_error, late + history.elapsed, history.passes),
                     {} if truth is None else _scores(truth, np.asarray(result.labels)),
@@ -198,7 +200,11 @@ def read_labels(path: str, V: DataMatrix) -> Array:
     if len(rows) != N:
         raise ShapeError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
     if len(rows[0]) > 1 and V.names.samples is not None:
+        if [visible(row[0]) for row in rows] == list(V.names.samples):
+            return np.array([row[-1] for row in rows])
         by_name = {visible(row[0]): row[-1] for row in rows}
+        if len(by_name) < N:
+            raise FileFormatError(f"{path} has names that repeat, and not in the order of the data")
         missing = [name for name in V.names.samples if name not in by_name]
         if missing:
             raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}")

@@ -403,7 +403,10 @@ def _validate(V: DataMatrix, samples_in: str, negative: str) -> None:
         tiny = low >= -_TINY_NEGATIVE * high
         if negative == "raise" or not tiny:
             where, value = _find(V, samples_in, low)
-            advice = 'pass negative="clip" to read it as zero' if tiny else "shift or clip it first"
+            advice = 'pass negative="clip" to read it as zero'
+            if not tiny:
+                size = f"{_TINY_NEGATIVE:g} of the largest entry, {high:g}"
+                advice = f"shift it, or set it to zero, first (clip is for at most {size})"
             raise NegativeValueError(
                 f"Negative values in data: {where} is {value:g}, the smallest entry; {advice}"
             )
@@ -425,9 +428,12 @@ def _find(V: DataMatrix, samples_in: str, wanted: float | None) -> tuple[str, fl
     if found is None:
         raise DataChangedError("an entry seen by the first pass is gone: V changed meanwhile")
     sample, feature, value = found
+    names = V.names
+    of_sample = "sample" if names.samples is None else f"sample {names.sample(sample)!r}"
+    of_feature = "feature" if names.features is None else f"feature {names.feature(feature)!r}"
     if samples_in == "rows":
-        return f"row {sample} (sample), column {feature} (feature)", value
-    return f"row {feature} (feature), column {sample} (sample)", value
+        return f"row {sample} ({of_sample}), column {feature} ({of_feature})", value
+    return f"row {feature} ({of_feature}), column {sample} ({of_sample})", value
 
 
 def sample_indices(samples: range) -> tuple[Array, None]:

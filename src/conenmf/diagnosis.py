@@ -46,8 +46,9 @@ class ConeFacts:
         cr1-nmf (Theorem 4).
     mixing : float
         How much of that error goes if samples may mix cones; see `conenmf.inits.mixing`.
-    evident : bool
-        Whether the samples evidently lie in cones, by which ``init="auto"`` goes.
+    unmixed : bool
+        Whether one cone explains each sample about as well as a mixture, by which
+        ``init="auto"`` goes. It does not say that the cones are apart.
     """
 
     geometry: ConeGeometry
@@ -55,7 +56,7 @@ class ConeFacts:
     error: float
     bound: float
     mixing: float
-    evident: bool
+    unmixed: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +114,11 @@ class Diagnosis:
             return "nndsvda", "the samples have fewer directions than there are components"
         unexplained = self.cones.error**2
         facts = f"one cone for each sample leaves {unexplained:.1%} of the squared norm"
-        if self.cones.evident:
-            return "cr1", f"the samples lie in cones: {facts}, and mixing cones hardly less"
+        if self.cones.unmixed:
+            return "cr1", f"{facts}, and mixing cones hardly less"
         return "auto", (
             f"the samples are mixtures rather than cones: {facts}, and mixing cones lowers the "
-            f"error by {self.cones.mixing:.0%} (cones count as evident up to {MOSTLY_CONES:.0%}): "
+            f"error by {self.cones.mixing:.0%} (up to {MOSTLY_CONES:.0%} does not count): "
             "let cr1 and a start from singular vectors compete"
         )
 
@@ -126,8 +127,39 @@ class Diagnosis:
         return _taken_apart(self, "")
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Diagnosis:
-        """Make it again from what `arrays` returned."""
+    def from_arrays(cls, arrays: Mapping[str, Array], F: int, N: int, K: int) -> Diagnosis:
+        """Make it again from what `arrays` returned, and refuse what cannot be of F, N and K."""
+        S, E = arrays["samples_indices"].size, arrays["samples_examples"].size
+        R = arrays["rank_ratios"].size
+        shapes = {
+            "sizes": (K,),
+            "rank_singular_values": (R + 1,),
+            "rank_ratios": (R,),
+            "samples_indices": (S,),
+            "samples_coefficients": (S, K),
+            "samples_labels": (S,),
+            "samples_errors": (S,),
+            "samples_examples": (E,),
+            "samples_originals": (F, E),
+            "cones_sizes": (K,),
+            "cones_geometry_axes": (F, K),
+            "cones_geometry_angles": (K,),
+            "cones_geometry_between": (K, K),
+        }
+        limits = {
+            "samples_indices": (0, N),
+            "samples_labels": (-1, K),
+            "samples_examples": (0, S),
+            "cones_geometry_closest": (0, K),
+            "cones_geometry_ambiguous": (0, N),
+            "rank_K": (1, R + 1),
+        }
+        for name, array in arrays.items():
+            low, stop = limits.get(name, (-np.inf, None))
+            within = array.size == 0 or low <= array.min()
+            within &= array.size == 0 or stop is None or array.max() < stop
+            if array.shape != shapes.get(name, array.shape) or not within:
+                raise ValueError(f"its part {name} cannot be of this factorisation")
         made = _put_together(cls, "", arrays)
         assert isinstance(made, cls)
         return made
@@ -200,7 +232,7 @@ def diagnose(
     """
     require_data_matrix(V, nonzero=True)
     K = W.shape[1]
-    k_max = min(max(default_range(V)[1], K), min(V.shape))
+    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))  # with a next one each
     with V.own_threads():
         return Diagnosis(
             certificate=certificate or certify(V, W, H),
@@ -227,7 +259,7 @@ def _cones(V: DataMatrix, W: Array) -> ConeFacts | None:
         error=error,
         bound=deterministic_bound(V, axes[:, order], labels),
         mixing=mixing(V, K, axes),
-        evident=lie_in_cones(V, axes, error),
+        unmixed=lie_in_cones(V, axes, error),
     )
 
 

@@ -5,6 +5,7 @@ Every file appears under its name only when it is complete.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -22,20 +23,28 @@ from .names import Names
 from .result import Factorization, written_whole
 
 __all__ = [
+    "ANNOTATED",
     "RESULT",
+    "SUMMARY",
     "TABLES",
     "annotate",
     "annotate_file",
     "check_folder",
+    "check_packages",
+    "check_table",
+    "earlier_files",
     "facts",
     "new_folder",
     "write_coefficients",
+    "write_summary",
     "write_tables",
     "writing",
 ]
 
 TABLES = ("csv", "parquet")
-RESULT = "result.npz"  # by which a folder of results is known
+RESULT = "result.npz"
+SUMMARY = "summary.json"  # by which a folder of results is known
+ANNOTATED = "annotated.h5ad"
 _TABLES_OF_RESULT = ("components", "coefficients", "labels", "history")
 _ROWS = 1 << 16  # written at a time
 
@@ -73,9 +82,25 @@ def facts(result: Factorization) -> dict[str, Any]:
             "cr1_error": cones.error,
             "cr1_bound": cones.bound,
             "mixing": cones.mixing,
-            "evident": cones.evident,
+            "unmixed": cones.unmixed,
         }
     return known
+
+
+def check_packages(tables: str, *, anndata: bool = False) -> None:
+    """Make sure that what will be written can be, before there is anything to write."""
+    wanted = [("pyarrow", "'conenmf[files]'")] if tables in TABLES else []
+    for package, install in wanted + [("anndata", "anndata")] * anndata:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(f"the package {package} is needed for this: pip install {install}")
+
+
+def write_summary(folder: Path, known: dict[str, Any]) -> None:
+    """Write what is known as JSON, with a list of the files beside it."""
+    files = sorted({path.name for path in folder.iterdir()} | {SUMMARY})
+    text = json.dumps({"made_by": "conenmf", **known, "files": files}, indent=2, allow_nan=False)
+    with written_whole(folder / SUMMARY) as stream:
+        stream.write(text.encode())
 
 
 def write_tables(
@@ -120,14 +145,20 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     bare array.
     """
     target = Path(path)
-    kind = target.suffix.lower().removeprefix(".")
-    if kind == "npy":
+    check_table(target)
+    if target.suffix.lower() == ".npy":
         with written_whole(target) as stream:
             np.save(stream, np.asarray(A), allow_pickle=False)
-    elif kind in TABLES:
-        _write_rows(target, "sample", _called(names.samples, A.shape[0]), A)
     else:
-        raise OptionError(f"{target}: a table ends in .csv, .parquet or .npy")
+        _write_rows(target, "sample", _called(names.samples, A.shape[0]), A)
+
+
+def check_table(path: str | os.PathLike[str]) -> None:
+    """Make sure that the name is that of a table that can be written."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind != "npy" and kind not in TABLES:
+        raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
+    check_packages(kind)
 
 
 def _called(names: tuple[str, ...] | None, count: int) -> Any:
@@ -156,7 +187,7 @@ def _write(path: Path, parts: Iterator[dict[str, Any]]) -> None:
         ) from problem
     tables = (pa.table({name: _column(values) for name, values in part.items()}) for part in parts)
     first = next(tables)
-    make = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    make = csv.CSVWriter if path.suffix.lower() == ".csv" else parquet.ParquetWriter
     with written_whole(path) as stream, make(stream, first.schema) as writer:
         writer.write_table(first)
         for table in tables:
@@ -203,6 +234,8 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
+    if Path(target).exists() and os.path.samefile(source, target):
+        raise OutputError(f"{target} is the file that was read: name another folder")
     try:
         import h5py
         from anndata.io import write_elem
@@ -230,9 +263,18 @@ def check_folder(target: Path, force: bool) -> None:
         raise OutputError(f"{target} is a file: name a folder with --output")
     if not target.exists() and not target.absolute().parent.is_dir():
         raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
-    ours = target.is_dir() and (not any(target.iterdir()) or (target / RESULT).exists())
-    if target.is_dir() and not ours and not force:
+    if target.is_dir() and any(target.iterdir()) and not earlier_files(target) and not force:
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
+
+
+def earlier_files(folder: Path) -> set[str]:
+    """The files of an earlier result in a folder; none if there is no result."""
+    try:
+        known = json.loads((folder / SUMMARY).read_bytes())
+        names = {str(name) for name in known["files"]} if known["made_by"] == "conenmf" else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {name for name in names if Path(name).name == name}
 
 
 @contextmanager
@@ -248,17 +290,33 @@ def writing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder for files that move into place together when all are complete."""
+    """A folder for files that move into place when all are complete.
+
+    Files of an earlier result that have no successor are removed, since they would be of another
+    result; nothing else is.
+    """
     with writing(target):
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+        inside = target.is_dir()
+        place = target if inside else target.absolute().parent
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=place))
     try:
         yield made
         with writing(target):
-            target.mkdir(exist_ok=True)
-            earlier = {f"{name}.{kind}" for name in _TABLES_OF_RESULT for kind in TABLES}
-            for name in {*earlier, "report.html"}:  # they would be of another result
-                (target / name).unlink(missing_ok=True)
+            if not inside:
+                made.chmod(0o777 & ~_umask())
+                made.rename(target)
+                return
+            stale = earlier_files(target)
             for path in made.iterdir():
                 os.replace(path, target / path.name)
+                stale.discard(path.name)
+            for name in stale:
+                (target / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

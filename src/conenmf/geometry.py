@@ -72,6 +72,12 @@ class ConeGeometry:
     ambiguous: Array
 
     @property
+    def needed(self) -> float:
+        """The angle 3 a_1 + a_2 that axes have to be farther apart than; 0 for a single cone."""
+        largest = np.sort(self.angles)[::-1][:2]
+        return float(3 * largest[0] + largest[1]) if largest.size > 1 else 0.0
+
+    @property
     def holds(self) -> bool:
         """Whether the geometric assumption holds."""
         return self.margin > 0

@@ -110,6 +110,6 @@ def names_of(table: Any) -> Names:
 
 
 def _given(labels: Any) -> Any:
-    if labels is None or type(labels).__name__ == "RangeIndex":
+    if labels is None or list(labels) == list(range(len(labels))):
         return None
     return labels

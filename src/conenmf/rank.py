@@ -28,7 +28,8 @@ class RankEstimate:
     singular_values : array (k_max + 1,)
         sigma_1, sigma_2, ... of V (of the unit-length samples if normalized).
     ratios : array (k_max,)
-        sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding it is 1.
+        sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
+        next one, it is 1.
     rank : int
         How many of the singular values found are above rounding.
     margin : float
@@ -83,6 +84,8 @@ def estimate_rank(
     floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
     above = np.maximum(values, floor)
     ratios = above[:-1] / above[1:]
+    if k_max == smaller > 1:
+        ratios[-1] = 1.0  # there is no next one
     searched = ratios[k_min - 1 : k_max]
     rank = int(np.count_nonzero(values > floor))
     K = min(k_min + int(np.argmax(searched)), rank)

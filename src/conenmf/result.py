@@ -1,11 +1,13 @@
 """The result of a factorisation: it judges itself, can be saved, and is drawn in a line.
 
-What needs the data (the certificate, the diagnosis) is computed when it is first asked for. A
-result holds on to its data until it is pickled or saved; what was known by then is kept with it.
+What needs the data (the certificate, the diagnosis) is computed when it is first asked for, and
+kept with the result from then on. A result holds on to its data, but is pickled and saved
+without them.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import secrets
@@ -85,10 +87,23 @@ class Factorization:
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
             )
         self.names.checked(N, self.W.shape[0])
+        if len({part.shape for part in vars(self.history).values()}) != 1:
+            raise ValueError("the parts of the history differ in length")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the data."""
         return {**self.__dict__, "data": None}
+
+    def __copy__(self) -> Factorization:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Factorization:
+        """Copy everything but the data, which nothing here changes."""
+        made = object.__new__(type(self))
+        made.__dict__.update(copy.deepcopy(self.__getstate__(), memo), data=self.data)
+        return made
 
     @property
     def K(self) -> int:
@@ -99,6 +114,11 @@ class Factorization:
     def n_iter(self) -> int:
         """The number of iterations of the solver."""
         return int(self.history.relative_error.size)
+
+    @property
+    def total_seconds(self) -> float:
+        """The time of all stages."""
+        return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -115,6 +135,7 @@ class Factorization:
     def diagnosis(self) -> Diagnosis:
         """The certificate, the spectrum, the cones, and a closer look at some samples."""
         V = self._data("diagnosis")
+        self.__dict__.pop("certificate", None)  # so that it is seen whether the data are the same
         return diagnose(V, self.W, self.H, self.labels, self.certificate)
 
     def _data(self, wanted: str) -> DataMatrix:
@@ -133,7 +154,7 @@ class Factorization:
         K = f"{self.K} component{'s' * (self.K > 1)}"
         lines = [f"{K}; relative error {self.relative_error:.4g}"]
         if self.settings.get("K") == "auto":
-            lines[0] += f" (their number chosen by {self.settings['K_decided_by']!r})"
+            lines[0] += f" (their number chosen by {self.settings.get('K_decided_by')!r})"
         if "certificate" in self.__dict__:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
@@ -145,16 +166,16 @@ class Factorization:
         cones = self.diagnosis.cones
         if cones is None:
             return "no, the samples have fewer directions than there are components"
-        if cones.geometry.holds:
-            if self.K == 1:
-                return "yes, into one"
-            return f"yes, margin {cones.geometry.margin:.3g} rad"
-        if cones.evident:
-            return (
-                "nearly; most samples keep to one axis, but the geometric assumption misses by "
-                f"{-cones.geometry.margin:.3g} rad"
-            )
-        return f"no, they miss the geometric assumption by {-cones.geometry.margin:.3g} rad"
+        geometry = cones.geometry
+        if self.K == 1:
+            return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
+        if geometry.holds:
+            return f"yes, margin {geometry.margin:.3g} rad"
+        missed = f"the geometric assumption misses by {-geometry.margin:.3g} rad"
+        few = geometry.ambiguous.size <= _FEW_AMBIGUOUS * cones.sizes.sum()
+        if few and -geometry.margin < geometry.needed / 2:
+            return f"nearly; {geometry.ambiguous.size} samples lie between cones, and {missed}"
+        return f"no, {missed}"
 
     def __repr__(self) -> str:
         return (
@@ -168,7 +189,7 @@ class Factorization:
         facts = {
             "samples x features": f"{self.H.shape[1]} x {self.W.shape[0]}",
             "iterations": f"{self.n_iter} ({self.stop_reason})",
-            "seconds": f"{sum(self.seconds.values()) - self.seconds.get('sketch', 0.0):.3g}",
+            "seconds": f"{self.total_seconds:.3g}",
             "start, solver": f"{self.settings.get('init_used')}, {self.settings.get('solver')}",
         }
         rows = "".join(
@@ -279,8 +300,13 @@ class Factorization:
     def load(cls, path: str | os.PathLike[str]) -> Factorization:
         """Read what `save` wrote; what is not that, or was tampered with, is refused."""
         try:
+            with open(path, "rb") as file:
+                if not zipfile.is_zipfile(file):
+                    raise ValueError("it is no .npz file")
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 _refuse_compressed(stored.zip)
+                if "facts" not in stored:
+                    raise ValueError("it holds other things")
                 facts = json.loads(str(stored["facts"]))
                 if facts["format"] != _FORMAT:
                     raise FileFormatError(
@@ -307,13 +333,18 @@ class Factorization:
                         None if shape is None else (int(shape[0]), int(shape[1])),
                     ),
                 )
+                labels = made.labels
+                if labels.size and not -1 <= labels.min() <= labels.max() < made.K:
+                    raise ValueError("its labels are not those of its components")
                 parts = {
                     key.removeprefix(_DIAGNOSIS): _numbers(stored, key, "fib")
                     for key in stored.files
                     if key.startswith(_DIAGNOSIS)
                 }
                 if parts:
-                    made.__dict__["diagnosis"] = diagnosis = Diagnosis.from_arrays(parts)
+                    made.__dict__["diagnosis"] = diagnosis = Diagnosis.from_arrays(
+                        parts, made.W.shape[0], made.H.shape[1], made.K
+                    )
                     made.__dict__["certificate"] = diagnosis.certificate
                 elif "certificate" in stored:
                     numbers = _numbers(stored, "certificate").tolist()
@@ -329,6 +360,7 @@ class Factorization:
 
 _FORMAT = "conenmf-factorization-1"
 _DIAGNOSIS = "diagnosis_"
+_FEW_AMBIGUOUS = 0.05  # share of the samples that may lie between cones that are nearly there
 
 
 def _refuse_compressed(archive: zipfile.ZipFile) -> None:
@@ -342,6 +374,8 @@ def _numbers(stored: Any, name: str, kinds: str = "f") -> Array:
     array: Array = stored[name]
     if array.dtype.kind not in kinds:
         raise ValueError(f"{name} holds {array.dtype}, not numbers of the expected kind")
+    if np.isnan(array).any():
+        raise ValueError(f"{name} holds NaN")
     return array
 
 

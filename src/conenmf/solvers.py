@@ -197,7 +197,7 @@ def alternate(
     callback: Callback | None = None,
     leap: Leap | None = None,
     resume: Loop | None = None,
-    save: Callable[[Loop], None] | None = None,
+    save: Callable[[Loop, bool], None] | None = None,
 ) -> Solution:
     """Update H and W in turn until it is time to stop; one pass over V per iteration.
 
@@ -217,7 +217,8 @@ def alternate(
     resume : Loop, optional
         Go on from here, with the same bits as if there had been no break; W and H are ignored.
     save : callable, optional
-        Called with the state of the loop before every iteration.
+        Called with the state of the loop before every iteration, and when the callback has
+        ended it; then the second argument is True.
 
     Notes
     -----
@@ -241,13 +242,15 @@ def alternate(
         reason = stopping.reason(loop.errors, loop.elapsed[-1] if loop.elapsed else 0.0)
         while reason is None:
             if save is not None:
-                save(loop)
+                save(loop, False)
             loop.errors.append(steps.extrapolated(loop) if loop.momentum else steps.plain(loop))
             loop.elapsed.append(time.perf_counter() - began)
             loop.passes.append(V.passes - already_read)
             reason = stopping.reason(loop.errors, loop.elapsed[-1])
             if callback is not None and _asks_to_stop(callback, loop):
                 reason = "callback"
+                if save is not None:
+                    save(loop, True)
         history = History(np.array(loop.errors), np.array(loop.elapsed), np.array(loop.passes))
         scaled = steps.in_scale(loop.Ht)
     return Solution(loop.W.astype(V.dtype, copy=False), scaled, history, reason)

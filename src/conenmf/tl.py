@@ -13,6 +13,8 @@ from .result import Factorization
 
 __all__ = ["nmf"]
 
+_READING = ("negative", "n_threads", "max_memory")
+
 
 def nmf(
     adata: Any,
@@ -38,7 +40,7 @@ def nmf(
         The layer to factor; by default X.
     key_added : str
     init, **options
-        As in `conenmf.factorize`; `init` is "auto".
+        As in `conenmf.factorize` and `conenmf.from_rows`; `init` is "auto".
 
     Returns
     -------
@@ -57,7 +59,10 @@ def nmf(
     """
     if layer is not None and layer not in adata.layers:
         raise OptionError.unknown("layer", layer, adata.layers.keys())
-    V = from_rows(adata.X if layer is None else adata.layers[layer])
+    if layer is None and adata.X is None:
+        raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
+    reading = {name: options.pop(name) for name in _READING if name in options}
+    V = from_rows(adata.X if layer is None else adata.layers[layer], **reading)
     V.names = Names.of(adata.obs_names, adata.var_names)
     result = factorize(V, n_components, init=init, **options)
     annotate(adata, result, key_added)

@@ -78,7 +78,7 @@ def test_fit_as_json_with_every_option(folder, capsys):
     assert known["n_components"] == 2
     assert (known["n_samples"], known["n_features"]) == (30, 90)
     assert known["n_iter"] == 7
-    assert known["seed"] == 4
+    assert known["settings"]["seed"] == 4
     assert known["settings"]["init"] == "random"
     assert "out/coefficients.parquet" in known["files"]
     assert pd.read_parquet("out/coefficients.parquet").shape == (30, 3)
@@ -97,8 +97,9 @@ def test_a_second_fit_replaces_the_first(folder, capsys):
         "result.npz",
         "summary.json",
     }
+    assert Path("out/notes.txt").read_text() == "mine"
     assert Factorization.load("out/result.npz").K == 3
-    assert "conenmf report out --data DATA" in capsys.readouterr().out
+    assert "conenmf report out --data cells.csv makes one" in capsys.readouterr().out
 
 
 def test_by_default_results_are_named_after_the_data(folder):
@@ -115,7 +116,7 @@ def test_anndata_goes_in_and_out(folder):
     assert run("fit", "cells.h5ad:layers/counts", "-k", 3, "-o", "out", "--anndata") == 0
     result = Factorization.load("out/result.npz")
     assert result.names.sample(1) == "cell 1"
-    back = anndata.read_h5ad("out/cells.h5ad")
+    back = anndata.read_h5ad("out/annotated.h5ad")
     np.testing.assert_array_equal(back.obsm["X_conenmf"], result.H.T)
     np.testing.assert_array_equal(back.varm["conenmf"], result.W)
     np.testing.assert_array_equal(back.obs["conenmf"], result.labels)
@@ -147,7 +148,7 @@ def test_diagnose_judges(folder, capsys):
     assert run("diagnose", "cells.csv") == 0
     said = capsys.readouterr().out
     assert "the geometric assumption holds, margin 0." in said
-    assert "advised start: cr1, because the samples lie in cones" in said
+    assert "advised start: cr1, because one cone for each sample leaves" in said
     assert "error of cr1-nmf alone" in said
     assert run("diagnose", "cells.csv", "--json") == 0
     known = json.loads(capsys.readouterr().out)
@@ -284,7 +285,7 @@ ERRORS = [
     (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature) is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
-    (3, ["fit", "cells.csv", "--image-shape", "5x5"], "5 x 5 have 25 pixels, and there are 30"),
+    (4, ["fit", "cells.csv", "--image-shape", "5x5"], "5 x 5 have 25 pixels, and there are 30"),
     (
         3,
         ["transform", "gone", "cells.csv", "-o", "a.csv"],
@@ -299,6 +300,10 @@ ERRORS = [
     (3, ["compare", "cells.csv", "--labels", "few.txt"], "few.txt has 2 labels for 90 samples"),
     # the options do not suit the data
     (4, ["fit", "cells.csv", "-k", "91"], "fewer than the 91 components asked for"),
+    (4, ["fit", "cells.csv", "--view", "images"], "view='images' needs image_shape"),
+    (4, ["compare", "cells.csv", "--plot", "a.doc"], "a picture ends in .png, .pdf or .svg"),
+    (5, ["compare", "cells.csv", "-o", "no/a.csv"], "cannot be written: its folder does not exist"),
+    (4, ["fit", "cells.csv:/counts"], "cells.csv holds one matrix and no '/counts'"),
     (4, ["fit", "cells.csv", "--anndata"], "--anndata is for .h5ad files, and DATA is cells.csv"),
     (4, ["fit", "cells.csv", "--max-memory", "lots"], "max_memory='lots', expected a number of"),
     (4, ["fit", "cells.csv", "-k", "3", "--checkpoint", "few.txt"], "few.txt"),
@@ -316,7 +321,11 @@ ERRORS = [
         "cannot write no/report.html: the folder does not",
     ),
     (5, ["rank", "cells.csv", "--methods", "ratio", "--plot", "no/a.png"], "cannot be written"),
-    (5, ["transform", "out", "cells.csv", "-o", "no/a.csv"], "cannot be written: No such file"),
+    (
+        5,
+        ["transform", "out", "cells.csv", "-o", "no/a.csv"],
+        "cannot be written: its folder does not exist",
+    ),
     (5, ["demo", "-o", "full"], "full holds other files"),
 ]
 
@@ -434,6 +443,7 @@ def test_ctrl_c_saves_what_there_is(folder):
     assert result.stop_reason == "interrupted"
     assert result.n_iter > 1
     assert "Traceback" not in err
+    assert len(os.listdir("saved")) == 1  # the same command would go on from here
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):

@@ -60,3 +60,22 @@ def test_any_text_has_a_dialect_or_is_refused(lines):
     except ConeNMFError:
         return
     assert dialect.titles is None or len(dialect.titles) == dialect.fields
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "named"),
+    [
+        ("Sample_ID", ["1000", "1001", "1002"], True),
+        ("patient no", ["1", "2", "3"], True),
+        ("sampleID", ["7", "8", "9"], True),
+        ("Sample_ID", ["1", "1", "2"], False),  # these repeat
+        ("patient_id", ["1.5", "2.5", "3.5"], False),
+        ("valid", ["1", "2", "3"], False),
+        ("gene_0", ["1", "2", "3"], False),
+        ("gene_0", ["1", "n.d.", "3"], False),  # one that is wrong makes no names of the others
+        ("gene_0", ["a", "b", "3"], True),
+    ],
+)
+def test_a_first_column_that_names_the_rows(title, column, named):
+    lines = [f"{title},x,y", *(f"{text},2,3" for text in column)]
+    assert guess(lines, "file").has_index is named

@@ -56,8 +56,12 @@ def test_texts(tmp_path, text, rows, columns):
 
 
 def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
-    _, names = read(tmp_path / "a.csv", b"n,\x1b[2Jx,<b>\ncaf\xe9,1,2\nb,3,4\n")
-    assert names == Names(("caf\ufffd", "b"), ("\\x1b[2Jx", "<b>"))
+    _, names = read(tmp_path / "a.csv", "n,\x1b[2Jx,<b>\ncafé,1,2\nb,3,4\n".encode())
+    assert names == Names(("café", "b"), ("\\x1b[2Jx", "<b>"))
+    for row in (1, 100):
+        text = b"n,x\n" + row * b"b,3\n" + b"caf\xe9,1\n"
+        with pytest.raises(FileFormatError, match=r"is not UTF-8.*iconv -f latin1 -t utf-8"):
+            read(tmp_path / "a.csv", text)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +72,13 @@ def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
         ("a,b\n1,2\n3,4,5\n", FileFormatError, "line 3 has 3 fields, expected 2"),
         ("a,b\n" + 60 * "1,2\n" + "1,1_0\n", FileFormatError, "line 62, column 'b': '1_0'"),
         ("a;b\n1;2\n3;1.000,5\n", FileFormatError, "line 3, column 'b': '1.000,5'"),
-        ("a,b\n1,2\n3,\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature\) is NaN"),
-        ("a,b\n1,2\n3,NA\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature\) is NaN"),
-        ("a,b\n1,2\n3,-1\n", NegativeValueError, r"row 1 \(sample\), column 1 \(feature\) is -1"),
+        ("a,b\n1,2\n3,\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature 'b'\) is NaN"),
+        ("a,b\n1,2\n3,NA\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature 'b'\) is NaN"),
+        (
+            "a,b\n1,2\n3,-1\n",
+            NegativeValueError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\) is -1",
+        ),
         ("a,b\n", EmptyDataError, "a header and no rows"),
         ("\n\n", EmptyDataError, "is empty"),
         ("", EmptyDataError, "is empty"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +20,21 @@ from ..selection import Selection
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
 
-def show_fit(out: Console, result: Factorization, target: Path) -> None:
+def show_fit(out: Console, result: Factorization, target: Path, data: str) -> None:
     """Print what a fit found and where it is."""
     for line in result.summary():
         out.print(line)
     if result.stop_reason == "max_iter" and result.settings["max_iter"] > 0:
         out.print("the error was still falling at --max-iter: allow more for a better answer")
-    seconds = sum(result.seconds.values()) - result.seconds["sketch"]
     ended = ", interrupted" if result.stop_reason == "interrupted" else ""
-    out.print(f"{result.n_iter} iterations{ended}, {seconds:.3g} s")
+    iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
+    out.print(f"{iterations}{ended}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")
     if (target / "report.html").exists():
         out.print(f"open {visible(target / 'report.html', None)} in a browser")
     else:
-        out.print(f"without a report; conenmf report {visible(target, None)} --data DATA makes one")
+        command = shlex.join(["conenmf", "report", str(target), "--data", data])
+        out.print(f"without a report; {visible(command, None)} makes one")
 
 
 def show_rank(out: Console, selection: Selection, plot: str | None) -> None:
@@ -104,7 +106,7 @@ def _show_cones(out: Console, cones: ConeFacts) -> None:
         out.print(f"{geometry.ambiguous.size} samples lie between cones")
 
 
-def show_comparison(out: Console, comparison: Comparison) -> None:
+def show_comparison(out: Console, comparison: Comparison, written: tuple[str | None, ...]) -> None:
     """Print the contenders, best first."""
     rows = comparison.rows()
     table = Table(*rows[0], box=None)
@@ -116,3 +118,5 @@ def show_comparison(out: Console, comparison: Comparison) -> None:
         )
     out.print(f"{comparison.K} components")
     out.print(table)
+    for path in filter(None, written):
+        out.print(f"written: {visible(path, None)}")

@@ -6,7 +6,6 @@ Answers go to standard output, progress and errors to standard error.
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -22,25 +21,28 @@ from rich.console import Console
 from .. import __version__
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
 from ..data import Array, DataMatrix
-from ..errors import (
-    OptionError,
-    ShapeError,
-)
+from ..errors import FileFormatError, OptionError, OutputError, ShapeError
 from ..export import (
+    ANNOTATED,
     RESULT,
     TABLES,
     annotate_file,
     check_folder,
+    check_packages,
+    check_table,
+    earlier_files,
     facts,
     new_folder,
     write_coefficients,
+    write_summary,
     write_tables,
     writing,
 )
 from ..factorize import factorize
+from ..files.formats import split_member
 from ..inits import INITS
 from ..names import visible
-from ..report import write_report
+from ..report import check_view, write_report
 from ..result import Factorization, written_whole
 from ..rules import SOLVERS
 from ..selection import METHODS, choose_k, select_k
@@ -145,17 +147,20 @@ def fit(
 
     Ctrl-C stops after the current iteration and saves what there is.
     """
-    source = Path(given.data.partition(":")[0] if not Path(given.data).exists() else given.data)
+    source = Path(split_member(given.data)[0])
     if anndata and source.suffix.lower() != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {given.data}")
-    target = Path(f"{source.name}-conenmf" if output is None else output)
+    check_packages(tables, anndata=anndata)
+    target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
     check_folder(target, force)
     display = given.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
     show = display.iterations(max_iter, tol, max_time, "solving")
-    with new_folder(target) as folder, interruption:
+    problem = None
+    with interruption, new_folder(target) as folder:
         V = given.open(display, image_shape)
-        with display.working("choosing the number of components and a start"):
+        check_view(view, V.names)
+        with display.working(_choosing(components)):
             result = factorize(
                 V,
                 components,
@@ -168,32 +173,41 @@ def fit(
                 callback=interruption.watch(show),
                 checkpoint=checkpoint,
             )
-        if interruption.asked:
-            result = replace(result, stop_reason="interrupted")
-        elif not no_report:
+        command = shlex.join(["conenmf", *context.obj["arguments"]])
+        result = replace(
+            result,
+            stop_reason="interrupted" if interruption.asked else result.stop_reason,
+            settings={**result.settings, **given.how_read, "seed": given.seed, "command": command},
+        )
+        if not (interruption.asked or no_report):
             with interruption.may_be_left_out(), display.working("judging the result"):
                 _ = result.diagnosis
-        known = {**facts(result), "seed": given.seed, "version": __version__}
         with interruption.put_off(), display.working(f"writing {target}"), writing(target):
             result.save(folder / RESULT)
-            if tables != "none":
-                write_tables(result, folder, tables)
-            if "diagnosis" in result.__dict__:
-                write_report(
-                    result,
-                    folder / "report.html",
-                    title=title or source.name,
-                    source=given.data,
-                    view=view,
-                    extra={"command": shlex.join(["conenmf", *context.obj["arguments"]])},
-                )
-            if anndata:
-                annotate_file(source, folder / source.name, result)
-            with written_whole(folder / "summary.json") as stream:
-                stream.write(json.dumps(plain(known), indent=2).encode())
-    files = sorted(str(target / path.name) for path in target.iterdir() if path.is_file())
-    given.answer({**known, "files": files}, lambda out: show_fit(out, result, target))
+            try:
+                if tables != "none":
+                    write_tables(result, folder, tables)
+                if anndata:
+                    annotate_file(source, folder / ANNOTATED, result)
+                if "diagnosis" in result.__dict__:
+                    heading = title or source.resolve().name
+                    write_report(result, folder / "report.html", title=heading, view=view)
+            except Exception as reason:  # what has been written is kept all the same
+                problem = reason
+            known = plain({**facts(result), "version": __version__})
+            write_summary(folder, known)
+    if problem is not None:
+        raise problem
+    files = sorted(str(target / name) for name in earlier_files(target))
+    given.answer(
+        {**known, "files": files}, lambda out: show_fit(out, result, target, given.data), V
+    )
     return 130 if interruption.asked else 0
+
+
+def _choosing(components: int | str) -> str:
+    number = "the number of components and " if isinstance(components, str) else ""
+    return f"choosing {number}a start"
 
 
 # --- rank -------------------------------------------------------------------------------------
@@ -222,6 +236,7 @@ def rank(
     conenmf rank counts.csv
     conenmf rank counts.csv --max 40 --methods ratio,parallel --plot rank.png
     """
+    _check_picture(plot)
     display = given.display
     V = given.open(display)
     ks = None
@@ -255,16 +270,25 @@ def rank(
         },
         "plot": plot,
     }
-    given.answer(known, lambda out: show_rank(out, selection, plot))
+    given.answer(known, lambda out: show_rank(out, selection, plot), V)
+
+
+def _check_picture(path: str | None) -> None:
+    if path is not None and Path(path).suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
+    _check_place(path)
+
+
+def _check_place(path: str | None) -> None:
+    """Refuse a place before any work is done for it."""
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise OutputError(f"{path} cannot be written: its folder does not exist")
 
 
 def _save_picture(figure: Any, path: str) -> None:
     target = Path(path)
-    kind = target.suffix.lower().removeprefix(".")
-    if kind not in ("png", "pdf", "svg"):
-        raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
     with writing(target), written_whole(target) as stream:
-        figure.savefig(stream, format=kind, dpi=150)
+        figure.savefig(stream, format=target.suffix.lower().removeprefix("."), dpi=150)
 
 
 # --- diagnose ---------------------------------------------------------------------------------
@@ -287,7 +311,7 @@ def diagnose(
     """
     display = given.display
     V = given.open(display)
-    with display.working("choosing the number of components and a start"):
+    with display.working(_choosing(components)):
         result = factorize(
             V,
             components,
@@ -300,7 +324,7 @@ def diagnose(
         )
     with display.working("judging the result"):
         _ = result.diagnosis
-    given.answer(facts(result), lambda out: show_diagnosis(out, result))
+    given.answer(facts(result), lambda out: show_diagnosis(out, result), V)
 
 
 # --- compare ----------------------------------------------------------------------------------
@@ -350,6 +374,8 @@ def compare_(
     conenmf compare faces/ -k 40 --inits cr1,nndsvd --solvers hals --plot faces.png
     conenmf compare digits.csv -k 10 --labels digit.txt -o table.csv
     """
+    _check_picture(plot)
+    _check_place(output)
     display = given.display
     V = given.open(display)
     truth = None if labels is None else read_labels(labels, V)
@@ -364,7 +390,7 @@ def compare_(
 
         return show
 
-    with display.working("choosing the number of components"):
+    with display.working(_choosing(components)):
         K = choose_k(V)[0] if isinstance(components, str) else components
         comparison = compare(
             V,
@@ -384,7 +410,7 @@ def compare_(
     if output is not None:
         _write_csv(Path(output), rows)
     known = {"n_components": K, "contenders": rows, "plot": plot, "table": output}
-    given.answer(known, lambda out: show_comparison(out, comparison))
+    given.answer(known, lambda out: show_comparison(out, comparison, (output, plot)), V)
 
 
 def _write_csv(target: Path, rows: list[dict[str, Any]]) -> None:
@@ -418,6 +444,8 @@ def transform(given: Given, model: str, output: str) -> None:
     conenmf transform result new.csv -o coefficients.csv
     """
     result = _load(model)
+    check_table(output)
+    _check_place(output)
     display = given.display
     V = given.open(display)
     W = _matched(result, V)
@@ -440,7 +468,7 @@ def transform(given: Given, model: str, output: str) -> None:
         out.print(f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}")
         out.print(f"the coefficients are in {visible(output, None)}")
 
-    given.answer(known, show)
+    given.answer(known, show, V)
 
 
 def _load(path: str) -> Factorization:
@@ -507,8 +535,13 @@ def report(
             raise ShapeError(f"{data} has another shape than the data of {result}")
         with display.working("judging the result"):
             _ = made.diagnosis
-    with writing(target):
-        write_report(made, target, title=title or place.name, view=view, image_shape=image_shape)
+    try:
+        with writing(target):
+            write_report(
+                made, target, title=title or place.name, view=view, image_shape=image_shape
+            )
+    except (AttributeError, IndexError, KeyError, TypeError) as problem:
+        raise FileFormatError(f"{result} does not hold together: {problem}") from problem
     known = {"report": str(target), "bytes": target.stat().st_size}
     given.answer(known, lambda out: out.print(f"open {visible(target, None)} in a browser"))
 
@@ -525,15 +558,19 @@ def demo(context: click.Context, output: str, force: bool, quiet: bool, as_json:
     from sklearn.datasets import load_digits
 
     target = Path(output)
-    check_folder(target, force or (target / "digits.csv").exists())
-    digits = load_digits()
-    with new_folder(target) as folder, written_whole(folder / "digits.csv") as stream:
-        pixels = [f"pixel {row} {column}" for row in range(8) for column in range(8)]
-        lines = [",".join(["image", *pixels])]
-        for number, (image, digit) in enumerate(zip(digits.data, digits.target, strict=True)):
-            lines.append(",".join([f"a {digit} (no. {number})", *(f"{grey:g}" for grey in image)]))
-        stream.write("\n".join(lines).encode())
     made = target / "digits.csv"
+    pixels = [f"pixel {row} {column}" for row in range(8) for column in range(8)]
+    header = ",".join(["image", *pixels])
+    ours = made.is_file() and made.read_bytes().startswith(header.encode())
+    check_folder(target, force or ours)
+    digits = load_digits()
+    with writing(target):
+        target.mkdir(exist_ok=True)
+        with written_whole(made) as stream:
+            lines = [header]
+            for n, (image, digit) in enumerate(zip(digits.data, digits.target, strict=True)):
+                lines.append(",".join([f"a {digit} (no. {n})", *(f"{grey:g}" for grey in image)]))
+            stream.write("\n".join(lines).encode())
     result = str(target / "result")
     command = ["fit", str(made), "-k", "10", "--image-shape", "8x8", "-o", result]
     context.obj["arguments"] = command

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -42,12 +43,14 @@ class Display:
         self._shows = not quiet
         self._what, self._note = "", ""
         self._share: float | None = None
+        self._began = time.perf_counter()
         self._done = threading.Event()
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
         """Show this, and what `update` adds to it, until the block is left."""
         self._what, self._note, self._share = visible(what, None), "", None
+        self._began = time.perf_counter()
         if not self._shows:
             yield
             return
@@ -112,17 +115,20 @@ class Display:
             nonlocal steepest
             errors.append(now.relative_error)
             shares = [now.iteration / max_iter]
-            if max_time:
-                shares.append(now.elapsed / max_time)
             if len(errors) > 5 and tol > 0:  # the fall that decides shrinks about geometrically
                 fall = max(1 - errors[-1] / errors[-6], tol / 2)
                 steepest = max(steepest, fall)
                 if steepest > tol:
                     shares.append(math.log(steepest / fall) / math.log(steepest / tol))
             share = min(max(shares), 1.0)
+            left = now.elapsed * (1 - share) / share
+            if max_time:  # which counts from the call, not from the first iteration
+                passed = time.perf_counter() - self._began
+                share = min(max(share, passed / max_time), 1.0)
+                left = min(left, max_time - passed)
             note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
             if share < 1:
-                note += f", about {now.elapsed * (1 - share) / share:.0f} s left"
+                note += f", about {left:.0f} s left"
             self.update(note, share, what if share < 1 else "finishing")
 
         return show
@@ -144,13 +150,16 @@ class Interruption:
         self.asked = False
         self._say = say
         self._patient = False
+        self._before: Any = None
 
     def __enter__(self) -> Interruption:
-        self._before = signal.signal(signal.SIGINT, self._pressed)
+        if threading.current_thread() is threading.main_thread():  # others get no signals
+            self._before = signal.signal(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
         if self.asked or not self._patient:

@@ -20,7 +20,7 @@ EXIT_CODES = {
     3: "the data cannot be read or used",
     4: "the options do not suit the data",
     5: "a result cannot be written",
-    130: "interrupted with Ctrl-C; fit has saved what there was",
+    130: "interrupted with Ctrl-C; fit saved what there was",
 }
 _KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((OutputError, DiskFullError), 5),

@@ -13,6 +13,8 @@ import numpy as np
 from rich.console import Console
 
 from ..data import DataMatrix, open_data
+from ..errors import OptionError
+from ..names import visible
 from ..report import VIEWS
 from .console import Display
 
@@ -50,6 +52,16 @@ class Given:
         return Display(quiet=self.quiet)
 
     @property
+    def how_read(self) -> dict[str, str | None]:
+        """Where the data came from and how they were read, to be kept with a result."""
+        return {
+            "source": self.data,
+            "samples_in": self.samples_in,
+            "dataset": self.dataset,
+            "negative": self.negative,
+        }
+
+    @property
     def rng(self) -> np.random.Generator | None:
         """For starts that draw."""
         return None if self.seed is None else np.random.default_rng(self.seed)
@@ -66,16 +78,36 @@ class Given:
                 max_memory=self.max_memory,
             )
         if image_shape is not None:
-            names = replace(V.names, image_shape=image_shape)
-            V.names = names.checked(V.shape[1], V.shape[0])
+            rows, columns = image_shape
+            if rows * columns != V.shape[0]:
+                raise OptionError(
+                    f"--image-shape: images of {rows} x {columns} have {rows * columns} pixels, "
+                    f"and there are {V.shape[0]} features"
+                )
+            V.names = replace(V.names, image_shape=image_shape)
         return V
 
-    def answer(self, known: dict[str, Any], show: Callable[[Console], None]) -> None:
-        """Print what was found: for a machine, or for a person."""
+    def answer(
+        self, known: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
+    ) -> None:
+        """Print what was found: for a machine, or for a person, who is told what was read too."""
         if self.as_json:
             click.echo(json.dumps(plain(known), allow_nan=False))
-        else:
-            show(Console(highlight=False, markup=False, soft_wrap=True))
+            return
+        out = Console(highlight=False, markup=False, soft_wrap=True)
+        if V is not None:
+            out.print(f"{visible(self.data, None)}: {_size(V)}")
+        show(out)
+
+
+def _size(V: DataMatrix) -> str:
+    """How large a matrix is, and whether things have names: a wrong guess is seen here."""
+    named = ("", " without names")
+    samples = f"{V.shape[1]} samples{named[V.names.samples is None]}"
+    features = f"{V.shape[0]} features{named[V.names.features is None]}"
+    if V.names.image_shape is not None:
+        features = f"images of {V.names.image_shape[0]} x {V.names.image_shape[1]} pixels"
+    return f"{samples}, {features}"
 
 
 def plain(value: Any) -> Any:

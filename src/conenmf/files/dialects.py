@@ -20,6 +20,8 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _DELIMITERS = ";,\t|"
 _MOST_FIELDS = 1_000_000
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if it has numbers
+_INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
+_MOSTLY = 0.5  # share of first fields that are no numbers from which they are names
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 
 
@@ -75,7 +77,8 @@ def guess(lines: list[str], name: object) -> Dialect:
     first, *body = (dialect.split(line) for line in lines)
     body = body or [first]
     fields = len(body[0])
-    has_index = fields > 1 and any(not dialect.is_number(row[0]) for row in body)
+    texts = sum(not dialect.is_number(row[0]) for row in body)
+    has_index = fields > 1 and texts > _MOSTLY * len(body)
     if len(first) == fields - 1:  # as R writes it
         return dialect._replace(titles=["", *first], has_index=True, fields=fields)
     if not _is_header(first, dialect, has_index):
@@ -85,8 +88,16 @@ def guess(lines: list[str], name: object) -> Dialect:
             f"{name}: the header has {len(first)} fields and the first row has {fields}: "
             "give every column a title"
         )
-    has_index |= fields > 1 and first[0].strip().lower() in _INDEX_TITLES
+    has_index |= fields > 1 and _are_numbered(first[0].strip(), [row[0] for row in body])
     return dialect._replace(titles=first, has_index=has_index, fields=fields)
+
+
+def _are_numbered(title: str, column: list[str]) -> bool:
+    """Whether a column of numbers names the rows, by its title and by being different integers."""
+    if title.lower() in _INDEX_TITLES:
+        return True
+    integers = len(set(column)) == len(column) and all(text.strip().isdigit() for text in column)
+    return integers and (_INDEX_TITLE.fullmatch(title) is not None or title.endswith("ID"))
 
 
 def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:

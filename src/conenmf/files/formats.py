@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import FileFormatError
+from ..errors import FileFormatError, OptionError
 from ..names import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
@@ -20,7 +20,7 @@ from .sources import File, Member, Opened, raw_rows
 from .stores import open_hdf5, open_object, open_zarr
 from .tables import open_text
 
-__all__ = ["KINDS", "is_stored", "open_path", "open_stored"]
+__all__ = ["KINDS", "is_stored", "open_path", "open_stored", "split_member"]
 
 Opener: TypeAlias = Callable[[Path, str, str | None, int], Opened]
 """Takes the path, where the samples are, the name of a member, and the budget in bytes."""
@@ -46,6 +46,7 @@ KINDS: dict[str, Opener] = {
     ".mtx.gz": open_matrix_market,
     ".mat": open_matlab,
 }
+_WITH_MEMBERS = (open_npz, open_hdf5, open_zarr, open_matlab)
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # one of which a store has
 
@@ -55,12 +56,27 @@ def open_path(
 ) -> Opened:
     """Open a file or folder by its name."""
     text = os.fspath(path)
-    if dataset is None and not _exists(text) and ":" in text:
-        text, dataset = text.rsplit(":", 1)
+    if dataset is None:
+        text, dataset = split_member(text)
     if not _exists(text):
         raise FileNotFoundError(f"there is no file {visible(text)}")
     file = Path(text)
-    return _opener(file)(file, samples_in, dataset, budget)
+    opener = _opener(file)
+    if dataset is not None and opener not in _WITH_MEMBERS:
+        raise OptionError(
+            f"{visible(text)} holds one matrix and no {visible(dataset)!r}: leave that out"
+        )
+    return opener(file, samples_in, dataset, budget)
+
+
+def split_member(text: str) -> tuple[str, str | None]:
+    """A file and the member of it that ``file.h5:/member`` names.
+
+    >>> split_member("gone.h5:/counts"), split_member("gone.csv")
+    (('gone.h5', '/counts'), ('gone.csv', None))
+    """
+    file, colon, member = text.rpartition(":")
+    return (file, member) if colon and not _exists(text) else (text, None)
 
 
 def _exists(text: str) -> bool:
@@ -93,6 +109,8 @@ def is_stored(matrix: Any) -> bool:
     """Whether this is an open file rather than an array in memory."""
     if isinstance(matrix, np.memmap):
         return _is_whole_file(matrix)
+    if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # AnnData's views among them
+        return False
     return type(matrix).__module__.partition(".")[0] in ("h5py", "zarr", "anndata")
 
 

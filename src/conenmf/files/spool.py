@@ -37,13 +37,9 @@ class RowNames:
     def add(self, texts: Iterable[object]) -> None:
         """Take some more names."""
         if self.names is not None:
-            self.names += map(_text, texts)
+            self.names += map(visible, texts)
             if too_many_names(len(self.names), self._budget):
                 self.names = None
-
-
-def _text(value: object) -> str:
-    return visible(value.decode(errors="replace") if isinstance(value, bytes) else value)
 
 
 class Spool:

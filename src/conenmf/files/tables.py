@@ -35,12 +35,22 @@ def _longest_line(budget: int) -> int:
     return min(max(budget // 16, 1 << 20), 256 << 20)
 
 
+def _decoded(text: bytes, path: Path) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as problem:
+        raise FileFormatError(
+            f"{path} is not UTF-8, in which names are read: save it as UTF-8, for example with "
+            "iconv -f latin1 -t utf-8"
+        ) from problem
+
+
 def open_text(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rb") as stream:
         head = _head(stream, path, budget)
-        lines = [text.decode(errors="replace").strip("\r\n") for text in head if text.strip()]
+        lines = [_decoded(text, path).strip("\r\n") for text in head if text.strip()]
         if not lines:
             raise EmptyDataError(f"{path} is empty: it needs at least one sample and one feature")
         dialect = guess(lines, path)
@@ -59,7 +69,9 @@ def open_text(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
                     what = fault(block, line, dialect) or visible(problem)
                     raise FileFormatError(f"{path}: {what}") from problem
                 spool.add(numbers)
-                rows.add(names)
+                rows.add(
+                    _decoded(name, path) if isinstance(name, bytes) else name for name in names
+                )
             line += block.count(b"\n")
         if not spool.count:
             raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")

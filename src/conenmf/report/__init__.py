@@ -21,9 +21,9 @@ from ..names import visible
 from ..result import Factorization, written_whole
 from . import gallery, origin, quality
 from .markup import Html, element, join, script_json
-from .subject import VIEWS, Section, Subject, components_of, sentence
+from .subject import VIEWS, Section, Subject, check_view, components_of, sentence
 
-__all__ = ["VIEWS", "render", "write_report"]
+__all__ = ["VIEWS", "check_view", "render", "write_report"]
 
 
 def render(
@@ -43,7 +43,8 @@ def render(
         With its data, or with the diagnosis that was stored with it.
     title : str, optional
     source : str, optional
-        Where the data came from, such as the path of their file.
+        Where the data came from, such as the path of their file; by default what the settings
+        of the result say.
     view : {"auto", "images", "curves", "terms"}
         How components are drawn; "auto" draws images if an image shape is known, curves if
         features have no names or are called by numbers, such as wavelengths, and else the
@@ -62,6 +63,7 @@ def render(
     True
     """
     subject = Subject.of(result, view, image_shape)
+    source = source or result.settings.get("source")
     sections = (
         quality.summary(subject),
         quality.errors(subject),

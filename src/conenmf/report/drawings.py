@@ -232,10 +232,9 @@ class Curve:
 
 def shrunk(image: Array, factor: int) -> Array:
     """Means over squares of pixels; what is left over at the ends is cut off."""
-    if factor == 1:
-        return image
-    rows, columns = (side // factor for side in image.shape)
-    squares = image[: rows * factor, : columns * factor].reshape(rows, factor, columns, factor)
+    high, wide = (min(factor, side) for side in image.shape)
+    rows, columns = image.shape[0] // high, image.shape[1] // wide
+    squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
     means: Array = squares.mean(axis=(1, 3))
     return means
 

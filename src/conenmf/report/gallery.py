@@ -66,8 +66,8 @@ def _component(subject: Subject, k: int) -> Html:
         facts.append(
             ("Its cone", f"{int(cones.sizes[k]):,} samples", f"within {angle} of its axis")
         )
-    strength = subject.diagnosis.samples.coefficients[:, k]
-    strongest = [n for n in np.argsort(-strength, kind="stable")[:_STRONGEST] if strength[n] > 0]
+    share = subject.shares[:, k]
+    strongest = [n for n in np.argsort(-share, kind="stable")[:_STRONGEST] if share[n] > 0]
     return element(
         "article",
         element("h3", draw.glyph(k), f" Component {k}"),
@@ -85,7 +85,7 @@ def _component(subject: Subject, k: int) -> Html:
                     for name, value, more in facts
                 ),
             ),
-            element("h4", "Strongest samples"),
+            element("h4", "Samples with the largest share of it"),
             element(
                 "ol",
                 *(

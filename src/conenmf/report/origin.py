@@ -21,7 +21,8 @@ _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
 def settings(subject: Subject, source: str | None, extra: dict[str, object]) -> Section:
     """What was asked for, how long it took, and how to have it again."""
     result = subject.result
-    command = extra.pop("command", None)
+    asked_for = dict(result.settings)
+    command = extra.pop("command", asked_for.pop("command", None))
     stages = {name: took for name, took in result.seconds.items() if took > 0}
     slowest = max(stages.values(), default=1.0)
     of = {"sketch": "sketch (part of solve)"}
@@ -38,7 +39,7 @@ def settings(subject: Subject, source: str | None, extra: dict[str, object]) -> 
         ),
         class_="bars",
     )
-    asked = {name: _plain(value) for name, value in result.settings.items()}
+    asked = {name: _plain(value) for name, value in asked_for.items()}
     asked |= {"passes over the data": f"{result.passes:.4g}"}
     asked |= {str(name): visible(value) for name, value in extra.items()}
     return Section.of(
@@ -82,10 +83,15 @@ def _versions() -> dict[str, str]:
 
 def _program(settings: Mapping[str, Any], source: str | None) -> str:
     """The lines of Python that do it again."""
-    data = "from_rows(X)  # your samples, one in each row"
-    door = "from_rows"
+    turned = settings.get("samples_in") == "columns"
+    door = "from_columns" if turned else "from_rows"
+    data = f"{door}(X)  # your samples, one in each {'column' if turned else 'row'}"
     if source is not None:
-        data, door = f"open_data({visible(source)!r})", "open_data"
+        reading = {name: settings.get(name) for name in ("samples_in", "dataset", "negative")}
+        usual = (None, "rows", "raise")
+        chosen = [f"{name}={value!r}" for name, value in reading.items() if value not in usual]
+        door = "open_data"
+        data = f"open_data({', '.join(map(visible, [repr(source), *chosen]))})"
     options, own = [], []
     known = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys()}
     for name in ("init", "solver", "max_iter", "tol", "max_time", "sketch"):
@@ -96,12 +102,14 @@ def _program(settings: Mapping[str, Any], source: str | None) -> str:
             own.append(name)
         elif isinstance(value, str | int | float | None):
             options.append(f"{name}={value!r}")
+    if isinstance(seed := settings.get("seed"), int):
+        options.append(f"rng=np.random.default_rng({seed})")
     K = settings.get("K", "auto")
     arguments = ["V", visible(repr(K)), *map(visible, options)]
     comment = f"  # {' and '.join(own)}: your own" if own else ""
+    numpy = "import numpy as np\n" if seed is not None else ""
     return (
-        f"from conenmf import factorize, {door}\n"
-        "from conenmf.report import write_report\n\n"
+        f"{numpy}from conenmf import factorize, {door}, write_report\n\n"
         f"V = {data}\n"
         f"result = factorize({', '.join(arguments)}){comment}\n"
         'write_report(result, "report.html")\n'

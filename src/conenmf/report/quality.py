@@ -41,8 +41,8 @@ def summary(subject: Subject) -> Section:
         (
             "Relative error",
             number(error),
-            f"The share of the data that is missed; {percent(1 - min(error, 1.0) ** 2)} of their "
-            "squares are explained.",
+            "Length of what is missed over length of the data; "
+            f"{percent(1 - min(error, 1.0) ** 2)} of their squares are explained.",
         ),
         (
             "Best possible",
@@ -220,10 +220,11 @@ def spectrum(subject: Subject) -> Section:
         "Singular values tell how much each further component could explain at best. A large ratio "
         "of one to the next is where a number of components suggests itself"
     )
+    largest = "the largest after the first" if rank.K > 1 else "the largest"
     if rank.K == K:
-        told += f", and the largest is at K = {K} ({ratio})."
+        told += f", and {largest} is at K = {K} ({ratio})."
     else:
-        told += f": the largest is at {rank.K} ({rank.ratios[rank.K - 1]:.3g}); here K = {K}"
+        told += f": {largest} is at {rank.K} ({rank.ratios[rank.K - 1]:.3g}); here K = {K}"
         told += f" ({ratio})." if ratio else "."
     return Section.of(
         "spectrum",
@@ -324,7 +325,7 @@ def cones(subject: Subject) -> Section:
     figure = element(
         "figure",
         _angles_map(geometry),
-        element("div", _scale(_threshold(geometry)), readout(), class_="beside"),
+        element("div", _scale(geometry.needed), readout(), class_="beside"),
         class_="wide",
     )
     data = {"angles": _angle_data(facts)}
@@ -336,7 +337,7 @@ def _cones_section(*children: Html, data: dict[str, Any] | None = None) -> Secti
 
 
 def _assumption(geometry: ConeGeometry) -> str:
-    K, needed = geometry.angles.size, _threshold(geometry)
+    K, needed = geometry.angles.size, geometry.needed
     largest, second = np.sort(geometry.angles)[::-1][:2]
     first, other = geometry.closest or (0, 1)
     verdict = "The geometric assumption holds: every angle between two axes is larger."
@@ -353,12 +354,6 @@ def _assumption(geometry: ConeGeometry) -> str:
         f"{degrees(float(geometry.between[first, other]))}; "
         f"{geometry.ambiguous.size:,} samples lie between cones."
     )
-
-
-def _threshold(geometry: ConeGeometry) -> float:
-    """What the geometric assumption asks of every angle between two axes."""
-    largest, second = np.sort(geometry.angles)[::-1][:2]
-    return float(3 * largest + second)
 
 
 def _angles_map(geometry: ConeGeometry) -> Html:
@@ -380,7 +375,7 @@ def _angles_map(geometry: ConeGeometry) -> Html:
     return element(
         "div",
         element("div", *numbers, class_="y axis", aria_hidden="true"),
-        element("div", draw.heat_map(geometry.between, _threshold(geometry)), class_="area"),
+        element("div", draw.heat_map(geometry.between, geometry.needed), class_="area"),
         element("div", *widths, class_="widths", aria_hidden="true", style=style(rows=str(K))),
         element("div", *numbers, class_="x axis", aria_hidden="true"),
         element(
@@ -418,6 +413,6 @@ def _angle_data(facts: ConeFacts) -> dict[str, Any]:
     return {
         "between": rounded(np.degrees(geometry.between), 1),
         "sizes": rounded(np.degrees(geometry.angles), 1),
-        "needed": round(math.degrees(_threshold(geometry)), 1),
+        "needed": round(math.degrees(geometry.needed), 1),
         "samples": facts.sizes.tolist(),
     }

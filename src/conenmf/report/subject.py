@@ -22,6 +22,7 @@ from .markup import Html, element
 __all__ = [
     "Section",
     "Subject",
+    "check_view",
     "components_of",
     "degrees",
     "legend",
@@ -37,6 +38,14 @@ VIEWS = ("auto", "images", "curves", "terms")
 _PIXELS = 1_500_000  # of all images together
 
 
+def check_view(view: str, names: Names) -> None:
+    """Make sure that components can be looked at like this."""
+    if view not in VIEWS:
+        raise OptionError.unknown("view", view, VIEWS)
+    if view == "images" and names.image_shape is None:
+        raise OptionError("view='images' needs image_shape=(rows, columns)")
+
+
 @dataclass(frozen=True)
 class Subject:
     """A result, how to look at it, and what several sections need."""
@@ -49,15 +58,12 @@ class Subject:
     @classmethod
     def of(cls, result: Factorization, view: str, image_shape: tuple[int, int] | None) -> Subject:
         """Decide how to look at a result."""
-        if view not in VIEWS:
-            raise OptionError.unknown("view", view, VIEWS)
         names = result.names
         if image_shape is not None:
             rows, columns = image_shape
             names = replace(names, image_shape=(int(rows), int(columns)))
             names.checked(result.H.shape[1], result.W.shape[0])
-        if view == "images" and names.image_shape is None:
-            raise OptionError("view='images' needs image_shape=(rows, columns)")
+        check_view(view, names)
         subject = cls(result, result.diagnosis, names, view)
         if view != "auto":
             return subject
@@ -218,9 +224,11 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1, to two digits."""
+    """A share of 1, to two digits; only what is all is 100 %."""
     if 0 < share < 0.001:
         return "< 0.1 %"
+    if 0.9945 <= share < 1:
+        return f"{min(100 * share, 99.99):.2f} %"
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
