@@ -264,3 +264,16 @@ def test_columns_that_are_read_one_after_the_other(tmp_path, frame):
     assert open_data(tmp_path / "b.pq").names.features == ("c",) * 20
     with pytest.raises(FileFormatError, match="several columns of the same name"):
         open_data(tmp_path / "b.pq", max_memory=400_000)
+
+
+def test_what_numpy_writes(tmp_path):
+    X = np.random.default_rng(0).random((30, 4))
+    np.savetxt(tmp_path / "a.txt", X)
+    V = open_data(tmp_path / "a.txt")
+    np.testing.assert_array_equal(V.columns(np.arange(30)).T, X)
+    assert V.names == Names()
+    rows, names = read(tmp_path / "b.txt", b'gene "cell 1" c2\nab 1 2\ncd 3 4\n')
+    np.testing.assert_array_equal(rows, [[1, 2], [3, 4]])
+    assert names == Names(("ab", "cd"), ("cell 1", "c2"))
+    _, names = read(tmp_path / "c.csv", b"a name,x\nb c,1\nd e f,2\n")
+    assert names == Names(("b c", "d e f"), ("x",))

@@ -17,7 +17,7 @@ from ..names import visible
 __all__ = ["MISSING", "Dialect", "fault", "guess"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
-_DELIMITERS = ";,\t|"
+_DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _MOST_FIELDS = 1_000_000
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if it has numbers
 _INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
