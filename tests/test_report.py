@@ -368,3 +368,21 @@ def test_samples_in_rows_with_names():
     frame = pandas.DataFrame(X, [f"cell {n}" for n in range(30)], list("ACGT"))
     page = _Page(render(factorize(from_rows(frame), 2)))
     assert "cell 0" in page.data["samples"]["names"]
+
+
+def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
+    for result in (cones, mixtures):
+        geometry = result.diagnosis.cones.geometry
+        first, second = np.degrees(np.sort(geometry.angles)[::-1][:2])
+        page = _Page(render(result)).text
+        told = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"
+        assert told in page
+
+
+def test_each_component_tells_its_number_of_samples(mixtures):
+    page = render(mixtures)
+    sizes = np.bincount(mixtures.labels[mixtures.labels >= 0], minlength=5)
+    assert np.unique(sizes).size > 1
+    for k, size in enumerate(sizes):
+        start = page.index(f'id="component-{k}"')
+        assert f"{size} of 90" in page[start : page.find("</article>", start)]
