@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench docs lint clean
+.PHONY: demo test bench reproduce docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png
 	$(BIN)/python examples/demo.py
@@ -27,6 +27,12 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/report_page.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/peers.py
+
+reproduce: $(VENV)/bench.stamp  ## the paper's synthetic tables and figures, and a verdict per claim
+	$(BIN)/python benchmarks/paper/figure2.py --quick
+	$(BIN)/python benchmarks/paper/table1.py --quick
+	$(BIN)/python benchmarks/paper/figure3.py --quick
+	$(BIN)/python benchmarks/paper/page.py --quick
 
 docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html docs docs/_build/html

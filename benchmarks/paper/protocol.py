@@ -1,0 +1,107 @@
+"""What the scripts of the paper's tables and figures share: scales, rows that are kept, seeds.
+
+Each script computes rows and appends them to ``<results>/<scale>/<name>.csv`` as they come; rows
+that are there already are not computed again, so a run that was interrupted goes on. Beside it is
+``<name>.json`` with the seed, the versions and the machine. The seed of a row follows from the seed
+of the run and the row's own key, so the order of rows does not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from measure import versions
+
+SCALES = ("tiny", "quick", "full")
+
+
+class Experiment:
+    """The rows of one table or figure.
+
+    Parameters
+    ----------
+    name : str
+    scale : {"tiny", "quick", "full"}
+        For the tests, in minutes, or with the paper's repetitions.
+    seed : int
+    results : path
+        The folder in which results are kept.
+    """
+
+    def __init__(self, name: str, scale: str, seed: int, results: Path) -> None:
+        self.name, self.scale, self.seed = name, scale, seed
+        self.folder = results / scale
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._path = self.folder / f"{name}.csv"
+        self.rows: list[dict[str, str]] = []
+        about = self._path.with_suffix(".json")
+        if self._path.exists() and json.loads(about.read_text())["seed"] == seed:
+            with open(self._path, newline="") as stream:
+                self.rows = list(csv.DictReader(stream))
+        else:
+            self._path.unlink(missing_ok=True)
+        facts = {"seed": seed, "scale": scale, "versions": versions(), "machine": _machine()}
+        about.write_text(json.dumps(facts, indent=2) + "\n")
+
+    def rng(self, **key: object) -> np.random.Generator:
+        """A generator that depends on the seed of the run and on this key alone."""
+        text = json.dumps([self.name, self.seed, {k: str(v) for k, v in key.items()}])
+        digest = hashlib.sha256(text.encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+    def row(self, compute: Callable[[], Mapping[str, object]], **key: object) -> dict[str, str]:
+        """The row of this key: as it was kept, or computed and kept."""
+        wanted = {name: str(value) for name, value in key.items()}
+        for row in self.rows:
+            if wanted.items() <= row.items():
+                return row
+        row = wanted | {name: _text(value) for name, value in compute().items()}
+        new = not self._path.exists()
+        with open(self._path, "a", newline="") as stream:
+            writer = csv.DictWriter(stream, list(row))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+        self.rows.append(row)
+        print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+        return row
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _machine() -> dict[str, object]:
+    return {"cores": os.cpu_count(), "system": platform.system(), "processor": platform.machine()}
+
+
+def experiment(name: str, description: str, arguments: list[str] | None = None) -> Experiment:
+    """Read the scale, ``--seed`` and ``--results`` from the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    scale = parser.add_mutually_exclusive_group()
+    for choice in SCALES:
+        scale.add_argument(f"--{choice}", dest="scale", action="store_const", const=choice)
+    parser.add_argument("--seed", type=int, default=0)
+    default = Path(__file__).parent / "results"
+    parser.add_argument("--results", type=Path, default=default)
+    parser.set_defaults(scale="quick")
+    given: Any = parser.parse_args(arguments)
+    return Experiment(name, given.scale, given.seed, given.results)
+
+
+def first_time(errors: np.ndarray, seconds: np.ndarray, target: float) -> float:
+    """When an error was first at most the target; infinity if it never was."""
+    reached = np.flatnonzero(errors <= target)
+    return float(seconds[reached[0]]) if reached.size else float("inf")
