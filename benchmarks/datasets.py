@@ -1,23 +1,23 @@
 """The datasets of the benchmarks, samples in rows.
 
-Cones and documents are generated, digits ship with scikit-learn, and the others are read from the
-folder named by CONENMF_DATA (a folder for each, with V.npz); what is not there is left out.
+Cones and documents are generated, digits ship with scikit-learn, and the others are read by
+`conenmf.datasets` from the folder named by CONENMF_DATA; what is not there is left out.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.preprocessing import normalize
 
 from conenmf import make_cones
+from conenmf.datasets import load as load_dataset
+from conenmf.datasets import tf_idf
+from conenmf.errors import DatasetMissingError
 
 SEED = 0
 
@@ -72,32 +72,17 @@ def topic_counts(N: int, F: int, nnz: int, topics: int, rng: np.random.Generator
     return sp.csr_array(parts, shape=(N, F))
 
 
-def tf_idf(counts: sp.csr_array) -> sp.csr_array:
-    """Term counts times log(N / df), documents of unit length, indices in order."""
-    frequency = np.bincount(counts.indices, minlength=counts.shape[1]).clip(1)
-    weighted = normalize(counts @ sp.diags_array(np.log(counts.shape[0] / frequency)))
-    weighted.sort_indices()
-    return weighted
-
-
 def topics(N: int, F: int, nnz: int, K: int) -> sp.csr_array:
     return tf_idf(topic_counts(N, F, nnz, K, np.random.default_rng(SEED)))
 
 
 def stored(name: str) -> Any:
-    """A dataset of the folder CONENMF_DATA as it is stored, counts as tf-idf; None if absent."""
-    folder = os.environ.get("CONENMF_DATA")
-    if not folder:
-        print(f"{name}: CONENMF_DATA is not set, left out")
+    """A dataset that is on this machine, counts as tf-idf; None if it is not there."""
+    try:
+        return load_dataset(name).X
+    except DatasetMissingError:
+        print(f"{name}: neither in CONENMF_DATA nor in the cache, left out")
         return None
-    path = Path(folder) / name / "V.npz"
-    if not path.exists():
-        print(f"{name}: not in CONENMF_DATA, left out")
-        return None
-    with np.load(path, allow_pickle=False) as archive:
-        if "V" in archive:
-            return archive["V"]
-    return tf_idf(sp.csr_array(sp.load_npz(path), dtype=np.float64))
 
 
 DATASETS = {

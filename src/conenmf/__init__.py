@@ -5,7 +5,7 @@ Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the funct
 a matrix opened with `from_rows`, `from_columns` or `open_data`.
 """
 
-from . import tl
+from . import datasets, tl
 from .bounds import (
     Certificate,
     certify,
@@ -64,6 +64,7 @@ __all__ = [
     "compare",
     "cone_geometry",
     "cr1_nmf",
+    "datasets",
     "deterministic_bound",
     "diagnose",
     "dice",

@@ -17,6 +17,8 @@ __all__ = [
     "ConeNMFError",
     "DataChangedError",
     "DataTypeError",
+    "DatasetError",
+    "DatasetMissingError",
     "DiskFullError",
     "EmptyDataError",
     "FactorError",
@@ -82,6 +84,14 @@ class FactorError(ConeNMFError, ValueError):
 
 class FileFormatError(ConeNMFError, ValueError):
     """A file does not hold what its name or its header promises."""
+
+
+class DatasetError(ConeNMFError, OSError):
+    """A dataset could not be fetched, or what came is not that dataset."""
+
+
+class DatasetMissingError(DatasetError, FileNotFoundError):
+    """A dataset is not on this machine; the message says where to get it and where to put it."""
 
 
 class ReadError(ConeNMFError, OSError):

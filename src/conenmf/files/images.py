@@ -6,6 +6,7 @@ The only code that imports Pillow. Images are read where they are, and only from
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ..names import Names
 from .limits import needed
 from .sources import Opened, Source
 
-__all__ = ["open_images"]
+__all__ = ["open_images", "read_resized"]
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
@@ -59,6 +60,39 @@ def open_images(path: Path, samples_in: str, dataset: str | None, budget: int) -
     if N * F * source.dtype.itemsize > min(budget // 4, _HELD):
         return Opened(source, names)
     return Opened(source.read(0, N), names)
+
+
+def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str]]:
+    """The images below a folder as 8-bit grey of one size, one in each row, and their names.
+
+    Numbers in names count as numbers: ``s2`` comes before ``s10``. An image of another size is
+    brought to this one with a bicubic filter that is as wide as the image is shrunk.
+    """
+    pillow = needed("PIL.Image", folder)
+    files = sorted(_files(folder), key=lambda file: _natural(file.relative_to(folder)))
+    grey = np.empty((len(files), rows * columns), np.uint8)
+    for row, file in zip(grey, files, strict=True):
+        try:
+            with pillow.open(file, formats=_FORMATS) as image:
+                if image.width * image.height > _PIXELS:
+                    raise FileFormatError(f"{file} has more than {_PIXELS} pixels")
+                small = image.convert("L")
+                if small.size != (columns, rows):
+                    small = small.resize((columns, rows), pillow.Resampling.BICUBIC)
+                row[:] = np.asarray(small).reshape(-1)
+        except FileFormatError:
+            raise
+        except Exception as problem:  # whatever the library makes of damaged bytes
+            raise FileFormatError(f"{file} is damaged: {problem}; copy it anew") from problem
+    return grey, [file.relative_to(folder).as_posix() for file in files]
+
+
+def _natural(file: Path) -> list[list[tuple[int, str]]]:
+    """What to sort by so that numbers count as numbers."""
+    return [
+        [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+        for name in file.parts
+    ]
 
 
 def _files(folder: Path) -> list[Path]:

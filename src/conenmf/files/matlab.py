@@ -26,7 +26,7 @@ from .limits import EXPANSION, check_fits, listed, named_damage
 from .sources import Opened, sparse_rows
 from .stores import Store, chunked_rows, hdf5_store
 
-__all__ = ["open_matlab", "open_matrix_market"]
+__all__ = ["open_matlab", "open_matrix_market", "read_matlab"]
 
 _WHY = "a file of this kind can only be read as a whole"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -89,15 +89,45 @@ class _Variable(NamedTuple):
 def _open_version_5(
     stream: IO[bytes], path: Path, samples_in: str, dataset: str | None, budget: int
 ) -> Opened:
-    stream.seek(0)
-    header = stream.read(_HEADER)
-    order = "<" if header[126:128] == b"IM" else ">"
+    order = _byte_order(stream)
     variables = {variable.name: variable for variable in _variables(stream, path, order)}
     matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_CLASSES, _SPARSE)}
     variable = variables[_chosen(path, dataset, list(variables), matrices)]
     if variable.name not in matrices:
         raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
     check_kind(np.dtype(float), variable.shape)
+    sparse = variable.kind == _SPARSE
+    element = _element(stream, path, variable, order, budget)
+    if not sparse:
+        dense = _dense(element, variable, order)
+        return Opened(dense if samples_in == "rows" else dense.T)
+    indices, at = _numbers(element, variable.content, order)
+    indptr, at = _numbers(element, at, order)
+    data, _ = _numbers(element, at, order)
+    used = int(indptr[-1])  # there may be room for more
+    parts = (data[:used].astype(float), indices[:used], indptr)
+    return Opened(sparse_rows(str(path), path, parts, variable.shape, "csc", samples_in, budget))
+
+
+def read_matlab(path: Path, name: str, budget: int) -> Array:
+    """The dense array of that name and of any number of dimensions, from a file of version 5."""
+    with open(path, "rb") as stream, named_damage(path):
+        if len(start := stream.read(_HEADER)) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+            raise FileFormatError(f"{path} is not a MATLAB file of version 5: save it with -v7")
+        order = _byte_order(stream)
+        for variable in _variables(stream, path, order):
+            if variable.name == name and variable.kind in _CLASSES:
+                return _dense(_element(stream, path, variable, order, budget), variable, order)
+    raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
+
+
+def _byte_order(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
+
+
+def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, budget: int) -> bytes:
+    """A variable unpacked, once its promise has been compared with the file."""
     sparse = variable.kind == _SPARSE
     count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
     columns = variable.shape[1] if sparse else 0
@@ -110,17 +140,12 @@ def _open_version_5(
     need = max(size * count + 4 * columns, variable.unpacked)
     check_fits(f"{path}: {variable.name!r}", need, budget, _WHY)
     stream.seek(variable.place)
-    element = _plain(stream.read(variable.size), order, variable.unpacked + 8)
-    if not sparse:
-        numbers, _ = _numbers(element, variable.content, order)
-        dense = numbers.astype(_CLASSES[variable.kind]).reshape(variable.shape, order="F")
-        return Opened(dense if samples_in == "rows" else dense.T)
-    indices, at = _numbers(element, variable.content, order)
-    indptr, at = _numbers(element, at, order)
-    data, _ = _numbers(element, at, order)
-    used = int(indptr[-1])  # there may be room for more
-    parts = (data[:used].astype(float), indices[:used], indptr)
-    return Opened(sparse_rows(str(path), path, parts, variable.shape, "csc", samples_in, budget))
+    return _plain(stream.read(variable.size), order, variable.unpacked + 8)
+
+
+def _dense(element: bytes, variable: _Variable, order: str) -> Array:
+    numbers, _ = _numbers(element, variable.content, order)
+    return numbers.astype(_CLASSES[variable.kind]).reshape(variable.shape, order="F")
 
 
 def _chosen(

@@ -1,0 +1,286 @@
+"""Which datasets there are: where each comes from, on what terms, and how it is recognised.
+
+The sets of the paper's experiments, and others that people factor. A checksum is that of the
+numbers, not of the file that holds them, so that it does not matter how they were stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .fetch import Download
+
+__all__ = ["DATASETS", "Description"]
+
+Kind = Literal["text", "images", "scene"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a dataset before it is read.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"text", "images", "scene"}
+        Counts of terms in documents; images of one size; one image with many bands.
+    shape : (samples, features)
+        As stored: documents, images or pixels in rows.
+    K : int
+        The number of classes, which the paper takes for the number of components.
+    source, licence : str
+        Where it officially comes from, and on what terms.
+    preprocessing : str
+        What was done to the numbers, and what `load` does to them.
+    sha256 : str or None
+        Checksum of numbers and classes, by `fingerprint`; None if none is known.
+    image_shape : (rows, columns) or None
+        Of each image, or of the scene.
+    placing : str
+        What to put into the folder of this name, besides ``V.npz`` and ``labels.npy``.
+    downloads : tuple of Download
+        Official files with direct addresses; empty if there are none.
+    columns_first : bool
+        Whether stored images run down their columns.
+    levels : int
+        How many folders above an image is the one that says whose it is.
+    left_out : str
+        A folder of images that is not part of the set.
+    variables : tuple of str
+        Names of the scene and of its classes in MATLAB's files.
+    window : (top, bottom, left, right) or None
+        The part of the scene to which the checksum belongs, if not all of it.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, int]
+    K: int
+    source: str
+    licence: str
+    preprocessing: str
+    sha256: str | None = None
+    image_shape: tuple[int, int] | None = None
+    placing: str = ""
+    downloads: tuple[Download, ...] = ()
+    columns_first: bool = False
+    levels: int = 1
+    left_out: str = ""
+    variables: tuple[str, ...] = ()
+    window: tuple[int, int, int, int] | None = None
+
+
+_CLUTO = "http://glaros.dtc.umn.edu/gkhome/fetch/sw/cluto/datasets.tar.gz"
+_SCENES = "https://www.ehu.eus/ccwintco/index.php?title=Hyperspectral_Remote_Sensing_Scenes"
+_UPLOADS = "https://www.ehu.eus/ccwintco/uploads"
+_SCENE_TERMS = "public for research, no explicit licence"
+_FACES = "photographs of identifiable people"
+_CAI = "the 32 x 32 version of D. Cai, grey values as they are; images are turned upright"
+
+
+def _text(name: str, shape: tuple[int, int], K: int, sha256: str) -> Description:
+    return Description(
+        name,
+        "text",
+        shape,
+        K,
+        source=f"{_CLUTO} (G. Karypis, CLUTO)",
+        licence="freely downloadable for research, no explicit licence",
+        preprocessing="stored as counts; times log(N / df), then documents of unit length",
+        sha256=sha256,
+        placing=f"{name}.mat and {name}.mat.rclass of that archive",
+        downloads=(Download(_CLUTO, 200_000_000),),
+    )
+
+
+_ALL = (
+    Description(
+        "faces94",
+        "images",
+        (3040, 36000),
+        152,
+        source="http://cswww.essex.ac.uk/mv/allfaces/faces94.html (L. Spacek, University of Essex)",
+        licence=f"offered for research, no explicit licence; {_FACES}",
+        preprocessing="8-bit grey (ITU-R 601) at full size; without the folder female/gotone",
+        sha256="7229d888274b6d2550f1cac569fef5a72fe1a7fcb5b135c9b4cfc290475e7b95",
+        image_shape=(200, 180),
+        placing="the folders female, male and malestaff of the official archive",
+        left_out="gotone",
+    ),
+    Description(
+        "georgia_tech",
+        "images",
+        (750, 3136),
+        50,
+        source="http://www.anefian.com/research/face_reco.htm (A. Nefian, Georgia Tech)",
+        licence=f"free for research, no explicit licence; {_FACES}",
+        preprocessing="whole frames of 480 x 640, 8-bit grey, shrunk to 49 x 64 as in the paper",
+        image_shape=(49, 64),
+        placing="the folders s01 to s50 of the official archive gt_db.zip",
+        downloads=(
+            Download(
+                "https://www.anefian.com/research/gt_db.zip",
+                200_000_000,
+                "2c4e379ef7c3cc5580eb409673a1e6eb75c5e5a7efd9bf3beb1de8059e835cbf",
+            ),
+        ),
+    ),
+    Description(
+        "georgia_tech_crop",
+        "images",
+        (750, 3136),
+        50,
+        source="face crops of http://www.anefian.com/research/face_reco.htm (A. Nefian)",
+        licence=f"free for research, no explicit licence; {_FACES}",
+        preprocessing="the paper's people and size, not its pixels: square crops of the faces "
+        "instead of whole frames, 8-bit grey, resized to 49 x 64",
+        sha256="0d61860b25999a70c3795da4674033ccf33b8df5407d0acc2f003c58815f9717",
+        image_shape=(49, 64),
+        placing="a folder of crops for each person",
+    ),
+    Description(
+        "ck",
+        "images",
+        (8795, 3136),
+        97,
+        source="http://www.consortium.ri.cmu.edu/ckagree/ (Cohn-Kanade; sign the agreement there)",
+        licence=f"restricted by a signed agreement, not to be passed on; {_FACES}",
+        preprocessing="8-bit grey, shrunk to 49 x 64 as in the paper",
+        image_shape=(49, 64),
+        placing="the folders S010, S011 and so on of your own licensed copy, each with a folder "
+        "of images for each sequence",
+        levels=2,
+    ),
+    Description(
+        "paviau",
+        "scene",
+        (207400, 103),
+        9,
+        source=f"{_SCENES} (ROSIS, P. Gamba, University of Pavia)",
+        licence=_SCENE_TERMS,
+        preprocessing='raw values; samples="bands" as in the paper, samples="pixels" as usual',
+        sha256="f027761d7fe9c4612960d6e35b5a41e75eb4b6afc8e787fa1c44f411ad101889",
+        image_shape=(610, 340),
+        placing="PaviaU.mat and PaviaU_gt.mat (or load 'paviau_subset', a part of the scene)",
+        downloads=(
+            Download(f"{_UPLOADS}/e/ee/PaviaU.mat", 100_000_000),
+            Download(f"{_UPLOADS}/5/50/PaviaU_gt.mat", 1_000_000),
+        ),
+        variables=("paviaU", "paviaU_gt"),
+        window=(229, 369, 89, 169),
+    ),
+    Description(
+        "paviau_subset",
+        "scene",
+        (11200, 103),
+        9,
+        source=f"rows 229 to 368, columns 89 to 168 of PaviaU, {_SCENES}",
+        licence=_SCENE_TERMS,
+        preprocessing="raw values; class 3, gravel, does not occur",
+        sha256="f027761d7fe9c4612960d6e35b5a41e75eb4b6afc8e787fa1c44f411ad101889",
+        image_shape=(140, 80),
+    ),
+    Description(
+        "indian_pines",
+        "scene",
+        (21025, 200),
+        16,
+        source=f"{_SCENES} (AVIRIS, Purdue University)",
+        licence=_SCENE_TERMS,
+        preprocessing="raw values of the 200 bands that water does not absorb",
+        sha256="eb50801c5fc4fa1c384a7d895013fe4f4805f41ae833d9f567b8c2ba37006718",
+        image_shape=(145, 145),
+        placing="Indian_pines_corrected.mat and Indian_pines_gt.mat",
+        downloads=(
+            Download(f"{_UPLOADS}/6/67/Indian_pines_corrected.mat", 20_000_000),
+            Download(f"{_UPLOADS}/c/c4/Indian_pines_gt.mat", 1_000_000),
+        ),
+        variables=("indian_pines_corrected", "indian_pines_gt"),
+    ),
+    _text(
+        "tr11", (414, 6429), 9, "1e6d51ac2faf1cd85c8d7d0c8c014f506dc5ae9a64c86fe8a7cceeea9c3bf029"
+    ),
+    _text(
+        "tr23", (204, 5832), 6, "9043a3a70337fbe10a8bc48f42b9e00479883f273a2ff72a22c74961b42ea28f"
+    ),
+    _text(
+        "tr31", (927, 10128), 7, "c9091f270f2ec8540ed45d9cbec1556ea75f0f7c1c9bffed4c771cfef62c7070"
+    ),
+    _text(
+        "tr41", (878, 7454), 10, "c09bab73f91e2e4a46a953c7d70e3b8517be5d53787c672df5024d7ed6d1871a"
+    ),
+    _text(
+        "tr45", (690, 8261), 10, "d67e019a36159131e62706fba2556245c70e2b1f1a90d6277a0ecf7714161606"
+    ),
+    _text(
+        "re0", (1504, 2886), 13, "f62a73ba94647aedddbc6a2680ead2e35903debccc064f9554233a02d187a5ec"
+    ),
+    _text(
+        "wap", (1560, 8460), 20, "b43e972ac1badd53644d36f184430fc8a398d0efab138f2088f9b86eb98c9fd1"
+    ),
+    _text(
+        "k1b", (2340, 21839), 6, "5ad133718c6fde36cf4f3d384d36e99fb8633fdea1035d082de762515f7677df"
+    ),
+    Description(
+        "orl_112x92",
+        "images",
+        (400, 10304),
+        40,
+        source="https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)",
+        licence=f"free with credit to AT&T Laboratories Cambridge; {_FACES}",
+        preprocessing="8-bit grey as it is",
+        sha256="13728b3f57092fd65cc0a6bce9780a3b67360c8aec4c1b7701118b8bc519b57e",
+        image_shape=(112, 92),
+        placing="the folders s1 to s40 of the official archive",
+    ),
+    Description(
+        "orl_32x32",
+        "images",
+        (400, 1024),
+        40,
+        source="https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)",
+        licence=f"free with credit to AT&T Laboratories Cambridge; {_FACES}",
+        preprocessing=_CAI,
+        sha256="e7b91c0c8f851521df2eb353c1abccde15fc3df36da1a169f51597d7f29d2db5",
+        image_shape=(32, 32),
+        columns_first=True,
+    ),
+    Description(
+        "yale_32x32",
+        "images",
+        (165, 1024),
+        15,
+        source="http://cvc.cs.yale.edu/cvc/projects/yalefaces/yalefaces.html (Yale University)",
+        licence=f"for research; {_FACES}",
+        preprocessing=_CAI,
+        sha256="123f42e5adb9c7717e8f28678384a139199741210a4b87ddf586b7d943db0801",
+        image_shape=(32, 32),
+        columns_first=True,
+    ),
+    Description(
+        "coil20_32x32",
+        "images",
+        (1440, 1024),
+        20,
+        source="https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php (Columbia)",
+        licence="for research",
+        preprocessing="the 32 x 32 version of D. Cai, values from 0 to 1; turned upright",
+        sha256="687e5c63a921fde523280d630248effe94b199d50c0d95b8e964ee3c999f0c28",
+        image_shape=(32, 32),
+        columns_first=True,
+    ),
+    Description(
+        "digits",
+        "images",
+        (1797, 64),
+        10,
+        source="https://archive.ics.uci.edu/dataset/80 (E. Alpaydin, C. Kaynak), in scikit-learn",
+        licence="CC BY 4.0",
+        preprocessing="values from 0 to 16 as they are",
+        sha256="0301f6d3e9d127445ce440cddaa1675ea47c7a37648f713bf4c6462d51dc79ef",
+        image_shape=(8, 8),
+    ),
+)
+
+DATASETS: dict[str, Description] = {description.name: description for description in _ALL}

@@ -1,0 +1,181 @@
+"""Fetching official files: into a folder that nobody looks at, limited in size, then unpacked.
+
+Nothing is fetched unless it was asked for. Nothing is unpickled, and of an archive only the
+members that are wanted are unpacked, never outside the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from ..errors import DatasetError, DiskFullError, is_disk_full
+from ..names import visible
+
+__all__ = ["Download", "Report", "fetch", "show_progress", "unpack"]
+
+Report: TypeAlias = Callable[[str, int, int | None], object]
+
+_CHUNK = 1 << 16
+_PATIENCE = 60  # seconds without a byte
+_UNPACKED = 1 << 30  # bytes that an archive may unpack to
+
+
+@dataclass(frozen=True)
+class Download:
+    """An official file.
+
+    Attributes
+    ----------
+    url : str
+        Its address.
+    largest : int
+        Bytes that it may have.
+    sha256 : str or None
+        Its checksum, where one is known; what is read from it is checked in any case.
+    """
+
+    url: str
+    largest: int
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return PurePosixPath(self.url).name
+
+
+def show_progress(name: str, done: int, total: int | None) -> None:
+    """Draw a bar on the terminal, if there is one."""
+    if not sys.stderr.isatty():
+        return
+    share = f"{done / 1e6:.1f} MB"
+    if total:
+        filled = 30 * done // total
+        share = f"[{'#' * filled}{'.' * (30 - filled)}] {share} of {total / 1e6:.1f} MB"
+    end = "\n" if done == total else ""
+    print(f"\r{name} {share}", end=end, file=sys.stderr, flush=True)
+
+
+def fetch(download: Download, folder: Path, progress: Report | None = None) -> Path:
+    """Fetch a file into a folder; whatever happens, nothing half-finished has its name."""
+    import urllib.request
+
+    path = folder / download.name
+    part = folder / f"{download.name}.part"
+    try:
+        if not download.url.startswith(("https://", "http://")):
+            raise DatasetError(f"{download.url} is not an address of the web")
+        request = urllib.request.Request(download.url, headers={"User-Agent": "conenmf"})
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer, open(part, "wb") as file:
+            digest = _copy(answer, file, download, progress)
+        if download.sha256 not in (None, digest):
+            raise DatasetError(
+                f"{download.url} has the checksum {digest}, expected {download.sha256}: the file "
+                "is damaged or was replaced; nothing was kept"
+            )
+        return part.replace(path)
+    except DatasetError:
+        raise
+    except (OSError, http.client.HTTPException) as problem:
+        if isinstance(problem, OSError) and is_disk_full(problem):
+            raise DiskFullError(f"no room for {download.name} in {folder}") from problem
+        raise DatasetError(
+            f"{download.url} could not be fetched: {visible(problem)}; try again later, or get "
+            "the file another way"
+        ) from problem
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copy(
+    answer: http.client.HTTPResponse,
+    file: object,
+    download: Download,
+    progress: Report | None,
+) -> str:
+    """Copy an answer to a file; its checksum."""
+    promised = answer.headers.get("Content-Length")
+    total = int(promised) if promised is not None and promised.isdecimal() else None
+    digest, done = hashlib.sha256(), 0
+    while True:
+        if max(done, total or 0) > download.largest:
+            raise DatasetError(
+                f"{download.url} has more than the {download.largest} bytes that are expected; "
+                "nothing was kept"
+            )
+        if not (chunk := answer.read(_CHUNK)):
+            break
+        digest.update(chunk)
+        file.write(chunk)  # type: ignore[attr-defined]
+        done += len(chunk)
+        if progress is not None:
+            progress(download.name, done, total)
+    if total is not None and done != total:
+        raise DatasetError(
+            f"{download.url} was cut off after {done} of {total} bytes: try again; nothing was kept"
+        )
+    return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath], bool]) -> None:
+    """Unpack the wanted members of a ``.tar.gz`` or ``.zip`` file below a folder."""
+    try:
+        if archive.suffix == ".zip":
+            _unpack_zip(archive, folder, wanted)
+        else:
+            _unpack_tar(archive, folder, wanted)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as problem:
+        raise DatasetError(
+            f"{archive.name} is not an archive that can be unpacked: {visible(problem)}"
+        ) from problem
+
+
+def _unpack_tar(archive: Path, folder: Path, wanted: Callable[[PurePosixPath], bool]) -> None:
+    unpacked = 0
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            unpacked += member.size
+            _check_size(archive, unpacked)
+            if member.isreg() and wanted(PurePosixPath(member.name)):
+                stream = tar.extractfile(member)
+                assert stream is not None  # a regular file has content
+                with stream, open(_place(member.name, folder), "wb") as file:
+                    shutil.copyfileobj(stream, file)
+
+
+def _unpack_zip(archive: Path, folder: Path, wanted: Callable[[PurePosixPath], bool]) -> None:
+    unpacked = 0
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            unpacked += member.file_size
+            _check_size(archive, unpacked)
+            if not member.is_dir() and wanted(PurePosixPath(member.filename)):
+                with (
+                    packed.open(member) as stream,
+                    open(_place(member.filename, folder), "wb") as file,
+                ):
+                    shutil.copyfileobj(stream, file)
+
+
+def _check_size(archive: Path, unpacked: int) -> None:
+    if unpacked > _UNPACKED:
+        raise DatasetError(f"{archive.name} unpacks to more than {_UNPACKED} bytes")
+
+
+def _place(name: str, folder: Path) -> Path:
+    """Where a member goes: below the folder, whatever it is called."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if not parts or parts[0].endswith((":", "/")) or ".." in parts:
+        raise DatasetError(f"an archive has a member that leads out of it: {visible(name)}")
+    path = folder.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
