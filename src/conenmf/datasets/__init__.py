@@ -28,8 +28,8 @@ from ..errors import (
     OptionError,
 )
 from ..names import Names
-from .catalogue import DATASETS, Description
-from .fetch import Download, Report, fetch, show_progress, unpack
+from .catalogue import ALL, Description
+from .downloads import Download, Report, fetch, show_progress, unpack
 from .originals import Numbers, fingerprint, is_original, read_folder
 
 __all__ = [
@@ -42,6 +42,9 @@ __all__ = [
     "load",
     "tf_idf",
 ]
+
+#: What is known of each dataset, by name.
+DATASETS: dict[str, Description] = {description.name: description for description in ALL}
 
 _CHOICES = {"samples": ("pixels", "bands"), "weights": ("tf-idf", "counts")}
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .fetch import Download
+from .downloads import Download
 
-__all__ = ["DATASETS", "Description"]
+__all__ = ["ALL", "Description"]
 
 Kind = Literal["text", "images", "scene"]
 
@@ -94,7 +94,7 @@ def _text(name: str, shape: tuple[int, int], K: int, sha256: str) -> Description
     )
 
 
-_ALL = (
+ALL = (
     Description(
         "faces94",
         "images",
@@ -282,5 +282,3 @@ _ALL = (
         image_shape=(8, 8),
     ),
 )
-
-DATASETS: dict[str, Description] = {description.name: description for description in _ALL}
