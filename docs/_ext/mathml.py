@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 from docutils import nodes
 from latex2mathml.converter import convert
 
-_FUNCTIONS = {"sin", "cos", "arccos", "exp"}
+_FUNCTIONS = {"sin", "cos", "arccos", "arcsin", "exp"}
 _LIMITS = {"max", "min", "arg max", "arg min"}
 
 

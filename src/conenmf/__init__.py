@@ -28,6 +28,7 @@ from .geometry import ConeGeometry, cone_geometry, enclosing_cones
 from .metrics import dice, match_components, purity
 from .names import Names
 from .nnls import nnls
+from .noise import NoiseBound, noise_bound
 from .rank import RankEstimate, estimate_rank
 from .report import write_report
 from .result import Factorization
@@ -53,6 +54,7 @@ __all__ = [
     "Diagnosis",
     "Factorization",
     "Names",
+    "NoiseBound",
     "Progress",
     "RankEstimate",
     "Rule",
@@ -79,6 +81,7 @@ __all__ = [
     "make_cones",
     "match_components",
     "nnls",
+    "noise_bound",
     "open_data",
     "probabilistic_bound",
     "purity",
