@@ -165,8 +165,9 @@ def test_the_errors_are_below_their_bounds(kind, seed, size):
     noise = np.linalg.norm(X - model.V) / V.norm
     geometry = cone_geometry(V, model.labels)
     energy = np.bincount(model.labels, (model.V**2).sum(axis=0))
-    widest = noise_bound(geometry.angles, geometry.separation, noise)
-    weighted = noise_bound(geometry.angles, geometry.separation, noise, weights=energy)
+    known = {"sample_noise": (lengths(X - model.V) / lengths(model.V)).max()}
+    widest = noise_bound(geometry.angles, geometry.separation, noise, **known)
+    weighted = noise_bound(geometry.angles, geometry.separation, noise, **known, weights=energy)
     assert noise_bound(geometry.angles, 0.0, 0.0, weights=energy).error == pytest.approx(
         weighted_bound(V, model.labels, geometry.angles)
     )
@@ -230,6 +231,40 @@ def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(seed, close):
     off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
     rest = np.linalg.norm(np.linalg.svd(V, compute_uv=False)[1:])
     assert off <= rest + GOLDEN * np.linalg.norm(E) + 1e-12
+
+
+@given(seed=seeds, size=st.floats(0.01, 1.0), rest=st.floats(0.0, 0.9))
+def test_between_distant_singular_values_noise_adds_in_squares(seed, size, rest):
+    """The worst noise mixes the two leading pairs, or makes the first one longer."""
+    rng = np.random.default_rng(seed)
+    V = np.diag(np.append([1.0, rest], rest * rng.random(2)))
+    gap = 1 - rest
+    E = rng.standard_normal((4, 4)) * rng.random()
+    E[:2, :2] += rng.standard_normal((2, 2))
+    E[0, 1] += rng.choice([0.0, 3.0])
+    E[1, 0] += rng.choice([0.0, 3.0])
+    E *= 0.999 * size * gap / np.sqrt(2) / np.linalg.norm(E)
+    u, sigma, v = np.linalg.svd(V + E)
+    off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
+    left, noise = np.linalg.norm(V[1:]), np.linalg.norm(E)
+    assert off <= np.hypot(noise, left + noise**2 / gap) + 1e-12
+    longer = 1 + noise  # and all noise along the first pair costs the squares at least
+    off = np.linalg.norm(V - np.diag([longer, 0, 0, 0]))
+    assert off == pytest.approx(np.hypot(noise, left))
+
+
+@given(seed=seeds)
+def test_kept_clusters_have_distant_singular_values(seed):
+    """If clusters are kept, the sharper bound on the distance to V applies."""
+    rng = np.random.default_rng(seed)
+    model, V, _ = draw_cones(rng)
+    geometry = cone_geometry(V, model.labels)
+    m = 0.999 * noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
+    bound = noise_bound(geometry.angles, geometry.separation, m, sample_noise=m)
+    widest = geometry.angles.max()
+    assert np.arcsin(m) + widest < np.pi / 4
+    q = m / (np.cos(widest) - np.sin(widest))
+    assert bound.clean == pytest.approx(np.hypot(m, np.sin(widest) + q * m))
 
 
 def test_noise_of_mean_zero_adds_in_squares():

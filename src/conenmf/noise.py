@@ -61,8 +61,11 @@ def noise_bound(
 
     ||V - W H|| / ||V|| <= min(s + phi epsilon, sqrt(1 + epsilon^2))
 
-    and the clusters are kept if arcsin(||e_n|| / ||v_n||) < separation / 4 for all n. The
-    number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
+    ||V - W H|| / ||V|| <= sqrt(epsilon^2 + (s + q epsilon)^2), q = m / (cos a - sin a)
+
+    where m is the largest ||e_n|| / ||v_n||, a the largest size angle, and the last line needs
+    arcsin m < pi/4 - a. The clusters are kept if arcsin m < separation / 4, which implies that.
+    The number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
     V + E to zero only makes the noise smaller, so the bounds hold for max(V + E, 0) too. The
     proofs are in the documentation, section "Beyond the paper: noise".
 
@@ -75,8 +78,8 @@ def noise_bound(
     noise : float
         epsilon.
     sample_noise : float, optional
-        The largest ||e_n|| / ||v_n||, where samples that are zero in V have to be zero in X. If
-        it is not known, nothing is certain about clusters: all noise may be in one sample.
+        m, the largest ||e_n|| / ||v_n||; samples that are zero in V have to be zero in X. If it
+        is not known, nothing is certain about clusters: all noise may be in one sample.
     weights : array (K,), optional
         ||V_k||^2 of each cone, up to a factor: turns s into the weighted mean.
 
@@ -89,11 +92,14 @@ def noise_bound(
     --------
     >>> bound = noise_bound([0.1, 0.1], 0.4, 0.05, sample_noise=0.08)
     >>> round(bound.error, 4), round(bound.clean, 4), round(bound.tolerance, 4)
-    (0.1495, 0.1807, 0.0998)
+    (0.1495, 0.1157, 0.0998)
     >>> bound.clusters_kept
     True
     """
-    s = _sine(angles, weights)
+    alpha = np.atleast_1d(np.asarray(angles, dtype=float))
+    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
+        raise OptionError(f"angles={angles!r} must be size angles within [0, pi/2], in radians")
+    s = _sine(alpha, weights)
     for name, value in (("noise", noise), ("sample_noise", sample_noise)):
         if value is not None and not value >= 0:
             raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
@@ -101,6 +107,9 @@ def noise_bound(
         raise OptionError("separation is not a number: see cone_geometry(V, labels).separation")
     turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
     clean = min(s + _GOLDEN * noise, np.hypot(1.0, noise))
+    gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
+    if sample_noise is not None and sample_noise < gap / np.sqrt(2):
+        clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
     tolerance = float(np.sin(np.clip(separation / 4, 0.0, np.pi / 2)))
     return NoiseBound(
         error=float(np.sin(min(turned, np.pi / 2))),
@@ -110,11 +119,8 @@ def noise_bound(
     )
 
 
-def _sine(angles: npt.ArrayLike, weights: npt.ArrayLike | None) -> float:
+def _sine(alpha: npt.NDArray[np.float64], weights: npt.ArrayLike | None) -> float:
     """The bound of Theorem 4, or of its proof, without noise."""
-    alpha = np.atleast_1d(np.asarray(angles, dtype=float))
-    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
-        raise OptionError(f"angles={angles} must be size angles within [0, pi/2], in radians")
     if weights is None:
         return float(np.sin(alpha.max()))
     shares = np.asarray(weights, dtype=float)
