@@ -32,6 +32,8 @@ reproduce: $(VENV)/bench.stamp  ## the paper's synthetic tables and figures, and
 	$(BIN)/python benchmarks/paper/figure2.py --quick
 	$(BIN)/python benchmarks/paper/table1.py --quick
 	$(BIN)/python benchmarks/paper/figure3.py --quick
+	$(BIN)/python benchmarks/paper/table5.py --quick
+	$(BIN)/python benchmarks/paper/table7.py --quick
 	$(BIN)/python benchmarks/paper/page.py --quick
 
 docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet

@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 
 import numpy as np
-from conenmf.datasets import load
 from protocol import Experiment, experiment, first_time
 
 from conenmf import factorize, from_rows
+from conenmf.datasets import load
 
 SIZES = {  # datasets with the number of components and of iterations, runs
     "tiny": ((("digits", {}, 10, 10),), 1),
@@ -23,7 +23,7 @@ SIZES = {  # datasets with the number of components and of iterations, runs
     ),
     "full": (
         (
-            ("faces94", {"half": True}, 152, 100),
+            ("faces94", {"shrink": 2}, 152, 100),
             ("georgia_tech_crop", {}, 50, 100),
             ("paviau_subset", {"samples": "bands"}, 9, 100),
             ("indian_pines", {"samples": "bands"}, 15, 100),

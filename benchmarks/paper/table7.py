@@ -11,12 +11,12 @@ from __future__ import annotations
 from functools import lru_cache, partial
 
 import numpy as np
-from conenmf.datasets import Dataset, load
 from protocol import Experiment, experiment
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from conenmf import dice, factorize, from_rows, purity
+from conenmf.datasets import Dataset, load
 
 SIZES = {"tiny": (("digits",), 1), "quick": (("tr11",), 5), "full": (("tr11", "wap"), 10)}
 STARTS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
