@@ -23,7 +23,6 @@ from ..errors import (
     ConeNMFError,
     DatasetError,
     DatasetMissingError,
-    DiskFullError,
     FileFormatError,
     OptionError,
 )
@@ -261,7 +260,7 @@ def _downloaded(description: Description, progress: Report | None) -> Numbers:
         cache.mkdir(parents=True, exist_ok=True)
         hidden = tempfile.TemporaryDirectory(prefix=f".{description.name}-", dir=cache)
     except OSError as problem:
-        raise DiskFullError(f"{cache} cannot be written to: {problem}") from problem
+        raise DatasetError(f"{cache} cannot be written to: {problem}") from problem
     with hidden as place:
         folder = Path(place) / description.name
         folder.mkdir()

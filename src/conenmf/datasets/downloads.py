@@ -6,19 +6,23 @@ members that are wanted are unpacked, never outside the folder.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-import http.client
 import shutil
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 from ..errors import DatasetError, DiskFullError, is_disk_full
 from ..names import visible
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 __all__ = ["Download", "Report", "fetch", "show_progress", "unpack"]
 
@@ -27,6 +31,10 @@ Report: TypeAlias = Callable[[str, int, int | None], object]
 _CHUNK = 1 << 16
 _PATIENCE = 60  # seconds without a byte
 _UNPACKED = 1 << 30  # bytes that an archive may unpack to
+_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError),
+    RuntimeError,  # a member is encrypted, or packed in a way that is not known
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ def show_progress(name: str, done: int, total: int | None) -> None:
 
 def fetch(download: Download, folder: Path, progress: Report | None = None) -> Path:
     """Fetch a file into a folder; whatever happens, nothing half-finished has its name."""
+    import http.client  # slow to import, and seldom needed
     import urllib.request
 
     path = folder / download.name
@@ -97,8 +106,8 @@ def fetch(download: Download, folder: Path, progress: Report | None = None) -> P
 
 
 def _copy(
-    answer: http.client.HTTPResponse,
-    file: object,
+    answer: HTTPResponse,
+    file: IO[bytes],
     download: Download,
     progress: Report | None,
 ) -> str:
@@ -115,7 +124,7 @@ def _copy(
         if not (chunk := answer.read(_CHUNK)):
             break
         digest.update(chunk)
-        file.write(chunk)  # type: ignore[attr-defined]
+        file.write(chunk)
         done += len(chunk)
         if progress is not None:
             progress(download.name, done, total)
@@ -133,7 +142,7 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath], bool])
             _unpack_zip(archive, folder, wanted)
         else:
             _unpack_tar(archive, folder, wanted)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as problem:
+    except _DAMAGE as problem:
         raise DatasetError(
             f"{archive.name} is not an archive that can be unpacked: {visible(problem)}"
         ) from problem
