@@ -641,8 +641,8 @@ def test_an_archive_that_unpacks_to_too_much(tmp_path, monkeypatch):
 
 
 def test_a_damaged_archive(tmp_path):
-    whole = tar({"a": np.random.default_rng(0).bytes(5000)})
-    for damaged in (whole[:-2000], whole[:2000] + bytes(500) + whole[2500:]):
+    whole = tar({"a": " ".join(map(str, range(9000))).encode()})
+    for damaged in (whole[:-2000], b"\xff" * 20 + whole[20:]):
         (tmp_path / "a.tar.gz").write_bytes(damaged)
         with pytest.raises(DatasetError, match="not an archive"):
             unpack(tmp_path / "a.tar.gz", tmp_path, lambda member: True)

@@ -76,6 +76,7 @@ def show_progress(name: str, done: int, total: int | None) -> None:
 def fetch(download: Download, folder: Path, progress: Report | None = None) -> Path:
     """Fetch a file into a folder; whatever happens, nothing half-finished has its name."""
     import http.client  # slow to import, and seldom needed
+    import urllib.error
     import urllib.request
 
     path = folder / download.name
@@ -95,6 +96,8 @@ def fetch(download: Download, folder: Path, progress: Report | None = None) -> P
     except DatasetError:
         raise
     except (OSError, http.client.HTTPException) as problem:
+        if isinstance(problem, urllib.error.HTTPError):
+            problem.close()  # it is an answer too
         if isinstance(problem, OSError) and is_disk_full(problem):
             raise DiskFullError(f"no room for {download.name} in {folder}") from problem
         raise DatasetError(
