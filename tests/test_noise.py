@@ -38,7 +38,7 @@ def draw_cones(rng, *, spare=(0.05, 0.3)):
     K = int(rng.integers(2, 6))
     angles = rng.uniform(0.01, 0.2, K)
     largest, second = np.sort(angles)[::-1][:2]
-    apart = 3 * largest + second + rng.uniform(*spare)
+    apart = max(3 * largest + second + rng.uniform(*spare), 0.02)
     model = make_cones(40, K, angles, angle=apart, n_samples=60, rng=rng)
     assume(np.unique(model.labels).size == K)
     return model, from_columns(model.V), K
