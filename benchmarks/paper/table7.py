@@ -61,7 +61,7 @@ def _clustered(
         data.K,
         init=STARTS[start],
         solver=f"plain-{solver}",
-        max_iter=ITERATIONS[solver],
+        max_iter=30 if rows.scale == "tiny" else ITERATIONS[solver],
         tol=0,
         sketch=None,
         rng=rows.rng(dataset=name, start=start, solver=solver, run=number),
