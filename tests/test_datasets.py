@@ -665,3 +665,10 @@ def test_the_cache_that_cannot_be_written(cache, monkeypatch, server, rng):
     offer(server, monkeypatch, "tr11", {"d.tar.gz": cluto_archive(*counts(rng))})
     with pytest.raises(DatasetError, match="cannot be written to"):
         load("tr11", download=True)
+
+
+def test_weighted_texts_suit_scikit_learn():
+    counts = sp.csr_array(np.array([[2, 1, 0], [2, 0, 3]]))
+    counts.indices, counts.indptr = counts.indices.astype(np.int64), counts.indptr.astype(np.int64)
+    weighted = tf_idf(counts)
+    assert weighted.indices.dtype == weighted.indptr.dtype == np.int32

@@ -177,6 +177,9 @@ def tf_idf(counts: Any) -> Any:
     document = np.repeat(np.arange(N), np.diff(weighted.indptr))
     lengths = np.sqrt(np.bincount(document, weights=weighted.data**2, minlength=N))
     weighted.data /= lengths[document]
+    if weighted.nnz < 2**31:  # scikit-learn takes no larger indices
+        weighted.indices = weighted.indices.astype(np.int32)
+        weighted.indptr = weighted.indptr.astype(np.int32)
     return weighted
 
 
