@@ -8,6 +8,7 @@ import pytest
 
 from conenmf import Factorization, Names, factorize, from_columns, make_cones
 from conenmf.report import write_report
+from conenmf.solvers import History
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -41,7 +42,10 @@ def reports(tmp_path_factory):
     result = factorize(from_columns(model.V), 5, max_iter=15, tol=0)
     names = Names.of([f"{n}{HOSTILE}" for n in range(300)], [f"{f}{HOSTILE}" for f in range(80)])
     parts = {name: getattr(result, name) for name in result.__dataclass_fields__}
-    result = Factorization(**{**parts, "names": names})
+    steps = result.history.relative_error.size
+    seconds = np.linspace(0.0005 / steps, 0.0005, steps)  # whose last, long label is at the edge
+    history = History(result.history.relative_error, seconds, result.history.passes)
+    result = Factorization(**{**parts, "names": names, "history": history})
     for view in VIEWS:
         shape = (8, 10) if view == "images" else None
         write_report(
