@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from .data import Array
-from .errors import ConeNMFError, FileFormatError, OptionError, OutputError, ShapeError
+from .errors import ConeNMFError, OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization, written_whole
 
 __all__ = [
     "ANNOTATED",
+    "REPORT",
     "RESULT",
     "SUMMARY",
     "TABLES",
@@ -34,6 +35,7 @@ __all__ = [
     "check_table",
     "earlier_files",
     "facts",
+    "files_of_result",
     "new_folder",
     "write_coefficients",
     "write_summary",
@@ -45,6 +47,7 @@ TABLES = ("csv", "parquet")
 RESULT = "result.npz"
 SUMMARY = "summary.json"  # by which a folder of results is known
 ANNOTATED = "annotated.h5ad"
+REPORT = "report.html"
 _TABLES_OF_RESULT = ("components", "coefficients", "labels", "history")
 _ROWS = 1 << 16  # written at a time
 
@@ -119,6 +122,7 @@ def write_tables(
     """
     if kind not in TABLES:
         raise OptionError.unknown("tables", kind, TABLES)
+    check_packages(kind)
     names, target = result.names, Path(folder)
     labels = np.asarray(result.labels)
     history = {
@@ -178,13 +182,9 @@ def _write_rows(path: Path, what: str, called: Any, rows: Any) -> None:
 
 
 def _write(path: Path, parts: Iterator[dict[str, Any]]) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import csv, parquet
-    except ImportError as problem:
-        raise FileFormatError(
-            f"{path} needs the package pyarrow: pip install 'conenmf[files]'"
-        ) from problem
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
     tables = (pa.table({name: _column(values) for name, values in part.items()}) for part in parts)
     first = next(tables)
     make = csv.CSVWriter if path.suffix.lower() == ".csv" else parquet.ParquetWriter
@@ -236,13 +236,10 @@ def annotate_file(
     """
     if Path(target).exists() and os.path.samefile(source, target):
         raise OutputError(f"{target} is the file that was read: name another folder")
-    try:
-        import h5py
-        from anndata.io import write_elem
-    except ImportError as problem:
-        raise FileFormatError(
-            f"{target} needs the package anndata: pip install anndata"
-        ) from problem
+    check_packages("none", anndata=True)
+    import h5py
+    from anndata.io import write_elem
+
     with written_whole(Path(target)) as stream:
         with open(source, "rb") as original:
             shutil.copyfileobj(original, stream)
@@ -257,14 +254,30 @@ def annotate_file(
 # --- places ----------------------------------------------------------------------------------
 
 
-def check_folder(target: Path, force: bool) -> None:
-    """Refuse a place before any work is done for it."""
+def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
+    """Refuse a place before any work is done for it.
+
+    Files of others are left alone, so with `force` too none may have one of the names that will
+    be written.
+    """
     if target.exists() and not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder with --output")
     if not target.exists() and not target.absolute().parent.is_dir():
         raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
-    if target.is_dir() and any(target.iterdir()) and not earlier_files(target) and not force:
+    if not target.is_dir():
+        return
+    ours = earlier_files(target)
+    if any(target.iterdir()) and not ours and not force:
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
+    for name in sorted({*names} - ours):
+        if (target / name).exists():
+            raise OutputError(f"{target} holds another {name}: move it, or name another folder")
+
+
+def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
+    """The names of the files that a result is written to."""
+    made = [f"{name}.{tables}" for name in _TABLES_OF_RESULT if tables in TABLES]
+    return [RESULT, SUMMARY, *made, *([ANNOTATED] * anndata), *([REPORT] * report)]
 
 
 def earlier_files(folder: Path) -> set[str]:

@@ -326,7 +326,7 @@ class Factorization:
                     stop_reason=str(facts["stop_reason"]),
                     seconds={str(key): float(s) for key, s in facts["seconds"].items()},
                     passes=float(stored["passes"]),
-                    settings=dict(facts["settings"]),
+                    settings=_plain_values(facts["settings"]),
                     names=Names.of(
                         _lines(stored, "samples_names"),
                         _lines(stored, "features_names"),
@@ -377,6 +377,13 @@ def _numbers(stored: Any, name: str, kinds: str = "f") -> Array:
     if np.isnan(array).any():
         raise ValueError(f"{name} holds NaN")
     return array
+
+
+def _plain_values(settings: Any) -> dict[str, Any]:
+    kinds = str | int | float | None
+    if not (isinstance(settings, dict) and all(isinstance(v, kinds) for v in settings.values())):
+        raise ValueError("its settings are not plain values")
+    return settings
 
 
 def _lines(stored: Any, name: str) -> list[str] | None:

@@ -27,17 +27,32 @@ def folder(tmp_path, pixels):
     return folder
 
 
-@pytest.mark.parametrize(("max_memory", "kind"), [(None, DenseMatrix), (60_000, StoredMatrix)])
-def test_a_folder_of_images(folder, pixels, max_memory, kind, monkeypatch):
-    if kind is StoredMatrix:
-        monkeypatch.setattr("conenmf.files.images._HELD", 0)
-    V = open_data(folder, max_memory=max_memory)
-    assert isinstance(V, kind)
+def test_a_folder_of_images(folder, pixels):
+    V = open_data(folder)
+    assert isinstance(V, DenseMatrix)
     X = pixels.reshape(9, 20).astype(float)
     np.testing.assert_array_equal(V.columns(np.arange(9)).T, X)
     assert V.names.image_shape == (4, 5)
     assert V.names.samples == (*(f"a{n}.png" for n in range(7)), "b/7.bmp", "b/8.bmp")
     result, expected = factorize(V, 2), factorize(from_rows(X), 2)
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """More images than a quarter of the least memory that reading them takes."""
+    grey = np.random.default_rng(1).integers(0, 256, (150, 4, 5), dtype=np.uint8)
+    for number, image in enumerate(grey):
+        Image.fromarray(image).save(tmp_path / f"a{number:03d}.png")
+    return tmp_path, grey.reshape(150, 20)
+
+
+def test_images_that_do_not_fit_are_decoded_as_needed(many):
+    path, X = many
+    V = open_data(path, max_memory=11_000)
+    assert isinstance(V, StoredMatrix)
+    np.testing.assert_array_equal(V.columns([0, 77, 149]).T, X[[0, 77, 149]])
+    result, expected = factorize(V, 2, max_iter=5), factorize(from_rows(X), 2, max_iter=5)
     np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
 
 
@@ -125,12 +140,12 @@ def test_links_that_lead_out_of_the_folder(folder, tmp_path):
         open_data(folder)
 
 
-def test_images_that_change(folder, monkeypatch):
-    monkeypatch.setattr("conenmf.files.images._HELD", 0)
-    V = open_data(folder, max_memory=60_000)
-    Image.new("L", (5, 4)).save(folder / "a5.png")
-    with pytest.raises(ReadError, match=r"a5\.png was changed"):
+def test_images_that_change(many):
+    folder, _ = many
+    V = open_data(folder, max_memory=11_000)
+    Image.new("L", (5, 4)).save(folder / "a005.png")
+    with pytest.raises(ReadError, match=r"a005\.png was changed"):
         _ = V.mean
-    (folder / "a5.png").unlink()
-    with pytest.raises(DataChangedError, match=r"a5\.png is gone"):
+    (folder / "a005.png").unlink()
+    with pytest.raises(DataChangedError, match=r"a005\.png is gone"):
         V.columns([5])

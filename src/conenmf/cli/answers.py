@@ -13,6 +13,7 @@ from ..bounds import Certificate
 from ..comparison import Comparison
 from ..data import Array
 from ..diagnosis import ConeFacts, Diagnosis
+from ..export import REPORT
 from ..names import visible
 from ..result import Factorization
 from ..selection import Selection
@@ -30,8 +31,8 @@ def show_fit(out: Console, result: Factorization, target: Path, data: str) -> No
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
     out.print(f"{iterations}{ended}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")
-    if (target / "report.html").exists():
-        out.print(f"open {visible(target / 'report.html', None)} in a browser")
+    if (target / REPORT).exists():
+        out.print(f"open {visible(target / REPORT, None)} in a browser")
     else:
         command = shlex.join(["conenmf", "report", str(target), "--data", data])
         out.print(f"without a report; {visible(command, None)} makes one")

@@ -21,9 +21,10 @@ from rich.console import Console
 from .. import __version__
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
 from ..data import Array, DataMatrix
-from ..errors import FileFormatError, OptionError, OutputError, ShapeError
+from ..errors import OptionError, OutputError, ShapeError
 from ..export import (
     ANNOTATED,
+    REPORT,
     RESULT,
     TABLES,
     annotate_file,
@@ -32,6 +33,7 @@ from ..export import (
     check_table,
     earlier_files,
     facts,
+    files_of_result,
     new_folder,
     write_coefficients,
     write_summary,
@@ -152,7 +154,10 @@ def fit(
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {given.data}")
     check_packages(tables, anndata=anndata)
     target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
-    check_folder(target, force)
+    names = files_of_result(tables, anndata=anndata, report=not no_report)
+    check_folder(target, force, names)
+    if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
+        raise OutputError(f"{source} is part of the result in {target}: name another folder")
     display = given.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
     show = display.iterations(max_iter, tol, max_time, "solving")
@@ -191,7 +196,7 @@ def fit(
                     annotate_file(source, folder / ANNOTATED, result)
                 if "diagnosis" in result.__dict__:
                     heading = title or source.resolve().name
-                    write_report(result, folder / "report.html", title=heading, view=view)
+                    write_report(result, folder / REPORT, title=heading, view=view)
             except Exception as reason:  # what has been written is kept all the same
                 problem = reason
             known = plain({**facts(result), "version": __version__})
@@ -525,23 +530,18 @@ def report(
     made = _load(result)
     display = given.display
     place = Path(result) if Path(result).is_dir() else Path(result).parent
-    target = place / "report.html" if output is None else Path(output)
+    target = place / REPORT if output is None else Path(output)
     if data is not None:
-        made = replace(made, data=given.open(display))
-    if "diagnosis" not in made.__dict__:
-        if data is None:
-            raise OptionError(f"{result} was not judged when it was made: add --data DATA")
-        if (made.data.shape[0], made.data.shape[1]) != (made.W.shape[0], made.H.shape[1]):  # type: ignore[union-attr]
+        V = given.open(display)
+        if V.shape != (made.W.shape[0], made.H.shape[1]):
             raise ShapeError(f"{data} has another shape than the data of {result}")
+        made = replace(made, data=V)
         with display.working("judging the result"):
             _ = made.diagnosis
-    try:
-        with writing(target):
-            write_report(
-                made, target, title=title or place.name, view=view, image_shape=image_shape
-            )
-    except (AttributeError, IndexError, KeyError, TypeError) as problem:
-        raise FileFormatError(f"{result} does not hold together: {problem}") from problem
+    elif "diagnosis" not in made.__dict__:
+        raise OptionError(f"{result} was not judged when it was made: add --data DATA")
+    with writing(target):
+        write_report(made, target, title=title or place.name, view=view, image_shape=image_shape)
     known = {"report": str(target), "bytes": target.stat().st_size}
     given.answer(known, lambda out: out.print(f"open {visible(target, None)} in a browser"))
 

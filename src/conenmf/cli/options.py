@@ -250,9 +250,8 @@ COMPONENTS = click.option(
     show_default=True,
     help="How many components; auto estimates it.",
 )
-_SHAPE = click.option("--image-shape", type=_Shape(), help="Features are pixels of such images.")
 LOOKS = (
-    _SHAPE,
+    click.option("--image-shape", type=_Shape(), help="Features are pixels of such images."),
     click.option(
         "--view",
         type=click.Choice(VIEWS),

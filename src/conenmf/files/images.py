@@ -23,7 +23,6 @@ __all__ = ["open_images", "read_resized"]
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _PIXELS = 1 << 26  # of an image, at most
-_HELD = 1 << 62  # bytes of images to hold in memory, at most
 # What an image is made of, and the numbers that become of it; all others are made 8-bit grey.
 _DEEP = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
 
@@ -41,10 +40,9 @@ class _Looks(NamedTuple):
 
 def open_images(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     """Open all images below a folder, sorted by their names."""
-    if samples_in != "rows" or dataset is not None:
+    if samples_in != "rows":
         raise OptionError(
-            f"{path} is a folder of images, each of which is a sample: leave out samples_in and "
-            "dataset"
+            f"{path} is a folder of images, each of which is a sample: leave out samples_in"
         )
     files = _files(path)
     if not files:
@@ -57,7 +55,7 @@ def open_images(path: Path, samples_in: str, dataset: str | None, budget: int) -
         image_shape=(source.looks.rows, source.looks.columns),
     )
     N, F = source.shape
-    if N * F * source.dtype.itemsize > min(budget // 4, _HELD):
+    if N * F * source.dtype.itemsize > budget // 4:
         return Opened(source, names)
     return Opened(source.read(0, N), names)
 
