@@ -312,6 +312,8 @@ ERRORS = [
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
     (4, ["report", "unjudged"], "unjudged was not judged when it was made: add --data DATA"),
     # a result cannot be written
+    (5, ["fit", "cells.csv", "-o", "mixed", "--force"], "mixed holds another labels.csv: move it"),
+    (5, ["fit", "out/coefficients.csv", "-o", "out"], "is part of the result in out: name another"),
     (5, ["fit", "cells.csv", "-o", "cells.npy"], "cells.npy is a file: name a folder"),
     (5, ["fit", "cells.csv", "-o", "no/where"], "does not exist"),
     (5, ["fit", "cells.csv", "-o", "full"], "full holds other files: name another folder, or add"),
@@ -353,6 +355,8 @@ def crime_scene(tmp_path_factory):
         write("few.txt", "a\nb\n")
         Path("full").mkdir()
         write("full/thesis.tex", "precious")
+        Path("mixed").mkdir()
+        write("mixed/labels.csv", "precious")
         assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 0
         assert run("fit", "cells.csv", "-k", 3, "-o", "unjudged", "--no-report") == 0
     finally:
