@@ -25,6 +25,7 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/out_of_core.py
 	$(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/report_page.py
+	$(BIN)/python benchmarks/text_file.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/peers.py
 
