@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test bench reproduce docs lint clean
 
-demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png
+demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png and a report
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
@@ -47,4 +47,4 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo.png docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) demo.png demo.html docs/_build docs/auto_examples docs/generated

@@ -1,4 +1,4 @@
-"""Factor a matrix of samples in cones, say how good the answer is, and draw it to demo.png."""
+"""Factor samples in cones, say how good the answer is; leave a picture and a report."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from conenmf import (
     deterministic_bound,
     from_rows,
     make_cones,
+    write_report,
 )
 
-PICTURE = Path("demo.png")
+PICTURE, REPORT = Path("demo.png"), Path("demo.html")
 
 
 def main() -> None:
@@ -52,6 +53,8 @@ def main() -> None:
 
     draw(X, fit, model.axes, certificate.lower_bound)
     print(f"\nA picture is in {PICTURE.resolve()}")
+    write_report(fit.result_, REPORT, title="Nine cones")
+    print(f"The report, for a browser, is in {REPORT.resolve()}")
 
 
 def draw(X: np.ndarray, fit: ConeNMF, axes: np.ndarray, below: float) -> None:
