@@ -304,3 +304,36 @@ def test_labels_weigh_components_by_their_length():
     W = np.array([[10.0, 0.0], [0.0, 1.0]])
     V = from_columns(W @ [[1.0, 0.1, 0.0], [2.0, 2.0, 0.0]])
     assert coefficients(V, W)[1].tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals", "plain-mult"])
+def test_the_scale_of_one_column_does_not_matter(solver):
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((20, 30)))
+    W, H = rng.random((20, 3)), rng.random((3, 30))
+    size = np.array([1.0, 2.0**50, 2.0**-50])
+    stopping = Stopping(tol=0, max_iter=8)
+    usual = alternate(V, W, H, solver, stopping=stopping)
+    other = alternate(V, W * size, H / size[:, None], solver, stopping=stopping)
+    np.testing.assert_allclose(
+        other.history.relative_error, usual.history.relative_error, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 40)).astype(dtype)
+    X[0] *= 1e-12  # a feature that samples hardly have, and a component made of it alone
+    V = from_columns(X)
+    W = rng.random((30, 3)).astype(dtype)
+    W[:, 2] = np.eye(30, dtype=dtype)[0]
+    sizes = []
+
+    def look(loop, last):
+        sizes.append(loop.W.max(axis=0))
+
+    H = rng.random((3, 40)).astype(dtype)
+    found = alternate(V, W, H, "hals", stopping=Stopping(tol=0, max_iter=8), save=look)
+    assert max(size.max() for size in sizes) < 1e7
+    assert found.history.relative_error[-1] < found.history.relative_error[0]

@@ -287,7 +287,7 @@ class _Steps:
     def _started(self, W: Array, H: Aligned | None) -> Loop:
         if H is None and (self.rule.first == "W" or self.rule.raise_start):
             raise FactorError("this rule needs an H to start from")
-        size = _unit(float(np.max(W)))
+        size = _units(W)
         W = np.asarray(W, dtype=np.float64) / size
         if H is None:
             Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
@@ -342,7 +342,21 @@ class _Steps:
         momentum.rest = leaping
         momentum.W, momentum.Ht = start.W if leaping else loop.W, unmoved
         loop.W, loop.Ht = W, start.Ht
+        self._balance(loop, momentum)
         return error
+
+    def _balance(self, loop: Loop, momentum: Momentum) -> None:
+        """Bring columns of W back to ordinary sizes, and rows of H the other way.
+
+        A component that no sample uses for a while comes back with a huge column in W, which
+        then sets the scale, so that the others are floored, or lost in single precision.
+        """
+        size = _units(loop.W)
+        if np.all(size == 1):
+            return
+        loop.W, momentum.W = loop.W / size, momentum.W / size
+        for state in (loop, momentum):
+            state.Ht, _ = self.V.map(_scaled, state.Ht, factor=size, dtype=self.V.dtype)
 
     def _leap(self, loop: Loop, momentum: Momentum) -> Loop | None:
         if self.leap is None or momentum.leapt or len(loop.errors) < _LEAP_AFTER:
@@ -426,8 +440,14 @@ def _zeros(samples: range, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None
     return np.zeros((len(samples), K), dtype), None
 
 
-def _scaled(samples: range, H: Array, *, factor: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
+def _scaled(
+    samples: range, H: Array, *, factor: float | Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
     return np.ascontiguousarray(H * factor, dtype), None
+
+
+def _units(W: Array) -> Array:
+    return np.array([_unit(float(size)) for size in W.max(axis=0)])
 
 
 def _unit(size: float) -> float:
