@@ -8,21 +8,26 @@ samples are used for smaller N.
 
 from __future__ import annotations
 
+import statistics
 from functools import lru_cache, partial
 
+import matplotlib.pyplot as plt
 import numpy as np
-from protocol import Experiment, experiment
+from presentation import Row, Section, Table, Text, drawn, grouped, judged, mean_and_deviation
+from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones, probabilistic_bound
 from conenmf.inits import cr1_error
 
+TITLE = "Figure 2: errors and bounds"
 SIZES = {  # F, K, values of N, matrices, runs of cr1-nmf, values of N on the right, matrices there
     "tiny": (200, 4, (60, 120), 1, 2, (60,), 1),
-    "quick": (1600, 40, (100, 316, 1000, 3162, 10000), 3, 3, (100, 1000), 1),
+    "quick": (1600, 40, (100, 316, 1000, 3162, 10000), 10, 2, (100, 1000), 1),
     "full": (1600, 40, tuple(np.unique(np.geomspace(1e2, 1e4, 100).astype(int))), 50, 20,
              (100, 316, 1000, 3162, 10000), 10),
 }  # fmt: skip
 ITERATIONS = {"mult": 100, "nnlsb": 20, "hals": 100}
+MEASURED = {0.2: (0.1135, 0.001), 0.3: (0.1575, 0.0015)}  # at N = 10000, with what may differ
 
 
 def run(rows: Experiment) -> None:
@@ -74,5 +79,75 @@ def _told(errors: list[float], alpha: float, K: int) -> dict[str, float]:
     }
 
 
+def show(rows: list[Row]) -> Section:
+    """The errors beside the bounds, and whether they stay below and come near."""
+    errors = {
+        (name, float(alpha), int(N)): [float(row["error"]) for row in group]
+        for (name, alpha, N), group in grouped(rows, "algorithm", "alpha", "N").items()
+    }
+    bounds = {
+        float(row["alpha"]): (float(row["deterministic"]), float(row["probabilistic"]))
+        for row in rows
+    }
+    means = {key: statistics.mean(values) for key, values in errors.items()}
+    names = list(dict.fromkeys(name for name, *_ in errors))
+    cr1 = {(alpha, N): found for (name, alpha, N), found in errors.items() if name == "cr1-nmf"}
+    figure, axes = plt.subplots(
+        1, len(bounds), figsize=(10, 4), layout="constrained", squeeze=False
+    )
+    for ax, (alpha, (largest, limit)) in zip(axes[0], bounds.items(), strict=True):
+        for name in names:
+            points = sorted((N, e) for (n, a, N), e in means.items() if (n, a) == (name, alpha))
+            ax.semilogx(*zip(*points, strict=True), marker=".", label=name)
+        ax.axhline(largest, color="0.5", linestyle=":", label="deterministic bound")
+        ax.axhline(limit, color="0.2", linestyle="--", label="probabilistic bound")
+        ax.set(title=f"alpha = {alpha}", xlabel="N", ylabel="relative error")
+        ax.legend(fontsize="small")
+    lines = [
+        [alpha, N, mean_and_deviation(found, 5), *(f"{means[name, alpha, N]:.5f}"
+         if (name, alpha, N) in means else "" for name in names[1:]),
+         f"{bounds[alpha][1]:.5f}", f"{bounds[alpha][0]:.5f}"]
+        for (alpha, N), found in sorted(cr1.items())
+    ]  # fmt: skip
+    cases = sorted(cr1.items())
+    over = sum(error >= bounds[alpha][1] for (alpha, _), found in cases for error in found)
+    verdicts = [
+        judged(
+            "The mean error of cr1-nmf is below both bounds",
+            ((f"alpha {a}, N {N}", statistics.mean(e) < min(bounds[a])) for (a, N), e in cases),
+        ),
+        judged(
+            "For every matrix it is below the deterministic bound",
+            ((f"alpha {a}, N {N}", max(e) < bounds[a][0]) for (a, N), e in cases),
+        ),
+        judged(
+            "At alpha = 0.2 it tends to the probabilistic bound as N grows", _tends(means, bounds)
+        ),
+        judged(
+            "At N = 10000 it is what was measured before (0.1135 ± 0.001 and 0.1575 ± 0.0015)",
+            (
+                (f"alpha {a}: {statistics.mean(e):.5f}",
+                 abs(statistics.mean(e) - MEASURED[a][0]) <= MEASURED[a][1])
+                for (a, N), e in cases if N == 10000
+            ),
+        ),
+    ]  # fmt: skip
+    header = ["alpha", "N", "cr1-nmf", *names[1:], "probabilistic", "deterministic"]
+    noted = Text(
+        f"The probabilistic bound is that of the limit N to infinity: {over} of "
+        f"{sum(map(len, cr1.values()))} single matrices lie above it, as lengths are random."
+    )
+    picture = drawn(figure, "figure2", "Relative errors against N, with both bounds")
+    return Section([picture, Table(header, lines), noted], verdicts)
+
+
+def _tends(means: dict, bounds: dict) -> list[tuple[str, bool]]:
+    if 0.2 not in bounds:
+        return []
+    errors = [e for (name, a, N), e in sorted(means.items()) if (name, a) == ("cr1-nmf", 0.2)]
+    gaps = [abs(bounds[0.2][1] - error) for error in errors]
+    return [(f"gaps {', '.join(f'{gap:.4f}' for gap in gaps)}", gaps[-1] < gaps[0] / 2)]
+
+
 if __name__ == "__main__":
-    run(experiment("figure2", __doc__ or ""))
+    main("figure2", __doc__, run, show)

@@ -5,11 +5,17 @@ V = [cones + delta E]_+ with standard normal E and delta = 0.1 or 0.5; K is sear
 
 from __future__ import annotations
 
+import statistics
+
+import matplotlib.pyplot as plt
 import numpy as np
-from protocol import Experiment, experiment
+from presentation import Row, Section, Table, drawn, grouped, judged
+from protocol import Experiment, main
 
 from conenmf import estimate_rank, from_columns, make_cones
 
+TITLE = "Figure 3: the number of cones"
+ENOUGH = {0.1: 2000, 0.5: 10000}  # samples from which K should be found
 SIZES = {  # F, K, search range, values of N, matrices
     "tiny": (200, 5, (3, 20), (60, 200), 1),
     "quick": (1600, 40, (11, 200), (500, 2000, 5000, 10000), 2),
@@ -33,5 +39,38 @@ def run(rows: Experiment) -> None:
                 rows.row(estimate, delta=delta, N=N, matrix=matrix)
 
 
+def show(rows: list[Row]) -> Section:
+    """The number of cones that is found under noise."""
+    found = {
+        (float(delta), int(N)): [int(row["K"]) for row in group]
+        for (delta, N), group in grouped(rows, "delta", "N").items()
+    }
+    truth = int(rows[0]["true"])
+    figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    for delta in sorted({delta for delta, _ in found}):
+        sizes = sorted(N for d, N in found if d == delta)
+        means = [statistics.mean(found[delta, N]) for N in sizes]
+        spread = [statistics.pstdev(found[delta, N]) for N in sizes]
+        ax.errorbar(sizes, means, spread, marker=".", capsize=3, label=f"delta = {delta}")
+    ax.axhline(truth, color="0.5", linestyle=":")
+    ax.set(xscale="log", xlabel="N", ylabel="estimated K")
+    ax.legend()
+    cases = sorted(found.items())
+    lines = [(delta, N, ", ".join(map(str, values[:20]))) for (delta, N), values in cases]
+    claim = "K is found under noise: for delta 0.1 from N = 2000 on, for 0.5 from 10000 on"
+    verdict = judged(
+        claim,
+        (
+            (f"delta {delta}, N {N}: {values}", all(value == truth for value in values))
+            for (delta, N), values in cases
+            if N >= ENOUGH[delta]
+        ),
+    )
+    picture = drawn(
+        figure, "figure3", "Estimated number of cones against N, for two levels of noise"
+    )
+    return Section([picture, Table(["delta", "N", f"estimates of {truth}"], lines)], [verdict])
+
+
 if __name__ == "__main__":
-    run(experiment("figure3", __doc__ or ""))
+    main("figure3", __doc__, run, show)

@@ -1,9 +1,13 @@
 """What the scripts of the paper's tables and figures share: scales, rows that are kept, seeds.
 
-Each script computes rows and appends them to ``<results>/<scale>/<name>.csv`` as they come; rows
-that are there already are not computed again, so a run that was interrupted goes on. Beside it is
+Each script has ``run(rows)``, which computes rows, and ``show(rows)``, which makes a section of the
+page from them. Rows are appended to ``<results>/<scale>/<name>.csv`` as they come; those that are
+there already are not computed again, so a run that was interrupted goes on. Beside it is
 ``<name>.json`` with the seed, the versions and the machine. The seed of a row follows from the seed
 of the run and the row's own key, so the order of rows does not matter.
+
+Columns in seconds, and what is computed from them, differ from run to run; all others are the
+same for the same seed.
 """
 
 from __future__ import annotations
@@ -12,19 +16,20 @@ import argparse
 import csv
 import hashlib
 import json
-import os
-import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from presentation import Row, Section, verdict_table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import versions
+from measure import machine, versions
+
+from conenmf.datasets import available
 
 SCALES = ("tiny", "quick", "full")
+STARTS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
 
 
 class Experiment:
@@ -36,15 +41,14 @@ class Experiment:
     scale : {"tiny", "quick", "full"}
         For the tests, in minutes, or with the paper's repetitions.
     seed : int
-    results : path
-        The folder in which results are kept.
+    folder : path
+        Where rows are kept.
     """
 
-    def __init__(self, name: str, scale: str, seed: int, results: Path) -> None:
+    def __init__(self, name: str, scale: str, seed: int, folder: Path) -> None:
         self.name, self.scale, self.seed = name, scale, seed
-        self.folder = results / scale
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._path = self.folder / f"{name}.csv"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{name}.csv"
         self.rows: list[dict[str, str]] = []
         about = self._path.with_suffix(".json")
         if self._path.exists() and json.loads(about.read_text())["seed"] == seed:
@@ -52,7 +56,7 @@ class Experiment:
                 self.rows = list(csv.DictReader(stream))
         else:
             self._path.unlink(missing_ok=True)
-        facts = {"seed": seed, "scale": scale, "versions": versions(), "machine": _machine()}
+        facts = {"seed": seed, "scale": scale, "versions": versions(), "machine": machine()}
         about.write_text(json.dumps(facts, indent=2) + "\n")
 
     def rng(self, **key: object) -> np.random.Generator:
@@ -83,22 +87,51 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _machine() -> dict[str, object]:
-    return {"cores": os.cpu_count(), "system": platform.system(), "processor": platform.machine()}
+def at_hand(names: Sequence[str], experiment: str) -> list[str]:
+    """Those of the datasets that are on this machine; says which are not."""
+    here = available()
+    for name in names:
+        if name not in here:
+            print(f"{experiment}: {name} is not on this machine; see conenmf.datasets", flush=True)
+    return [name for name in names if name in here]
 
 
-def experiment(name: str, description: str, arguments: list[str] | None = None) -> Experiment:
+def main(
+    name: str,
+    description: str | None,
+    run: Callable[[Experiment], None],
+    show: Callable[[list[Row]], Section],
+) -> None:
+    """Compute the rows that are missing, then print the section made of them."""
+    rows = experiment(name, description)
+    run(rows)
+    section = show(rows.rows)
+    for part in (*section.body, verdict_table(section.verdicts)):
+        print(f"\n{part.markdown()}")
+
+
+def options(description: str | None, arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the scale, ``--seed`` and ``--results`` from the command line."""
     parser = argparse.ArgumentParser(description=description)
     scale = parser.add_mutually_exclusive_group()
     for choice in SCALES:
         scale.add_argument(f"--{choice}", dest="scale", action="store_const", const=choice)
     parser.add_argument("--seed", type=int, default=0)
-    default = Path(__file__).parent / "results"
-    parser.add_argument("--results", type=Path, default=default)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.set_defaults(scale="quick")
-    given: Any = parser.parse_args(arguments)
-    return Experiment(name, given.scale, given.seed, given.results)
+    return parser.parse_args(arguments)
+
+
+def folder_of(given: argparse.Namespace) -> Path:
+    """Where rows and page of a scale are kept."""
+    return given.results / given.scale
+
+
+def experiment(
+    name: str, description: str | None, arguments: list[str] | None = None
+) -> Experiment:
+    given = options(description, arguments)
+    return Experiment(name, given.scale, given.seed, folder_of(given))
 
 
 def first_time(errors: np.ndarray, seconds: np.ndarray, target: float) -> float:

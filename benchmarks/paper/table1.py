@@ -6,17 +6,20 @@ experiments. What can carry over from the paper's machine is the ratio to cr1-nm
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import numpy as np
-from protocol import Experiment, experiment, first_time
+from presentation import Row, Section, Table, grouped, judged
+from protocol import Experiment, first_time, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.inits import cr1_error
 
+TITLE = "Table I: time to the error of cr1-nmf"
 SIZES = {  # F, K, values of N, runs
     "tiny": (200, 4, (60,), 1),
-    "quick": (1600, 40, (100, 1000, 10000), 1),
+    "quick": (1600, 40, (100, 1000, 10000), 3),
     "full": (1600, 40, (100, 1000, 10000), 10),
 }
 ITERATIONS = {"mult": 1000, "nnlsb": 100, "hals": 400}
@@ -62,5 +65,25 @@ def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, fl
     return {"error": target, **seconds, **ratios, **theirs}
 
 
+def show(rows: list[Row]) -> Section:
+    """Seconds to the error of cr1-nmf, as ratios, beside the paper's."""
+    lines, cases = [], []
+    for (N,), group in grouped(rows, "N").items():
+        ours = {
+            name: statistics.median(float(row[f"{name} / cr1-nmf"]) for row in group)
+            for name in ITERATIONS
+        }
+        seconds = statistics.median(float(row["cr1-nmf"]) for row in group)
+        cells = [f"{ours[name]:.1f} ({float(group[0][f'{name}, paper']):.1f})" for name in ours]
+        lines.append([N, f"{seconds:.3f} s", *cells])
+        if int(N) >= 1000:
+            cases += [
+                (f"{name} at N = {N}: {ratio:.1f}", ratio >= 10) for name, ratio in ours.items()
+            ]
+    table = Table(["N", "cr1-nmf", *(f"{name} / cr1-nmf (paper)" for name in ITERATIONS)], lines)
+    claim = "mult, nnlsb and hals take at least ten times as long to the error of cr1-nmf"
+    return Section([table], [judged(claim, cases)])
+
+
 if __name__ == "__main__":
-    run(experiment("table1", __doc__ or ""))
+    main("table1", __doc__, run, show)

@@ -1,0 +1,134 @@
+"""Figures 5 and 6: images of three people, and the basis images that mult finds for them.
+
+Twenty iterations of mult from each start. A person's basis image is the component with the largest
+mean contribution ||w_k|| H(k, n) to their images. How much it looks like the person is measured as
+the correlation of its pixels with the person's mean image, both less the mean of all images; the
+mean over all people is told.
+"""
+
+from __future__ import annotations
+
+import base64
+import statistics
+from functools import partial
+
+import matplotlib.pyplot as plt
+import numpy as np
+from presentation import Row, Section, Table, drawn, grouped, judged, mean_and_deviation
+from protocol import STARTS, Experiment, at_hand, main
+
+from conenmf import factorize, from_rows
+from conenmf.datasets import Dataset, load
+
+TITLE = "Figures 5 and 6: basis images"
+SIZES = {
+    "tiny": ("digits", 1),
+    "quick": ("georgia_tech_crop", 3),
+    "full": ("georgia_tech_crop", 10),
+}
+SHOWN = 3
+ITERATIONS = 20
+
+
+def run(rows: Experiment) -> None:
+    wanted, runs = SIZES[rows.scale]
+    for name in at_hand([wanted], "figure6"):
+        for number in range(runs):
+            for start in STARTS:
+                rows.row(
+                    partial(_alike, rows, name, start, number),
+                    dataset=name,
+                    start=start,
+                    run=number,
+                )
+
+
+def bases(data: Dataset, start: str, rng: np.random.Generator) -> np.ndarray:
+    """The basis image of every person (people, pixels)."""
+    result = factorize(
+        from_rows(data.X),
+        data.K,
+        init=STARTS[start],
+        solver="plain-mult",
+        max_iter=ITERATIONS,
+        tol=0,
+        sketch=None,
+        rng=rng,
+    )
+    share = np.linalg.norm(result.W, axis=0)[:, None] * result.H
+    people = np.unique(data.labels)
+    chosen = [share[:, data.labels == person].mean(axis=1).argmax() for person in people]
+    return result.W[:, chosen].T
+
+
+def _alike(rows: Experiment, name: str, start: str, number: int) -> dict[str, float]:
+    data = load(name)
+    found = bases(data, start, rows.rng(dataset=name, start=start, run=number))
+    X = np.asarray(data.X, dtype=float)
+    people = np.unique(data.labels)
+    means = np.stack([X[data.labels == person].mean(axis=0) for person in people])
+    usual = _unit(X.mean(axis=0))
+    likeness = [
+        np.corrcoef(_unit(basis) - usual, _unit(mean) - usual)[0, 1]
+        for basis, mean in zip(found, means, strict=True)
+    ]
+    shape = data.image_shape or (1, X.shape[1])
+    images = np.stack([_three_images(data), found[:SHOWN]]).reshape(2, SHOWN, *shape)
+    return {"likeness": float(np.mean(likeness)), "pictures": _packed(images)}
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x)
+
+
+def _three_images(data: Dataset) -> np.ndarray:
+    """The first image of each of the people that are shown."""
+    people = np.unique(data.labels)[:SHOWN]
+    return np.stack([np.asarray(data.X[np.argmax(data.labels == person)]) for person in people])
+
+
+def _packed(images: np.ndarray) -> str:
+    """Small grey images (kinds, people, rows, columns) for one cell."""
+    largest = images.max(axis=(2, 3), keepdims=True)
+    grey = np.round(255 * images / np.where(largest > 0, largest, 1)).astype(np.uint8)
+    return "x".join(map(str, grey.shape)) + ":" + base64.b64encode(grey.tobytes()).decode()
+
+
+def _unpacked(cell: str) -> np.ndarray:
+    shape, text = cell.split(":")
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(
+        [int(n) for n in shape.split("x")]
+    )
+
+
+def show(rows: list[Row]) -> Section:
+    """The images of the first run, and how much they look like the people."""
+    groups = {start: group for (start,), group in grouped(rows, "start").items()}
+    size = (2 * SHOWN, 1.6 * (1 + len(groups)))
+    figure, axes = plt.subplots(1 + len(groups), SHOWN, figsize=size, layout="constrained")
+    first = _unpacked(next(iter(groups.values()))[0]["pictures"])
+    kinds = {"image": first[0]} | {
+        start: _unpacked(group[0]["pictures"])[1] for start, group in groups.items()
+    }
+    for (kind, images), across in zip(kinds.items(), axes, strict=True):
+        for ax, image in zip(across, images, strict=True):
+            ax.imshow(image, cmap="gray")
+            ax.set(xticks=[], yticks=[])
+        across[0].set_ylabel(kind)
+    likeness = {start: [float(row["likeness"]) for row in group] for start, group in groups.items()}
+    lines = [[start, mean_and_deviation(values)] for start, values in likeness.items()]
+    means = {start: statistics.mean(values) for start, values in likeness.items()}
+    cases = [
+        (
+            f"{start}: {means[start]:.3f} against {means['cr1-nmf']:.3f}",
+            means["cr1-nmf"] > means[start],
+        )
+        for start in ("rand", "nndsvd")
+    ]
+    claim = "Basis images from cr1-nmf look more like the people than those from rand and nndsvd"
+    picture = drawn(figure, "figure6", "Images of three people, and basis images found for them")
+    return Section([picture, Table(["start", "correlation"], lines)], [judged(claim, cases)])
+
+
+if __name__ == "__main__":
+    main("figure6", __doc__, run, show)

@@ -1,0 +1,163 @@
+"""How results are shown: tables, pictures and verdicts, as Markdown and as one page of HTML.
+
+A verdict is computed from rows, never typed: a claim holds, holds partly, does not hold, or was
+not measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+Row = dict[str, str]
+HOLDS, PARTLY, DOES_NOT, NOT_MEASURED = "holds", "holds partly", "does not hold", "not measured"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim, and the numbers that say so."""
+
+    claim: str
+    verdict: str
+    evidence: str
+
+
+def judged(claim: str, cases: Iterable[tuple[str, bool]]) -> Verdict:
+    """A claim holds if it holds in every case, and partly if it does in some.
+
+    >>> judged("2 is even, 3 is even", [("2", True), ("3", False)])
+    Verdict(claim='2 is even, 3 is even', verdict='holds partly', evidence='1 of 2 cases; not: 3')
+    """
+    found = list(cases)
+    if not found:
+        return Verdict(claim, NOT_MEASURED, "no rows")
+    held = sum(holds for _, holds in found)
+    verdict = HOLDS if held == len(found) else PARTLY if held else DOES_NOT
+    failed = "; ".join(text for text, holds in found if not holds)
+    evidence = f"{held} of {len(found)} cases"
+    return Verdict(claim, verdict, evidence + (f"; not: {failed}" if failed else ""))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header and lines of cells."""
+
+    header: Sequence[str]
+    lines: Sequence[Sequence[object]]
+
+    def markdown(self) -> str:  # noqa: D102
+        rows = [self.header, ["---"] * len(self.header), *self.lines]
+        return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+    def html(self) -> str:  # noqa: D102
+        head = "".join(f"<th>{escape(str(cell))}</th>" for cell in self.header)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>"
+            for line in self.lines
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing, and what a reader who cannot see it should know."""
+
+    name: str
+    png: bytes
+    text: str
+
+    def markdown(self) -> str:  # noqa: D102
+        return f"![{self.text}]({self.name})"
+
+    def html(self) -> str:  # noqa: D102
+        data = base64.b64encode(self.png).decode()
+        return f'<img alt="{escape(self.text)}" src="data:image/png;base64,{data}">'
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+    def markdown(self) -> str:  # noqa: D102
+        return self.text
+
+    def html(self) -> str:  # noqa: D102
+        return f"<p>{escape(self.text)}</p>"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table or figure of the paper with ours, and what became of its claims."""
+
+    body: Sequence[Table | Picture | Text]
+    verdicts: Sequence[Verdict] = field(default_factory=tuple)
+
+    def pictures(self) -> Iterator[Picture]:  # noqa: D102
+        return (part for part in self.body if isinstance(part, Picture))
+
+
+def drawn(figure: plt.Figure, name: str, text: str) -> Picture:
+    """The picture of a figure, which is closed."""
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=100, format="png", metadata={"Software": None})
+    plt.close(figure)
+    return Picture(f"{name}.png", stream.getvalue(), text)
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    lines = [(found.claim, found.verdict, found.evidence) for found in verdicts]
+    return Table(["claim", "verdict", "evidence"], lines)
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 3) -> str:
+    """The mean, and the standard deviation if there is more than one value."""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
+    """Rows by their values in some columns, in the order in which these first occur."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .85rem; overflow: auto;
+  display: block }
+th, td { border-bottom: 1px solid #ccc; padding: .2rem .6rem; text-align: left }
+img { max-width: 100%; height: auto }
+footer { color: #666; font-size: .8rem }
+"""
+
+
+def as_markdown(title: str, sections: dict[str, Section], origin: str) -> str:
+    verdicts = [verdict for section in sections.values() for verdict in section.verdicts]
+    parts = [f"# {title}", verdict_table(verdicts).markdown()]
+    for name, section in sections.items():
+        parts += [f"## {name}", *(part.markdown() for part in section.body)]
+    return "\n\n".join([*parts, origin]) + "\n"
+
+
+def as_html(title: str, sections: dict[str, Section], origin: str) -> str:
+    """One page with everything in it, which opens without a network."""
+    verdicts = [verdict for section in sections.values() for verdict in section.verdicts]
+    parts = [f"<h1>{escape(title)}</h1>", verdict_table(verdicts).html()]
+    for name, section in sections.items():
+        parts += [f"<h2>{escape(name)}</h2>", *(part.html() for part in section.body)]
+    parts.append(f"<footer>{escape(origin)}</footer>")
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'

@@ -1,0 +1,48 @@
+"""Table IV: by how many iterations each start comes late: floor(its seconds / an iteration's)."""
+
+from __future__ import annotations
+
+import statistics
+
+from presentation import Row, Section, Table
+from protocol import main
+from races import by_start, datasets, numbers, run
+from table3 import LIKE, TIMED
+
+TITLE = "Table IV: shifts"
+SOLVERS = ("mult", "hals")  # iterations of nnlsb take unequal times, so it has no shift
+PAPER = {
+    "ck": {"mult": (3, 6, 8), "hals": (2, 5, 7)},
+    "faces94": {"mult": (2, 5, 5), "hals": (2, 4, 4)},
+    "georgia_tech": {"mult": (3, 4, 3), "hals": (2, 3, 2)},
+    "paviau": {"mult": (2, 7, 2), "hals": (1, 5, 1)},
+}
+
+
+def shift(rows: list[Row], dataset: str, solver: str, start: str) -> int:
+    """The iterations that could have been made while the start was."""
+    group = by_start(rows, dataset, solver)[start]
+    late = statistics.median(float(row["seconds of start"]) for row in group)
+    each = statistics.median(
+        float(seconds[-1]) / len(seconds) for seconds in (numbers(row["seconds"]) for row in group)
+    )
+    return int(late / each)
+
+
+def show(rows: list[Row]) -> Section:
+    """Shifts, with the paper's in brackets."""
+    names = datasets(rows)
+    lines = []
+    for solver in SOLVERS:
+        for place, start in enumerate(TIMED):
+            cells = []
+            for name in names:
+                theirs = PAPER.get(LIKE.get(name, name))
+                paper = f" ({theirs[solver][place]})" if theirs else ""
+                cells.append(f"{shift(rows, name, solver, start)}{paper}")
+            lines.append([f"{start} + {solver}", *cells])
+    return Section([Table(["start + solver (paper)", *names], lines)])
+
+
+if __name__ == "__main__":
+    main("races", __doc__, run, show)
