@@ -1,13 +1,21 @@
 """Datasets: in folders of the same layout as the real ones, and from a server on this machine."""
 
+import errno
 import hashlib
+import importlib
 import io
+import os
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
+import warnings
 import zipfile
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import h5py
 import numpy as np
 import pytest
 import scipy.io
@@ -16,15 +24,35 @@ from PIL import Image
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from conenmf import datasets, from_rows
-from conenmf.datasets import DATASETS, Download, available, fingerprint, load, tf_idf
+from conenmf.datasets import (
+    DATASETS,
+    DatasetWarning,
+    Download,
+    available,
+    fingerprint,
+    load,
+    log_counts,
+    places,
+    tf_idf,
+)
 from conenmf.datasets.downloads import fetch, show_progress, unpack
 from conenmf.errors import (
     ConeNMFError,
     DatasetError,
     DatasetMissingError,
+    DiskFullError,
     FileFormatError,
     OptionError,
 )
+
+try:
+    import pty
+except ImportError:  # Windows
+    pty = None
+
+
+# Most datasets here are smaller than those of the same name; other tests look for this warning.
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
 
 
 @pytest.fixture
@@ -36,7 +64,9 @@ def rng():
 def cache(tmp_path, monkeypatch):
     """No test sees the folders of the user."""
     place = tmp_path / "cache"
-    monkeypatch.setattr(datasets, "_cache", lambda: place)
+    monkeypatch.setattr("conenmf.datasets.places.cache", lambda: place)
+    monkeypatch.setattr("conenmf.datasets.cache", lambda: place)
+    monkeypatch.setattr("conenmf.datasets.shipped", lambda description: None)
     monkeypatch.delenv("CONENMF_DATA", raising=False)
     return place
 
@@ -85,6 +115,10 @@ def test_every_dataset_says_where_it_comes_from(name):
     if description.kind == "scene":
         assert np.prod(description.image_shape) == description.shape[0]
         assert len(description.variables) == len(description.downloads)
+    if description.columns_first:
+        assert description.variables
+    if description.kind == "cells":
+        assert description.shipped
 
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])
@@ -112,6 +146,8 @@ def test_what_has_no_address_is_not_fetched(monkeypatch):
 def test_an_unknown_name_is_answered_with_all_names():
     with pytest.raises(OptionError, match="'faces95' is unknown; choose one of 'faces94'"):
         load("faces95")
+    with pytest.raises(OptionError, match="choose one of"):
+        load(["faces94"])
 
 
 def test_digits_come_with_scikit_learn():
@@ -175,8 +211,9 @@ def test_images_are_shrunk(folder, rng):
     np.testing.assert_array_equal(half.X[1].reshape(100, 90)[7, 8], images[1, 14:16, 16:18].mean())
     with pytest.raises(OptionError, match="shrink=7 does not divide"):
         load("faces94", shrink=7)
-    with pytest.raises(OptionError, match="shrink=0"):
-        load("faces94", shrink=0)
+    for shrink in (0, 2.0, "2"):
+        with pytest.raises(OptionError, match=f"shrink={shrink!r}"):
+            load("faces94", shrink=shrink)
 
 
 def test_pixels_or_bands_are_the_samples(folder, monkeypatch, rng):
@@ -202,6 +239,9 @@ def test_pixels_or_bands_are_the_samples(folder, monkeypatch, rng):
         ("paviau", {"shrink": 2}, "shrink=2 is for"),
         ("paviau", {"samples": "rows"}, "choose one of 'pixels', 'bands'"),
         ("tr11", {"weights": "bm25"}, "choose one of 'tf-idf', 'counts'"),
+        ("tr11", {"weights": "log"}, "choose one of 'tf-idf', 'counts'"),
+        ("pbmc68k_reduced", {"weights": "tf-idf"}, "choose one of 'log', 'counts'"),
+        ("pbmc68k_reduced", {"shrink": 2}, "of the kind 'images'"),
     ],
 )
 def test_options_that_do_not_apply_are_refused(name, options, match):
@@ -232,6 +272,87 @@ def test_fingerprints_tell_numbers_apart(rng):
     assert fingerprint(X, None) == fingerprint(np.asfortranarray(X), None)
     others = [X.astype("f8"), X.T, X + 1, X[::-1], sp.csr_array(X)]
     assert len({fingerprint(other, None) for other in [X, *others]}) == 6
+
+
+@pytest.mark.parametrize("other", [1 + 65536, 1 - 65536, -1, 1 << 40, np.inf, np.nan])
+def test_no_number_passes_for_another(other):
+    X = np.array([[1.0, 2.0], [3.0, 65535.0]])
+    changed = X.copy()
+    changed[0, 0] = other
+    assert fingerprint(changed, None) != fingerprint(X, None)
+    assert fingerprint(sp.csr_array(changed), None) != fingerprint(sp.csr_array(X), None)
+
+
+def test_large_numbers_are_recognised_however_they_are_stored():
+    X = np.array([[1, -70000], [0, 2]])
+    same = [X, X.astype("i4"), X.astype("f8"), np.asfortranarray(X)]
+    assert len({fingerprint(one, None) for one in same}) == 1
+    padded = sp.csr_array(([1, -70000, 0, 2], [0, 1, 0, 1], [0, 2, 4]), shape=(2, 2))
+    assert padded.nnz == 4
+    assert fingerprint(padded, None) == fingerprint(sp.csr_array(X), None)
+
+
+def warned(name, **options):
+    """What `load` warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load(name, **options)
+    for warning in caught:
+        assert warning.category is DatasetWarning
+        assert warning.filename == __file__
+    return [str(warning.message) for warning in caught]
+
+
+def test_one_changed_number_is_told(folder, monkeypatch, rng):
+    X, labels = counts(rng)
+    place(folder, "tr11", X, labels)
+    small(monkeypatch, "tr11", shape=X.shape, K=3, sha256=fingerprint(X, labels))
+    assert warned("tr11") == []
+    X.data[3] += 1
+    sp.save_npz(folder / "tr11" / "V.npz", X)
+    (message,) = warned("tr11")
+    assert f"tr11 in {folder / 'tr11'} holds other numbers or classes" in message
+    assert DATASETS["tr11"].source in message
+    small(monkeypatch, "tr11", sha256=fingerprint(X, np.sort(labels)))
+    assert "other numbers or classes" in warned("tr11")[0]
+    small(monkeypatch, "tr11", shape=(414, 6429), K=9)
+    assert "6 samples of 9 features in 3 classes, expected 414 of 6429 in 9" in warned("tr11")[0]
+    (folder / "tr11" / "labels.npy").unlink()
+    assert "in no classes" in warned("tr11")[0]
+
+
+def test_where_no_checksum_is_known_the_size_is_compared(folder, monkeypatch):
+    place(folder, "ck", np.ones((4, 3136), np.uint8), [0, 0, 1, 1])
+    assert "4 samples of 3136 features in 2 classes, expected 8795" in warned("ck")[0]
+    small(monkeypatch, "ck", shape=(4, 3136), K=2)
+    assert warned("ck") == []
+    assert not load("ck").verified
+
+
+def test_the_home_of_the_user(rng, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("CONENMF_DATA", "~/mine")
+    place(tmp_path / "mine", "tr11", *counts(rng))
+    assert load("tr11").X.shape == (6, 9)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    monkeypatch.undo()
+    for name in ("CONENMF_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.expanduser", nobody)
+    monkeypatch.setattr(datasets, "fetch", None)
+    assert "digits" in available()
+    with pytest.raises(DatasetMissingError, match=r"\$CONENMF_DATA.tr11") as caught:
+        load("tr11")
+    assert DATASETS["tr11"].source in str(caught.value)
+    with pytest.raises(DatasetError, match="set XDG_CACHE_HOME"):
+        load("tr11", download=True)
 
 
 # --- folders that are damaged -----------------------------------------------------------------
@@ -303,6 +424,7 @@ def test_the_text_of_cluto(folder, rng):
     wap = load("wap", weights="counts")
     np.testing.assert_array_equal(wap.X.toarray(), X.toarray())
     np.testing.assert_array_equal(wap.labels, labels)
+    assert wap.classes == ("topic0", "topic1", "topic2")
     assert fingerprint(wap.X, wap.labels) == fingerprint(X, labels)
 
 
@@ -347,11 +469,12 @@ def test_images_of_an_official_archive(folder, monkeypatch, rng):
 
 def test_faces94_is_without_the_folder_of_copies(folder, monkeypatch):
     small(monkeypatch, "faces94", image_shape=(2, 2))
-    for person in ("female/anpage", "female/gotone", "male/cjsake"):
+    for person in ("female/anpage", "female/gotone", "male/cjsake", "male/gotone"):
         paint(folder / "faces94" / person / "x.1.jpg", np.full((2, 2, 3), 90, np.uint8))
     faces = load("faces94")
-    assert faces.names.samples == ("female/anpage/x.1.jpg", "male/cjsake/x.1.jpg")
-    np.testing.assert_array_equal(faces.labels, [0, 1])
+    assert faces.classes == ("female/anpage", "male/cjsake", "male/gotone")
+    assert faces.names.samples == tuple(f"{person}/x.1.jpg" for person in faces.classes)
+    np.testing.assert_array_equal(faces.labels, [0, 1, 2])
 
 
 def test_ck_from_ones_own_copy(folder):
@@ -364,6 +487,50 @@ def test_ck_from_ones_own_copy(folder):
     np.testing.assert_array_equal(ck.X, np.repeat([[50], [51], [52]], 3136, axis=1))
     np.testing.assert_array_equal(ck.labels, [0, 0, 1])
     assert (ck.image_shape, ck.K) == ((49, 64), 97)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "match"),
+    [
+        ("ck", "S010/a.png", "2 folders deep"),
+        ("georgia_tech", "01.png", "1 folders deep"),
+        ("coil20", "obj1.png", "called like obj1__0.png"),
+    ],
+)
+def test_an_image_that_is_nobodys(folder, name, file, match):
+    paint(folder / name / file, np.ones((9, 9), np.uint8))
+    with pytest.raises(FileFormatError, match=match) as caught:
+        load(name)
+    assert str(folder / name / file) in str(caught.value)
+
+
+def test_the_names_of_images_say_what_they_show(folder):
+    for number in (1, 2, 10):
+        for turn in (0, 5, 10):
+            path = folder / "coil20" / "coil-20-proc" / f"obj{number}__{turn}.png"
+            paint(path, np.full((128, 128), 10 * number + turn, np.uint8))
+    coil = load("coil20")
+    np.testing.assert_array_equal(coil.labels, np.repeat([0, 1, 2], 3))
+    np.testing.assert_array_equal(coil.X[:, 0], [10, 15, 20, 20, 25, 30, 100, 105, 110])
+    assert coil.classes == ("obj1", "obj2", "obj10")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "scale", "dtype"),
+    [("orl_32x32", "ORL_32x32.mat", 1, "uint8"), ("coil20_32x32", "COIL20.mat", 255, "float32")],
+)
+def test_images_that_somebody_made_a_matrix_of(folder, rng, name, file, scale, dtype):
+    images = rng.integers(0, 256, (4, 32, 32)) / scale
+    (folder / name).mkdir()
+    vectors = images.transpose(0, 2, 1).reshape(4, -1)
+    scipy.io.savemat(folder / name / file, {"fea": vectors, "gnd": [[1], [1], [2], [2]]})
+    loaded = load(name)
+    assert loaded.X.dtype == dtype
+    np.testing.assert_array_equal(loaded.X, images.reshape(4, -1).astype(dtype))
+    np.testing.assert_array_equal(loaded.labels, [1, 1, 2, 2])
+    scipy.io.savemat(folder / name / file, {"fea": vectors, "gnd": [[1], [2]]})
+    with pytest.raises(FileFormatError, match="and 2 classes, expected one row"):
+        load(name)
 
 
 def test_frames_are_shrunk_with_a_filter_that_sees_every_pixel(folder):
@@ -425,6 +592,14 @@ def test_scenes_that_are_none(folder, matrix, match):
         load("paviau")
 
 
+def test_classes_of_another_scene(folder, rng):
+    (folder / "paviau").mkdir()
+    scipy.io.savemat(folder / "paviau" / "PaviaU.mat", {"paviaU": scene(rng)[0]})
+    scipy.io.savemat(folder / "paviau" / "PaviaU_gt.mat", {"paviaU_gt": np.ones((5, 6))})
+    with pytest.raises(FileFormatError, match=r"classes of shape \(5, 6\), expected one class"):
+        load("paviau")
+
+
 def test_a_scene_that_is_cut_off(folder, rng):
     path = folder / "paviau" / "PaviaU.mat"
     path.parent.mkdir()
@@ -436,11 +611,132 @@ def test_a_scene_that_is_cut_off(folder, rng):
             load("paviau")
 
 
+# --- cells ------------------------------------------------------------------------------------
+
+
+CELLS = "10x_pbmc68k_reduced.h5ad"
+
+
+def cells(path, rng, old=False, **changes):
+    """A file of AnnData like that of scanpy, as it is now or as it was; its counts and types."""
+    X = rng.poisson(0.8, (7, 5))
+    types, totals = np.array([1, 0, 1, 1, 0, 0, 1], np.int8), X.sum(1) + rng.integers(9, 40, 7)
+    values = sp.csr_array(np.round(np.log1p(X / totals[:, None] * 1e4), 3).astype(np.float32))
+    values.data = values.data * changes.get("scale", 1)
+    types, totals = changes.get("types", types), totals[: changes.get("sums")].astype(np.float32)
+    barcodes, genes = [b"cell%d" % n for n in range(7)], [b"gene%d" % n for n in range(5)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        parts = file.create_group("raw.X" if old else "raw/X")
+        for part in ("data", "indices", "indptr"):
+            parts[part] = getattr(values, part)
+        parts.attrs["h5sparse_shape" if old else "shape"] = values.shape
+        if old:
+            frame = np.zeros(7, [("index", "S8"), ("bulk_labels", "i1"), ("n_counts", "f4")])
+            frame["index"], frame["bulk_labels"], frame["n_counts"] = barcodes, types, totals
+            file["obs"], file["raw.var"] = (
+                frame,
+                np.array([(gene,) for gene in genes], [("index", "S8")]),
+            )
+            file["uns/bulk_labels_categories"] = [b"B", b"NK"]
+        else:
+            for table, index in (("obs", barcodes), ("raw/var", genes)):
+                file.create_group(table).attrs["_index"] = "index"
+                file[table]["index"] = index
+            file["obs/n_counts"] = totals
+            file["obs/bulk_labels/codes"], file["obs/bulk_labels/categories"] = types, [b"B", b"NK"]
+    return X, types
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_counts_of_cells(folder, rng, old):
+    X, types = cells(folder / "pbmc68k_reduced" / CELLS, rng, old)
+    stored = load("pbmc68k_reduced", weights="counts")
+    np.testing.assert_array_equal(stored.X.toarray(), X)
+    np.testing.assert_array_equal(stored.labels, types)
+    assert stored.classes == ("B", "NK")
+    assert stored.names.features[:2] == ("gene0", "gene1")
+    assert stored.names.sample(6) == "cell6"
+    weighted = load("pbmc68k_reduced").X
+    np.testing.assert_allclose(
+        weighted.toarray(), np.log1p(1e4 * X / X.sum(1, keepdims=True).clip(1))
+    )
+    assert from_rows(weighted).shape == (5, 7)
+
+
+def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng):
+    monkeypatch.setattr("conenmf.datasets.shipped", places.shipped)
+    site = tmp_path / "site"
+    X, _ = cells(site / "scanpy" / "datasets" / CELLS, rng)
+    (site / "scanpy" / "__init__.py").write_text("raise AssertionError('it was imported')")
+    monkeypatch.delitem(sys.modules, "scanpy", raising=False)
+    monkeypatch.syspath_prepend(site)
+    importlib.invalidate_caches()
+    assert "pbmc68k_reduced" in available()
+    np.testing.assert_array_equal(load("pbmc68k_reduced", weights="counts").X.toarray(), X)
+    assert "scanpy" not in sys.modules
+    assert str(site / "scanpy" / "datasets" / CELLS) in warned("pbmc68k_reduced")[0]
+    place(folder, "pbmc68k_reduced", np.ones((2, 5), np.uint8), [0, 1])
+    assert load("pbmc68k_reduced").X.shape == (2, 5)
+
+
+def test_a_package_without_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("conenmf.datasets.shipped", places.shipped)
+    (tmp_path / "site" / "scanpy").mkdir(parents=True)
+    monkeypatch.delitem(sys.modules, "scanpy", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    with pytest.raises(DatasetMissingError, match="pip install scanpy"):
+        load("pbmc68k_reduced")
+    assert "pbmc68k_reduced" not in available()
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"scale": 1.1}, "does not hold logarithms of counts"),
+        ({"scale": -1}, "does not hold logarithms of counts"),
+        ({"scale": np.nan}, "does not hold logarithms of counts"),
+        ({"types": np.array([0, 1, 2, 0, 0, 0, 0])}, "a cell without a type"),
+        ({"types": np.array([0, 1, -1, 0, 0, 0, 0])}, "a cell without a type"),
+        ({"types": np.array([0, 1])}, "7 cells in raw/X, 7 sums and 2 types"),
+        ({"sums": 3}, "7 cells in raw/X, 3 sums and 7 types"),
+    ],
+)
+def test_damaged_cells(folder, rng, changes, match):
+    cells(folder / "pbmc68k_reduced" / CELLS, rng, **changes)
+    with pytest.raises(FileFormatError, match=match):
+        load("pbmc68k_reduced")
+
+
+@pytest.mark.parametrize("lost", ["raw", "obs", "obs/n_counts", "obs/bulk_labels"])
+def test_cells_of_which_a_part_is_missing(folder, rng, lost):
+    path = folder / "pbmc68k_reduced" / CELLS
+    cells(path, rng)
+    with h5py.File(path, "r+") as file:
+        del file[lost]
+    with pytest.raises(FileFormatError, match=CELLS):
+        load("pbmc68k_reduced")
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(FileFormatError, match=CELLS):
+        load("pbmc68k_reduced")
+
+
+def test_logarithms_of_counts_agree_with_their_definition(rng):
+    X = rng.poisson(1.0, (9, 6))
+    X[4] = 0
+    before = X.copy()
+    expected = np.log1p(1e4 * X / X.sum(1, keepdims=True).clip(1))
+    np.testing.assert_allclose(log_counts(X).toarray(), expected)
+    np.testing.assert_allclose(log_counts(sp.csr_array(X)).toarray(), expected)
+    np.testing.assert_array_equal(X, before)
+
+
 # --- downloads, from this machine -------------------------------------------------------------
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Answers with what the server has; "cut" ends too early, "endless" does not say how long."""
+    """Answers with what the server has; "cut" ends too early, "stalls" waits before its end,
+    "endless" does not say how long it is."""
 
     def do_GET(self):
         content = self.server.files.get(self.path)
@@ -450,10 +746,12 @@ class _Answers(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         if "endless" not in self.path:
-            extra = 1000 if "cut" in self.path else 0
+            extra = 1000 if "cut" in self.path or "stalls" in self.path else 0
             self.send_header("Content-Length", str(len(content) + extra))
         self.end_headers()
         self.wfile.write(content)
+        if "stalls" in self.path:
+            self.server.stalled.wait(60)
 
     def log_message(self, *_):
         pass
@@ -462,7 +760,7 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as here:
-        here.files, here.asked = {}, []
+        here.files, here.asked, here.stalled = {}, [], threading.Event()
         here.url = f"http://127.0.0.1:{here.server_port}"
         thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -542,8 +840,14 @@ def test_images_are_fetched_in_an_archive(server, monkeypatch):
             Image.fromarray(np.full((49, 64), 7, np.uint8)).save(image := io.BytesIO(), "png")
             archive.writestr(f"gt_db/{person}/01.png", image.getvalue())
         archive.writestr("gt_db/readme.txt", "not wanted")
-    offer(server, monkeypatch, "georgia_tech", {"gt_db.zip": packed.getvalue()}, shape=(2, 3136))
+        archive.writestr("__MACOSX/gt_db/s01/._01.png", "not wanted either")
+    files = {"gt_db.zip": packed.getvalue()}
+    offer(server, monkeypatch, "georgia_tech", files, shape=(2, 3136), K=3)
+    with pytest.raises(DatasetError, match="is not that dataset"):  # a person is missing
+        load("georgia_tech", download=True)
+    offer(server, monkeypatch, "georgia_tech", files, K=2)
     frames = load("georgia_tech", download=True)
+    assert frames.classes == ("gt_db/s01", "gt_db/s02")
     np.testing.assert_array_equal(frames.labels, [0, 1])
     assert not frames.verified
 
@@ -613,6 +917,65 @@ def test_only_the_web_is_asked(tmp_path):
         fetch(Download((tmp_path / "secret").as_uri(), 100), tmp_path)
 
 
+def test_what_is_in_the_way_is_told_before_anything_is_fetched(server, cache, monkeypatch, rng):
+    X, labels = counts(rng)
+    files = {"d.tar.gz": cluto_archive(X, labels)}
+    offer(server, monkeypatch, "tr11", files, sha256=fingerprint(X, labels))
+    (cache / "tr11").mkdir(parents=True)
+    (cache / "tr11" / "notes.txt").write_text("mine")
+    with pytest.raises(DatasetError, match="in the way"):
+        load("tr11", download=True)
+    assert server.asked == []
+    assert (cache / "tr11" / "notes.txt").read_text() == "mine"
+    (cache / "tr11" / "notes.txt").unlink()
+    assert load("tr11", download=True).verified  # an empty folder is nobody's
+    assert [path.name for path in cache.iterdir()] == ["tr11"]
+
+
+def test_another_process_was_faster(server, cache, monkeypatch, rng):
+    X, labels = counts(rng)
+    files = {"d.tar.gz": cluto_archive(X, labels)}
+    offer(server, monkeypatch, "tr11", files, sha256=fingerprint(X, labels))
+
+    def another(*_):
+        if not cache.joinpath("tr11").exists():
+            place(cache, "tr11", X, labels)
+
+    assert load("tr11", download=True, progress=another).verified
+    assert sorted(path.name for path in cache.rglob("*")) == ["V.npz", "labels.npy", "tr11"]
+
+
+def test_jpeg_may_be_decoded_otherwise(server, monkeypatch, rng):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for person in ("female/anpage", "female/gotone", "male/cjsake"):
+            image = Image.fromarray(rng.integers(0, 256, (2, 2, 3), np.uint8))
+            image.save(content := io.BytesIO(), "jpeg")
+            archive.writestr(f"faces94/{person}/{person[-6:]}.1.jpg", content.getvalue())
+    files = {"faces94.zip": packed.getvalue()}
+    offer(server, monkeypatch, "faces94", files, image_shape=(2, 2), shape=(2, 4), K=2)
+    assert not load("faces94", download=True).verified
+    assert "JPEG" in warned("faces94")[0]
+
+
+def test_an_archive_whose_members_collide(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a", "a file")
+        archive.writestr("a/b", "in a folder of its name")
+    with pytest.raises(DatasetError, match="cannot be unpacked into"):
+        unpack(tmp_path / "a.zip", tmp_path / "in", lambda member: True)
+
+
+def test_a_disk_that_is_full_while_unpacking(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    (tmp_path / "a.tar.gz").write_bytes(tar({"a": b"content"}))
+    with pytest.raises(DiskFullError, match=r"no room for a\.tar\.gz"):
+        unpack(tmp_path / "a.tar.gz", tmp_path, lambda member: True)
+
+
 def test_nobody_answers(tmp_path):
     with pytest.raises(DatasetError, match="could not be fetched"):
         fetch(Download("http://127.0.0.1:1/file", 100), tmp_path)
@@ -658,6 +1021,102 @@ def test_a_bar_is_drawn_on_terminals_only(capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert f"\rfile [{'#' * 15}{'.' * 15}] 5.0 MB of 10.0 MB\rfile" in shown
     assert shown.endswith("\n\rfile 2.0 MB")
+
+
+def test_the_bar_fits_the_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for columns in (200, 40, 24, 5):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        show_progress("file", 5_000_000, 10_000_000)
+        shown = capsys.readouterr().err.lstrip("\r")
+        assert len(shown) < max(columns, len("file 5.0 MB of 10.0 MB") + 1)
+        assert ("#" in shown) == (columns > 25)
+    monkeypatch.setattr("sys.stderr", None)
+    show_progress("file", 5_000_000, 10_000_000)
+
+
+# A process of its own on a terminal of its own, which fetches a dataset from a server.
+_FETCHING = """
+import sys
+from dataclasses import replace
+from conenmf.datasets import DATASETS, Download, load
+
+url, sha256 = sys.argv[1:]
+DATASETS["tr11"] = replace(DATASETS["tr11"], downloads=(Download(url, 10**7),), sha256=sha256)
+print("verified", load("tr11", download=True).verified)
+"""
+
+
+class _OnTerminal:
+    """Fetch on a terminal; what is shown there."""
+
+    def __init__(self, url, sha256, cache):
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _FETCHING, url, sha256],
+            env={**os.environ, "XDG_CACHE_HOME": str(cache), "COLUMNS": "100"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def read(self, until=None):
+        """Read to the end, or until something is shown."""
+        while until is None or until not in self.shown:
+            try:
+                more = os.read(self._ours, 4096)
+            except OSError:  # how a terminal ends
+                more = b""
+            if not more:
+                break
+            self.shown += more.decode()
+        if until is None:
+            os.close(self._ours)
+            self.process.wait(60)
+        return self.shown
+
+
+needs_terminals = pytest.mark.skipif(pty is None, reason="there are no terminals here")
+
+
+@needs_terminals
+@pytest.mark.parametrize("file", ["d.tar.gz", "endless.tar.gz"])
+def test_a_download_on_a_terminal(server, tmp_path, rng, file):
+    X, labels = counts(rng)
+    server.files[f"/{file}"] = content = cluto_archive(X, labels)
+    terminal = _OnTerminal(f"{server.url}/{file}", fingerprint(X, labels), tmp_path)
+    lines = terminal.read().splitlines()
+    assert terminal.process.returncode == 0, terminal.shown
+    assert lines[-1] == "verified True"
+    size = f"{len(content) / 1e6:.1f} MB"
+    assert f"\r{file} [{'#' * 30}] {size} of {size}\r\nverified True" in terminal.shown
+
+
+@needs_terminals
+def test_ctrl_c_on_a_terminal(server, tmp_path):
+    server.files["/stalls.tar.gz"] = b"x" * 300_000
+    terminal = _OnTerminal(f"{server.url}/stalls.tar.gz", "0" * 64, tmp_path)
+    terminal.read(until="0.3 MB of")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    shown = terminal.read()
+    server.stalled.set()
+    assert terminal.process.returncode != 0
+    assert shown.splitlines()[-1] == "KeyboardInterrupt"
+    assert "MB\r\nTraceback" in shown  # not behind the bar
+    assert nothing_is_left(tmp_path / "conenmf" / "datasets")
+
+
+@needs_terminals
+def test_a_download_that_is_cut_off_on_a_terminal(server, tmp_path):
+    server.files["/cut.tar.gz"] = b"x" * 300_000
+    terminal = _OnTerminal(f"{server.url}/cut.tar.gz", "0" * 64, tmp_path)
+    shown = terminal.read()
+    assert "MB\r\nTraceback" in shown
+    assert "DatasetError" in shown
+    assert nothing_is_left(tmp_path / "conenmf" / "datasets")
 
 
 def test_the_cache_that_cannot_be_written(cache, monkeypatch, server, rng):

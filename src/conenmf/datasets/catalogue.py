@@ -13,7 +13,7 @@ from .downloads import Download
 
 __all__ = ["ALL", "Description"]
 
-Kind = Literal["text", "images", "scene"]
+Kind = Literal["text", "images", "scene", "cells"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,11 @@ class Description:
     Attributes
     ----------
     name : str
-    kind : {"text", "images", "scene"}
-        Counts of terms in documents; images of one size; one image with many bands.
+    kind : {"text", "images", "scene", "cells"}
+        Counts of terms in documents; images of one size; one image with many bands; counts of
+        genes in cells.
     shape : (samples, features)
-        As stored: documents, images or pixels in rows.
+        As stored: documents, images, pixels or cells in rows.
     K : int
         The number of classes, which the paper takes for the number of components.
     source, licence : str
@@ -35,6 +36,9 @@ class Description:
         What was done to the numbers, and what `load` does to them.
     sha256 : str or None
         Checksum of numbers and classes, by `fingerprint`; None if none is known.
+    exact : bool
+        Whether the official files give the same numbers everywhere; programs that read JPEG may
+        round otherwise.
     image_shape : (rows, columns) or None
         Of each image, or of the scene.
     placing : str
@@ -44,11 +48,14 @@ class Description:
     columns_first : bool
         Whether stored images run down their columns.
     levels : int
-        How many folders above an image is the one that says whose it is.
+        How many folders above an image is the one that says whose it is; if 0, the beginning of
+        its own name says so, up to two underscores.
     left_out : str
         A folder of images that is not part of the set.
     variables : tuple of str
-        Names of the scene and of its classes in MATLAB's files.
+        Names of the numbers and of their classes in MATLAB's files.
+    shipped : str
+        The file of an installed package that holds the dataset.
     window : (top, bottom, left, right) or None
         The part of the scene to which the checksum belongs, if not all of it.
     """
@@ -61,6 +68,7 @@ class Description:
     licence: str
     preprocessing: str
     sha256: str | None = None
+    exact: bool = True
     image_shape: tuple[int, int] | None = None
     placing: str = ""
     downloads: tuple[Download, ...] = ()
@@ -68,6 +76,7 @@ class Description:
     levels: int = 1
     left_out: str = ""
     variables: tuple[str, ...] = ()
+    shipped: str = ""
     window: tuple[int, int, int, int] | None = None
 
 
@@ -76,10 +85,14 @@ _SCENES = "https://www.ehu.eus/ccwintco/index.php?title=Hyperspectral_Remote_Sen
 _UPLOADS = "https://www.ehu.eus/ccwintco/uploads"
 _SCENE_TERMS = "public for research, no explicit licence"
 _FACES = "photographs of identifiable people"
-_CAI = "the 32 x 32 version of D. Cai, grey values as they are; images are turned upright"
+_ORL = "https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)"
+_ORL_TERMS = f"free with credit to AT&T Laboratories Cambridge; {_FACES}"
+_COIL = "https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php (Columbia University)"
+_CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
+_UPRIGHT = "grey values as they are; images are turned upright"
 
 
-def _text(name: str, shape: tuple[int, int], K: int, sha256: str) -> Description:
+def _text(name: str, shape: tuple[int, int], K: int, sha256: str | None = None) -> Description:
     return Description(
         name,
         "text",
@@ -100,13 +113,16 @@ ALL = (
         "images",
         (3040, 36000),
         152,
-        source="http://cswww.essex.ac.uk/mv/allfaces/faces94.html (L. Spacek, University of Essex)",
+        source="http://cmp.felk.cvut.cz/~spacelib/faces/faces94.html (L. Spacek; it was at "
+        "http://cswww.essex.ac.uk/mv/allfaces/faces94.html, University of Essex)",
         licence=f"offered for research, no explicit licence; {_FACES}",
         preprocessing="8-bit grey (ITU-R 601) at full size; without the folder female/gotone",
         sha256="7229d888274b6d2550f1cac569fef5a72fe1a7fcb5b135c9b4cfc290475e7b95",
         image_shape=(200, 180),
-        placing="the folders female, male and malestaff of the official archive",
-        left_out="gotone",
+        exact=False,
+        placing="the folders female, male and malestaff of the official archive faces94.zip",
+        downloads=(Download("http://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip", 200_000_000),),
+        left_out="female/gotone",
     ),
     Description(
         "georgia_tech",
@@ -222,53 +238,125 @@ ALL = (
     _text(
         "k1b", (2340, 21839), 6, "5ad133718c6fde36cf4f3d384d36e99fb8633fdea1035d082de762515f7677df"
     ),
+    *(
+        _text(name, shape, K)
+        for name, shape, K in (
+            ("classic", (7094, 41681), 4),
+            ("cranmed", (2431, 41681), 2),
+            ("fbis", (2463, 2000), 17),
+            ("k1a", (2340, 21839), 20),
+            ("la1", (3204, 31472), 6),
+            ("la2", (3075, 31472), 6),
+            ("la12", (6279, 31472), 6),
+            ("new3", (9558, 83487), 44),
+            ("ohscal", (11162, 11465), 10),
+            ("re1", (1657, 3758), 25),
+            ("tr12", (313, 5804), 8),
+        )
+    ),
+    Description(
+        "pbmc68k_reduced",
+        "cells",
+        (700, 765),
+        10,
+        source="https://github.com/scverse/scanpy, in its package scanpy (pip install scanpy); a "
+        "part of https://www.10xgenomics.com/datasets/fresh-68-k-pbm-cs-donor-a-1-standard-1-1-0",
+        licence="scanpy: BSD-3-Clause; 10x Genomics: CC BY 4.0",
+        preprocessing="counts, recovered from the logarithms in that file; each cell scaled to "
+        "10,000 counts of these genes, then log(1 + x)",
+        sha256="6c2dccbbe665bcc839703c2fa90080f104aff6cc2eaaf72cadc47f91d916ab5e",
+        placing="10x_pbmc68k_reduced.h5ad of scanpy",
+        downloads=(
+            Download(
+                "https://raw.githubusercontent.com/scverse/scanpy/1.11.5/src/scanpy/datasets/"
+                "10x_pbmc68k_reduced.h5ad",
+                10_000_000,
+            ),
+        ),
+        shipped="scanpy/datasets/10x_pbmc68k_reduced.h5ad",
+    ),
     Description(
         "orl_112x92",
         "images",
         (400, 10304),
         40,
-        source="https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)",
-        licence=f"free with credit to AT&T Laboratories Cambridge; {_FACES}",
+        source=_ORL,
+        licence=_ORL_TERMS,
         preprocessing="8-bit grey as it is",
         sha256="13728b3f57092fd65cc0a6bce9780a3b67360c8aec4c1b7701118b8bc519b57e",
         image_shape=(112, 92),
-        placing="the folders s1 to s40 of the official archive",
+        placing="the folders s1 to s40 of the official archive att_faces.zip",
+        downloads=(
+            Download(
+                "https://www.cl.cam.ac.uk/Research/DTG/attarchive/pub/data/att_faces.zip",
+                20_000_000,
+            ),
+        ),
     ),
     Description(
         "orl_32x32",
         "images",
         (400, 1024),
         40,
-        source="https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)",
-        licence=f"free with credit to AT&T Laboratories Cambridge; {_FACES}",
-        preprocessing=_CAI,
+        source=f"{_CAI}/FaceData.html (D. Cai's version of {_ORL})",
+        licence=_ORL_TERMS,
+        preprocessing=_UPRIGHT,
         sha256="e7b91c0c8f851521df2eb353c1abccde15fc3df36da1a169f51597d7f29d2db5",
         image_shape=(32, 32),
+        placing="ORL_32x32.mat",
+        downloads=(Download(f"{_CAI}/ORL/ORL_32x32.mat", 10_000_000),),
         columns_first=True,
+        variables=("fea", "gnd"),
     ),
     Description(
         "yale_32x32",
         "images",
         (165, 1024),
         15,
-        source="http://cvc.cs.yale.edu/cvc/projects/yalefaces/yalefaces.html (Yale University)",
+        source=f"{_CAI}/FaceData.html (D. Cai's version of "
+        "http://cvc.cs.yale.edu/cvc/projects/yalefaces/yalefaces.html, Yale University)",
         licence=f"for research; {_FACES}",
-        preprocessing=_CAI,
+        preprocessing=_UPRIGHT,
         sha256="123f42e5adb9c7717e8f28678384a139199741210a4b87ddf586b7d943db0801",
         image_shape=(32, 32),
+        placing="Yale_32x32.mat",
+        downloads=(Download(f"{_CAI}/Yale/Yale_32x32.mat", 10_000_000),),
         columns_first=True,
+        variables=("fea", "gnd"),
+    ),
+    Description(
+        "coil20",
+        "images",
+        (1440, 16384),
+        20,
+        source=_COIL,
+        licence="for research",
+        preprocessing="the processed images of 128 x 128, 8-bit grey as it is",
+        image_shape=(128, 128),
+        placing="the images obj1__0.png and so on of the official archive coil-20-proc.zip",
+        downloads=(
+            Download(
+                "http://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
+                "coil-20-proc.zip",
+                50_000_000,
+            ),
+        ),
+        levels=0,
     ),
     Description(
         "coil20_32x32",
         "images",
         (1440, 1024),
         20,
-        source="https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php (Columbia)",
+        source=f"{_CAI}/MLData.html (D. Cai's version of {_COIL})",
         licence="for research",
-        preprocessing="the 32 x 32 version of D. Cai, values from 0 to 1; turned upright",
+        preprocessing="values from 0 to 1; images are turned upright",
         sha256="687e5c63a921fde523280d630248effe94b199d50c0d95b8e964ee3c999f0c28",
         image_shape=(32, 32),
+        placing="COIL20.mat",
+        downloads=(Download(f"{_CAI}/COIL20/COIL20.mat", 20_000_000),),
         columns_first=True,
+        variables=("fea", "gnd"),
     ),
     Description(
         "digits",

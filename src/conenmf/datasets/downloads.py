@@ -63,14 +63,21 @@ class Download:
 
 def show_progress(name: str, done: int, total: int | None) -> None:
     """Draw a bar on the terminal, if there is one."""
-    if not sys.stderr.isatty():
+    if not _on_terminal():
         return
     share = f"{done / 1e6:.1f} MB"
     if total:
-        filled = 30 * done // total
-        share = f"[{'#' * filled}{'.' * (30 - filled)}] {share} of {total / 1e6:.1f} MB"
+        share += f" of {total / 1e6:.1f} MB"
+        width = min(30, shutil.get_terminal_size().columns - len(f"{name} [] {share}") - 1)
+        if width > 0:
+            filled = width * min(done, total) // total
+            share = f"[{'#' * filled}{'.' * (width - filled)}] {share}"
     end = "\n" if done == total else ""
     print(f"\r{name} {share}", end=end, file=sys.stderr, flush=True)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def fetch(download: Download, folder: Path, progress: Report | None = None) -> Path:
@@ -118,23 +125,31 @@ def _copy(
     promised = answer.headers.get("Content-Length")
     total = int(promised) if promised is not None and promised.isdecimal() else None
     digest, done = hashlib.sha256(), 0
-    while True:
-        if max(done, total or 0) > download.largest:
+    try:
+        while True:
+            if max(done, total or 0) > download.largest:
+                raise DatasetError(
+                    f"{download.url} has more than the {download.largest} bytes that are "
+                    "expected; nothing was kept"
+                )
+            if not (chunk := answer.read(_CHUNK)):
+                break
+            digest.update(chunk)
+            file.write(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(download.name, done, total)
+        if total is not None and done != total:
             raise DatasetError(
-                f"{download.url} has more than the {download.largest} bytes that are expected; "
-                "nothing was kept"
+                f"{download.url} was cut off after {done} of {total} bytes: try again; nothing "
+                "was kept"
             )
-        if not (chunk := answer.read(_CHUNK)):
-            break
-        digest.update(chunk)
-        file.write(chunk)
-        done += len(chunk)
-        if progress is not None:
-            progress(download.name, done, total)
-    if total is not None and done != total:
-        raise DatasetError(
-            f"{download.url} was cut off after {done} of {total} bytes: try again; nothing was kept"
-        )
+    except BaseException:
+        if progress is show_progress and done and _on_terminal():
+            print(file=sys.stderr)  # what is said next does not begin behind the bar
+        raise
+    if total is None and progress is not None:
+        progress(download.name, done, done)
     return digest.hexdigest()
 
 
@@ -148,6 +163,14 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath], bool])
     except _DAMAGE as problem:
         raise DatasetError(
             f"{archive.name} is not an archive that can be unpacked: {visible(problem)}"
+        ) from problem
+    except DatasetError:
+        raise
+    except OSError as problem:
+        if is_disk_full(problem):
+            raise DiskFullError(f"no room for {archive.name}, unpacked, in {folder}") from problem
+        raise DatasetError(
+            f"{archive.name} cannot be unpacked into {folder}: {visible(problem)}"
         ) from problem
 
 

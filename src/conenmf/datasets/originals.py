@@ -6,8 +6,8 @@ Numbers come out as they are stored, samples in rows; `load` does the rest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +20,10 @@ from ..files.archives import open_npz
 from ..files.images import read_resized
 from ..files.limits import check_fits, named_damage
 from ..files.matlab import read_matlab
-from ..files.sources import Source
 from .catalogue import Description
+from .cells import read_cells, whole
 
-__all__ = ["Numbers", "fingerprint", "is_original", "read_folder"]
+__all__ = ["Numbers", "fingerprint", "is_original", "read_folder", "read_shipped"]
 
 _TEXT_BYTES = 1 << 28  # of a file of counts, at most
 _AT_A_TIME = 1024
@@ -31,17 +31,19 @@ _IMAGES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 
 
 class Numbers(NamedTuple):
-    """What a folder holds: samples in rows, their classes, and their names if they have any."""
+    """What a folder holds: samples in rows, their classes, and what all these are called."""
 
     X: Any
     labels: Array | None
     names: list[str] | None = None
+    features: list[str] | None = None
+    classes: list[str] | None = None
 
 
 def fingerprint(X: Any, labels: Array | None) -> str:
     """The SHA-256 of numbers and classes, however they are stored.
 
-    Whole numbers count as 16 bits, and classes are numbered in order of appearance.
+    Whole numbers that fit count as 16 bits, and classes are numbered in order of appearance.
 
     >>> X = np.array([[1, 2], [3, 4]])
     >>> fingerprint(X, np.array([7, 3])) == fingerprint(X.astype("u1"), np.array([0, 1]))
@@ -53,6 +55,7 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)
         X.sum_duplicates()
+        X.eliminate_zeros()
         parts = [(X.indptr, "<i8"), (X.indices, "<i8"), (X.data, _counted_as(X.data))]
     else:
         parts = [(X, _counted_as(X))]
@@ -68,7 +71,11 @@ def fingerprint(X: Any, labels: Array | None) -> str:
 def _counted_as(numbers: Array) -> str:
     """Whole numbers are whole numbers in any type."""
     if numbers.dtype.kind in "iub" or (numbers == np.floor(numbers)).all():
-        return "<u2"
+        lowest, highest = numbers.min(initial=0), numbers.max(initial=0)
+        if 0 <= lowest and highest < 1 << 16:
+            return "<u2"
+        if -(1 << 53) <= lowest and highest <= 1 << 53:
+            return "<i8"
     return f"<{numbers.dtype.kind}{numbers.dtype.itemsize}"
 
 
@@ -91,17 +98,13 @@ def read_folder(folder: Path, description: Description) -> Numbers | None:
 def is_original(name: str, description: Description) -> bool:
     """Whether a member of an official archive is of use."""
     if description.kind == "images":
-        return name.lower().endswith(_IMAGES)
+        # What begins with a dot is no image, but what some systems note about one.
+        return name.lower().endswith(_IMAGES) and not name.startswith(".")
     return name in (f"{description.name}.mat", f"{description.name}.mat.rclass")
 
 
 def _prepared(folder: Path) -> Numbers:
-    rows = open_npz(folder / "V.npz", "rows", None, memory_budget(None)).rows
-    if isinstance(rows, Source):
-        shape = rows.shape
-        everything = rows.read(0, shape[0])
-        is_array = isinstance(everything, np.ndarray)
-        rows = everything if is_array else sp.csr_array(tuple(everything), shape=shape)
+    rows = whole(open_npz(folder / "V.npz", "rows", None, memory_budget(None)).rows)
     path = folder / "labels.npy"
     if not path.is_file():
         return Numbers(rows, None)
@@ -136,65 +139,111 @@ def _text(folder: Path, description: Description) -> Numbers | None:
         raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a part of a count")
     starts = np.cumsum([0, *(len(line) // 2 for line in documents)])
     parts = (counts.astype(np.int64), terms.astype(np.int32), starts.astype(np.int32))
-    return Numbers(sp.csr_array(parts, shape=(N, F)), _classes(folder, description))
-
-
-def _classes(folder: Path, description: Description) -> Array | None:
+    X = sp.csr_array(parts, shape=(N, F))
     path = _find(folder, f"{description.name}.mat.rclass")
     if path is None:
-        return None
+        return Numbers(X, None)
     check_fits(path, path.stat().st_size, _TEXT_BYTES, "a file of classes is smaller")
     with named_damage(path):
-        return _numbered(path.read_text("ascii").split())
+        topics = path.read_text("ascii").split()
+    labels, classes = _numbered(topics, sorted(set(topics)))
+    return Numbers(X, labels, classes=classes)
 
 
 def _images(folder: Path, description: Description) -> Numbers | None:
     assert description.image_shape is not None  # all images have one
-    if description.columns_first:  # somebody's version, which cannot be made from the originals
-        return None
+    if description.variables:
+        return _vectors(folder, description)
     grey, names = read_resized(folder, *description.image_shape)
-    people = ["/".join(name.split("/")[: -description.levels]) for name in names]
-    kept = [
-        n for n, who in enumerate(people) if who.split("/")[-1] != description.left_out or not who
-    ]
+    whose = [_whose(folder, name, description.levels) for name in names]
+    copies = f"/{description.left_out}" if description.left_out else "//"  # nobody's folder
+    kept = [n for n, who in enumerate(whose) if not f"/{who}".endswith(copies)]
     if not kept:
         return None
-    labels = _numbered([people[n] for n in kept], in_order=True)
-    return Numbers(grey[kept] if len(kept) < len(names) else grey, labels, [names[n] for n in kept])
+    whose = [whose[n] for n in kept]
+    labels, classes = _numbered(whose, list(dict.fromkeys(whose)))
+    X = grey[kept] if len(kept) < len(names) else grey
+    return Numbers(X, labels, [names[n] for n in kept], classes=classes)
+
+
+def _whose(folder: Path, name: str, levels: int) -> str:
+    """The class of an image: a folder above it, or the beginning of its own name."""
+    if levels == 0:
+        beginning, found, _ = PurePosixPath(name).name.partition("__")
+        who = beginning if found else ""
+    else:
+        who = "/".join(name.split("/")[:-levels])
+    if not who:
+        where = f"{levels} folders deep" if levels else "called like obj1__0.png"
+        raise FileFormatError(
+            f"{folder / name} does not say whose image it is, expected one that is {where}: keep "
+            "the names of the official archive"
+        )
+    return who
+
+
+def _vectors(folder: Path, description: Description) -> Numbers | None:
+    """Images that somebody has made a matrix of, one in each row."""
+    path, (numbers, classes) = _find(folder, description.downloads[0].name), description.variables
+    if path is None:
+        return None
+    X, labels = (read_matlab(path, name, memory_budget(None)) for name in (numbers, classes))
+    if X.ndim != 2 or labels.size != X.shape[0]:
+        raise FileFormatError(
+            f"{path} holds images of shape {X.shape} and {labels.size} classes, expected one row "
+            "and one class for each image: copy it anew"
+        )
+    grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
+    return Numbers(X.astype(np.uint8 if grey else np.float32), labels.ravel().astype(np.int16))
 
 
 def _scene(folder: Path, description: Description) -> Numbers | None:
     """A cube of rows, columns and bands, and the classes of its pixels."""
-    cube, classes = _cubes(folder, description)
+    cube, classes = (
+        None if path is None else read_matlab(path, variable, memory_budget(None))
+        for path, variable in zip(
+            (_find(folder, download.name) for download in description.downloads),
+            description.variables,
+            strict=True,
+        )
+    )
     if cube is None:
         return None
-    if cube.ndim != 3 or (classes is not None and classes.shape != cube.shape[:2]):
+    if cube.ndim != 3:
         raise FileFormatError(f"{folder} holds a scene of shape {cube.shape}, expected 3 sides")
+    if classes is not None and classes.shape != cube.shape[:2]:
+        raise FileFormatError(
+            f"{folder} holds a scene of shape {cube.shape} and classes of shape {classes.shape}, "
+            "expected one class for each pixel: get both files anew"
+        )
     labels = None if classes is None else classes.reshape(-1).astype(np.int16)
     return Numbers(np.ascontiguousarray(cube).reshape(-1, cube.shape[2]), labels)
 
 
-def _cubes(folder: Path, description: Description) -> Iterator[Array | None]:
-    for download, variable in zip(description.downloads, description.variables, strict=True):
-        path = _find(folder, download.name)
-        yield None if path is None else read_matlab(path, variable, memory_budget(None))
+def _cells(folder: Path, description: Description) -> Numbers | None:
+    path = _find(folder, PurePosixPath(description.shipped).name)
+    return None if path is None else read_shipped(path)
+
+
+def read_shipped(path: Path) -> Numbers:
+    """Cells from the file that a package has of them."""
+    cells = read_cells(path)
+    return Numbers(cells.counts, cells.labels, cells.names, cells.genes, cells.types)
 
 
 def _find(folder: Path, name: str) -> Path | None:
     return next(iter(sorted(path for path in folder.rglob(name) if path.is_file())), None)
 
 
-def _numbered(classes: list[str], *, in_order: bool = False) -> Array:
-    """Classes as numbers from 0, sorted by name or in order of appearance."""
-    known = {
-        name: number
-        for number, name in enumerate(dict.fromkeys(classes) if in_order else sorted(set(classes)))
-    }
-    return np.array([known[name] for name in classes], np.int16)
+def _numbered(classes: list[str], known: list[str]) -> tuple[Array, list[str]]:
+    """Classes as numbers from 0, and what these are called."""
+    numbers = {name: number for number, name in enumerate(known)}
+    return np.array([numbers[name] for name in classes], np.int16), known
 
 
 _ORIGINALS: dict[str, Callable[[Path, Description], Numbers | None]] = {
     "text": _text,
     "images": _images,
     "scene": _scene,
+    "cells": _cells,
 }

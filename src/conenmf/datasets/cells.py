@@ -1,0 +1,105 @@
+"""Counts of genes in cells, from a file of AnnData that holds logarithms of them.
+
+Single-cell data are mostly passed on after preprocessing: ``raw`` holds log(1 + x), where x is the
+count of a gene scaled so that all genes of the cell sum to 10,000. With the sum before scaling,
+which ``obs`` keeps, the counts can be had again, and whole numbers show that it went well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..blocks import Array
+from ..disk import memory_budget
+from ..errors import FileFormatError
+from ..files.limits import named_damage
+from ..files.sources import Source
+from ..files.stores import Store, hdf5_store, open_hdf5
+
+__all__ = ["Cells", "read_cells", "whole"]
+
+_SCALED_TO = 1e4
+_TYPES, _TOTALS = "bulk_labels", "n_counts"
+_ROUNDING = 0.25  # how far from a whole number a count may come out
+
+
+class Cells(NamedTuple):
+    """Counts, cells in rows, and the type of each cell."""
+
+    counts: Any
+    labels: Array
+    names: list[str] | None
+    genes: list[str] | None
+    types: list[str]
+
+
+def whole(rows: Any) -> Any:
+    """All rows of a file that has been opened."""
+    if not isinstance(rows, Source):
+        return rows
+    everything = rows.read(0, rows.shape[0])
+    if isinstance(everything, np.ndarray):
+        return everything
+    return sp.csr_array(tuple(everything), shape=rows.shape)
+
+
+def read_cells(path: Path) -> Cells:
+    """Counts and types of the cells of a file."""
+    budget = memory_budget(None)
+    with hdf5_store(path, budget) as store:
+        # Before version 0.7, AnnData had no group for raw, and a table for each data frame.
+        old = "raw.X" in store.root
+        matrix, genes = ("raw.X", "raw.var") if old else ("raw/X", "raw/var")
+        totals = np.asarray(_column(store, _TOTALS), np.float64)
+        codes, types = _categories(store)
+        names, symbols = _index(store, "obs"), _index(store, genes)
+        store.root.close()
+    logs = sp.csr_array(whole(open_hdf5(path, "rows", matrix, budget).rows))
+    if logs.shape[0] != totals.size or totals.size != codes.size:
+        raise FileFormatError(
+            f"{path} holds {logs.shape[0]} cells in {matrix}, {totals.size} sums and {codes.size} "
+            "types of cells, expected one of each for each cell: copy it anew"
+        )
+    if codes.size and not 0 <= codes.min() <= codes.max() < len(types):
+        raise FileFormatError(f"{path} holds a cell without a type: copy it anew")
+    counts = np.expm1(logs.data.astype(np.float64)) * np.repeat(totals, np.diff(logs.indptr))
+    counts /= _SCALED_TO
+    if not (np.abs(counts - np.rint(counts)) < _ROUNDING).all() or (counts < 0).any():
+        raise FileFormatError(
+            f"{path} does not hold logarithms of counts in {matrix}, scaled to {_SCALED_TO:.0f} "
+            "counts for each cell: copy it anew"
+        )
+    counts = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
+    return Cells(counts, codes.astype(np.int16), names, symbols, types)
+
+
+def _column(store: Store, name: str, table: str = "obs") -> Any:
+    """A column of a data frame."""
+    frame = store.find(table)
+    if not hasattr(frame, "dtype"):
+        return store.find(name, frame)[:]
+    with named_damage(f"{store.path}:{table}/{name}"):
+        return frame[name]
+
+
+def _categories(store: Store) -> tuple[Array, list[str]]:
+    """The types of the cells as numbers, and what these are called."""
+    frame = store.find("obs")
+    if hasattr(frame, "dtype"):
+        return np.asarray(_column(store, _TYPES)), _texts(store.find(f"uns/{_TYPES}_categories")[:])
+    codes, types = (store.find(f"{_TYPES}/{part}", frame)[:] for part in ("codes", "categories"))
+    return np.asarray(codes), _texts(types)
+
+
+def _index(store: Store, table: str) -> list[str]:
+    frame = store.find(table)
+    name = "index" if hasattr(frame, "dtype") else str(frame.attrs["_index"])
+    return _texts(_column(store, name, table))
+
+
+def _texts(texts: Any) -> list[str]:
+    return [text.decode() if isinstance(text, bytes) else str(text) for text in texts.tolist()]
