@@ -1037,10 +1037,12 @@ def test_the_bar_fits_the_terminal(capsys, monkeypatch):
 
 # A process of its own on a terminal of its own, which fetches a dataset from a server.
 _FETCHING = """
+import signal
 import sys
 from dataclasses import replace
 from conenmf.datasets import DATASETS, Download, load
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 url, sha256 = sys.argv[1:]
 DATASETS["tr11"] = replace(DATASETS["tr11"], downloads=(Download(url, 10**7),), sha256=sha256)
 print("verified", load("tr11", download=True).verified)

@@ -118,7 +118,10 @@ def rows_of(kind):
     for name, about in DATASETS.items():
         if about.kind == kind:
             texts = (about.preprocessing, about.source, about.licence)
-            linked = [re.sub(r"(https?://[^\s),;]+)", r"<\1>", text) for text in texts]
+            linked = [
+                re.sub(r"(https?://(?:www\.)?([^\s),;/]+)[^\s),;]*)", r"[\2](\1)", text)
+                for text in texts
+            ]
             told = ["as above"] * 3 if texts == before else linked
             fetched = "yes" if about.downloads else "no"
             sizes = (f"{about.shape[0]:,}", f"{about.shape[1]:,}", str(about.K))
