@@ -30,8 +30,8 @@ SETS = {
     "quick": ["digits", "orl_32x32", "coil20_32x32", "georgia_tech_crop", "paviau_subset",
               "indian_pines", "pbmc68k_reduced", "tr11", "tr31", "wap", "re0", "k1b"],
     "full": ["digits", "orl_32x32", "orl_112x92", "yale_32x32", "coil20_32x32", "georgia_tech_crop",
-             "faces94", "paviau_subset", "indian_pines", "pbmc68k_reduced", "tr11", "tr23", "tr31", "tr41",
-             "tr45", "wap", "re0", "k1b"],
+             "faces94", "paviau_subset", "indian_pines", "pbmc68k_reduced", "tr11", "tr23", "tr31",
+             "tr41", "tr45", "wap", "re0", "k1b"],
 }  # fmt: skip
 PLAIN = ("plain-mult", "plain-nnlsb", "plain-hals")
 CLOSE = 1.01
