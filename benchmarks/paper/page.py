@@ -1,6 +1,6 @@
 """One page from the rows that the scripts kept: every table and figure, and a verdict per claim.
 
-Writes ``page.md`` with its pictures, and ``page.html`` with everything inside, beside the rows.
+Writes ``page.html`` with everything inside, and ``page.md`` with its pictures, beside the rows.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ import importlib
 import json
 from pathlib import Path
 
-import presentation
-from protocol import folder_of, options
+from presentation import (
+    NOT_MEASURED,
+    Row,
+    Section,
+    Text,
+    Verdict,
+    as_html,
+    as_markdown,
+)
+from protocol import command_line, folder_of
 
+HEADING = "The paper, reproduced"
 SCRIPTS = {  # which makes a section, and whose rows it takes
     "figure1": "figure1",
     "figure2": "figure2",
@@ -34,7 +43,7 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
 }
 
 
-def read(folder: Path, name: str) -> list[presentation.Row]:
+def read(folder: Path, name: str) -> list[Row]:
     """The rows that a script kept; none if it has not run."""
     path = folder / f"{name}.csv"
     if not path.exists():
@@ -43,25 +52,35 @@ def read(folder: Path, name: str) -> list[presentation.Row]:
         return list(csv.DictReader(stream))
 
 
-def write(folder: Path) -> Path:
-    """Write the page of the rows in a folder."""
-    sections, origins = {}, {}
+def write(folder: Path, published: Path | None = None) -> Path:
+    """Write the page of the rows in a folder, and one without photographs elsewhere."""
+    sections: dict[str, Section] = {}
+    origins: dict[str, dict] = {}
     for script, name in SCRIPTS.items():
         rows = read(folder, name)
-        if not rows:
-            continue
         module = importlib.import_module(script)
-        section = module.show(rows)
+        if rows:
+            sections[module.TITLE] = module.show(rows)
+            origins[name] = json.loads((folder / f"{name}.json").read_text())
+        else:
+            missing = "its datasets are not on this machine, or its script has not run"
+            verdict = Verdict(module.TITLE, NOT_MEASURED, missing)
+            sections[module.TITLE] = Section([Text(f"Not measured: {missing}.")], [verdict])
+    page, origin = folder / "page.html", _origin(list(origins.values()))
+    page.write_text(as_html(HEADING, sections, origin))
+    _write_markdown(folder, sections, origin)
+    if published is not None:
+        open_ones = {name: section.without_photographs() for name, section in sections.items()}
+        _write_markdown(published, open_ones, origin)
+    return page
+
+
+def _write_markdown(folder: Path, sections: dict[str, Section], origin: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for section in sections.values():
         for picture in section.pictures():
             (folder / picture.name).write_bytes(picture.png)
-        sections[module.TITLE] = section
-        origins[name] = json.loads((folder / f"{name}.json").read_text())
-    title = "The paper, reproduced"
-    origin = _origin(list(origins.values()))
-    (folder / "page.md").write_text(presentation.as_markdown(title, sections, origin))
-    page = folder / "page.html"
-    page.write_text(presentation.as_html(title, sections, origin))
-    return page
+    (folder / "page.md").write_text(as_markdown(HEADING, sections, origin))
 
 
 def _origin(facts: list[dict]) -> str:
@@ -80,4 +99,7 @@ def _origin(facts: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    print(write(folder_of(options(__doc__))))
+    parser = command_line(__doc__)
+    parser.add_argument("--publish", type=Path, help="write it here too, without photographs")
+    given = parser.parse_args()
+    print(write(folder_of(given), given.publish))

@@ -74,6 +74,7 @@ class Picture:
     name: str
     png: bytes
     text: str
+    photographs: bool = False  # of people, which are not to be passed on
 
     def markdown(self) -> str:  # noqa: D102
         return f"![{self.text}]({self.name})"
@@ -106,13 +107,19 @@ class Section:
     def pictures(self) -> Iterator[Picture]:  # noqa: D102
         return (part for part in self.body if isinstance(part, Picture))
 
+    def without_photographs(self) -> Section:  # noqa: D102
+        left_out = Text("Photographs of people are left out here; the page that you make has them.")
+        body = [left_out if part in self.pictures() and part.photographs else part
+                for part in self.body]  # fmt: skip
+        return Section(body, self.verdicts)
 
-def drawn(figure: plt.Figure, name: str, text: str) -> Picture:
+
+def drawn(figure: plt.Figure, name: str, text: str, *, photographs: bool = False) -> Picture:
     """The picture of a figure, which is closed."""
     stream = io.BytesIO()
-    figure.savefig(stream, dpi=100, format="png", metadata={"Software": None})
+    figure.savefig(stream, dpi=90, format="png", metadata={"Software": None})
     plt.close(figure)
-    return Picture(f"{name}.png", stream.getvalue(), text)
+    return Picture(f"{name}.png", stream.getvalue(), text, photographs)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:

@@ -49,15 +49,23 @@ class Experiment:
         self.name, self.scale, self.seed = name, scale, seed
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.csv"
-        self.rows: list[dict[str, str]] = []
+        self.rows: list[Row] = []
         about = self._path.with_suffix(".json")
         if self._path.exists() and json.loads(about.read_text())["seed"] == seed:
-            with open(self._path, newline="") as stream:
-                self.rows = list(csv.DictReader(stream))
+            self.rows = self._kept()
         else:
             self._path.unlink(missing_ok=True)
         facts = {"seed": seed, "scale": scale, "versions": versions(), "machine": machine()}
         about.write_text(json.dumps(facts, indent=2) + "\n")
+
+    def _kept(self) -> list[Row]:
+        """The rows of an earlier run; a last one that was cut off is forgotten."""
+        text = self._path.read_bytes()
+        whole = text[: text.rfind(b"\n") + 1]
+        if whole != text:
+            self._path.write_bytes(whole)
+        with open(self._path, newline="") as stream:
+            return list(csv.DictReader(stream))
 
     def rng(self, **key: object) -> np.random.Generator:
         """A generator that depends on the seed of the run and on this key alone."""
@@ -105,13 +113,15 @@ def main(
     """Compute the rows that are missing, then print the section made of them."""
     rows = experiment(name, description)
     run(rows)
+    if not rows.rows:
+        return  # what it needs is not here, which has been told
     section = show(rows.rows)
     for part in (*section.body, verdict_table(section.verdicts)):
         print(f"\n{part.markdown()}")
 
 
-def options(description: str | None, arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the scale, ``--seed`` and ``--results`` from the command line."""
+def command_line(description: str | None) -> argparse.ArgumentParser:
+    """The scale, ``--seed`` and ``--results``."""
     parser = argparse.ArgumentParser(description=description)
     scale = parser.add_mutually_exclusive_group()
     for choice in SCALES:
@@ -119,7 +129,7 @@ def options(description: str | None, arguments: list[str] | None = None) -> argp
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.set_defaults(scale="quick")
-    return parser.parse_args(arguments)
+    return parser
 
 
 def folder_of(given: argparse.Namespace) -> Path:
@@ -130,7 +140,7 @@ def folder_of(given: argparse.Namespace) -> Path:
 def experiment(
     name: str, description: str | None, arguments: list[str] | None = None
 ) -> Experiment:
-    given = options(description, arguments)
+    given = command_line(description).parse_args(arguments)
     return Experiment(name, given.scale, given.seed, folder_of(given))
 
 
