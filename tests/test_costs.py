@@ -8,6 +8,7 @@ from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, op
 from conenmf import rank_one_factors as rank_one
 from conenmf.cluster import Traffic
 from conenmf.rules import SOLVERS
+from conenmf.seeding import _draw_centres
 from conenmf.solvers import Stopping, alternate, coefficients
 
 F, K, N, P = 50, 4, 2000, 4
@@ -53,6 +54,16 @@ def test_algorithm_1_in_one_pass(V):
     assert passes == 2
     assert moved.rounds == 4
     assert moved.bytes_in <= FK + 200
+
+
+@pytest.mark.parametrize("runs", [1, 6])
+def test_centres_drawn_at_random(V, runs):
+    passes, moved = cost(V, lambda: _draw_centres(V, K, np.random.default_rng(0), runs))
+    assert passes == pytest.approx(K - 1 + runs * K / N)
+    assert moved.rounds == 2 * K + 1
+    columns = 8 * F * runs
+    assert moved.bytes_out <= (2 * K + 1) * (columns + 200)
+    assert moved.bytes_in <= K * (columns + 16 * runs + 200)
 
 
 @pytest.mark.parametrize("tol", [1e-4, 1e-10])

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conenmf import cr1_nmf, from_columns, make_cones
+from conenmf import cr1_nmf, cr1_plus_plus, from_columns, make_cones
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.inits import INITS, raise_off_zero, start
 from conenmf.nnls import nnls
@@ -41,7 +41,8 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
 
 
 @pytest.mark.parametrize(
-    "name", ["auto", "cr1", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"]
+    "name",
+    ["auto", "cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
 )
 def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
     W, H, *_ = start(backend(sample_matrix), 4, name, HALS, rng())
@@ -68,6 +69,18 @@ def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix
     start_W, start_H, *_ = start(V, 4, "cr1", NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
+
+
+@pytest.mark.parametrize("name", ["cr1", "cr1++"])
+def test_what_cones_leave_is_known_and_zeros_are_raised(name, sample_matrix):
+    V = from_columns(sample_matrix)
+    factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
+    W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
+    point = start(V, 4, name, MULT, rng())
+    np.testing.assert_array_equal(point.W, W)
+    np.testing.assert_allclose(point.H, H + H[H > 0].mean(), rtol=1e-14)
+    assert point.name == name
+    assert point.error == pytest.approx(np.linalg.norm(sample_matrix - W @ H) / V.norm, rel=1e-9)
 
 
 def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
@@ -179,7 +192,7 @@ def test_raising_an_empty_h():
     np.testing.assert_array_equal(raise_off_zero(V, np.zeros((2, 2))), np.ones((2, 2)))
 
 
-@pytest.mark.parametrize("name", ["cr1", "nndsvd", "nnsvdlrc", "spa", "snpa"])
+@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "spa", "snpa"])
 def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
     scale = 2.0**-200
     W, H = INITS[name](from_columns(sample_matrix), 4, rng())

@@ -17,7 +17,7 @@ from presentation import Row, Section, Table, Text, drawn, grouped, judged, mean
 from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones, probabilistic_bound
-from conenmf.inits import cr1_error
+from conenmf.cones import cr1_error
 
 TITLE = "Figure 2: errors and bounds"
 SIZES = {  # F, K, values of N, matrices, runs of cr1-nmf, values of N on the right, matrices there

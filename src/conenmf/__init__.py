@@ -33,6 +33,7 @@ from .rank import RankEstimate, estimate_rank
 from .report import write_report
 from .result import Factorization
 from .rules import Rule
+from .seeding import cr1_plus_plus
 from .selection import Selection, select_k
 from .simulate import ConeModel, make_cone_data, make_cones
 from .sketch import Sketch, sketch
@@ -66,6 +67,7 @@ __all__ = [
     "compare",
     "cone_geometry",
     "cr1_nmf",
+    "cr1_plus_plus",
     "datasets",
     "deterministic_bound",
     "diagnose",

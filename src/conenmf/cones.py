@@ -21,7 +21,6 @@ from .data import (
     Array,
     Block,
     DataMatrix,
-    Step,
     check_labels,
     equal_borders,
     require_data_matrix,
@@ -31,7 +30,18 @@ from .errors import ComponentsError, OptionError, ShapeError, check_components
 from .greedy import LazyScores
 from .sampling import draw_samples
 
-__all__ = ["Cones", "cluster_cones", "cr1_nmf", "farthest_first", "rank_one_factors"]
+__all__ = [
+    "Cones",
+    "cluster_cones",
+    "cosine_rounding",
+    "cr1_error",
+    "cr1_nmf",
+    "factors_from_centres",
+    "farthest_first",
+    "rank_one_factors",
+    "require_new_direction",
+    "require_samples",
+]
 
 _Triple: TypeAlias = tuple[Array, Array, Array]
 
@@ -132,8 +142,11 @@ def cluster_cones(
     >>> cluster_cones(V, 2, first=0).labels
     array([ 0,  1, -1,  0,  1])
     """
-    cones, _ = _cluster(V, K, rng, first, method, _assign)
-    return cones
+    require_data_matrix(V, nonzero=True)
+    with V.own_threads():
+        centres, Z = _choose_centres(V, K, rng, first, method)
+        labels, cosines, _ = V.sweep(_assign, V.norms_squared, Z=Z, tie=cosine_rounding(V))
+    return Cones(labels, centres, Z, cosines)
 
 
 def rank_one_factors(
@@ -209,39 +222,60 @@ def cr1_nmf(
     """
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
-        cones, products = _cluster(V, K, rng, first, method, _assign_and_multiply)
-        W, H = _rank_one(V, cones.labels, cones.directions.T, products, tol)
-    return W, H, cones
+        centres, Z = _choose_centres(V, K, rng, first, method)
+        return factors_from_centres(V, centres, Z, tol)
+
+
+def factors_from_centres(
+    V: DataMatrix, centres: Array, Z: Array, tol: float
+) -> tuple[Array, Array, Cones]:
+    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
+    with V.own_threads():
+        labels, cosines, *products = V.sweep(
+            _assign_and_multiply, V.norms_squared, Z=Z, tie=cosine_rounding(V)
+        )
+        W, H = _rank_one(V, labels, Z.T, tuple(products), tol)
+    return W, H, Cones(labels, centres, Z, cosines)
+
+
+def cr1_error(V: DataMatrix, H: Aligned) -> float:
+    """Return the relative error of cr1-nmf, of which H are the coefficients."""
+    (explained,) = V.map(_sum_of_squares, H.T)
+    return float(np.sqrt(max(1.0 - explained / V.total, 0.0)))
+
+
+def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
+    return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
 
 
 # --- Algorithm 1 ------------------------------------------------------------------------------
 
 
-def _cluster(
-    V: DataMatrix,
-    K: int,
-    rng: np.random.Generator | None,
-    first: int | None,
-    method: str,
-    assign: Step,
-) -> tuple[Cones, tuple[Any, ...]]:
-    """Algorithm 1, and what else the pass that assigns the samples has found."""
-    require_data_matrix(V, nonzero=True)
+def _choose_centres(
+    V: DataMatrix, K: int, rng: np.random.Generator | None, first: int | None, method: str
+) -> tuple[Array, Array]:
+    """Which samples are centres, and their directions (F, K)."""
     K = check_components(K)
     if method not in _METHODS:
         raise OptionError.unknown("method", method, _METHODS)
+    require_samples(V, K)
+    first = _first_centre(V, rng, first)
+    if V.is_one_block:  # whose own choice is that of Algorithm 1, without any rounds
+        method = "one-pass"
+    return _METHODS[method](V, K, first, cosine_rounding(V))
+
+
+def cosine_rounding(V: DataMatrix) -> float:
+    """Return how close two cosines to samples of V must be to count as equal."""
+    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
+
+
+def require_samples(V: DataMatrix, K: int) -> None:
+    """Raise an error if V has fewer than K samples that are not zero."""
     if V.nonzero < K:
         raise ComponentsError(
             f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
         )
-    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
-    with V.own_threads():
-        first = _first_centre(V, rng, first)
-        if V.is_one_block:  # whose own choice is that of Algorithm 1, without any rounds
-            method = "one-pass"
-        centres, Z = _METHODS[method](V, K, first, tie)
-        labels, cosines, *others = V.sweep(assign, V.norms_squared, Z=Z, tie=tie)
-    return Cones(labels, centres, Z, cosines), tuple(others)
 
 
 def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
@@ -278,7 +312,7 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     lazy = LazyScores(V, scores, _score, chosen=1, tie=tie)
     for k in range(1, K):
         centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
-        _require_new_direction(-farthest, k, K, tie)
+        require_new_direction(-farthest, k, K, tie)
         Z[:, k] = _unit(column)
     return centres, Z
 
@@ -305,7 +339,7 @@ def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Ar
         _centres_of_block, index, V.norms_squared, reduce=_centres_of_two, **options
     )
     if chosen.samples.size < K:
-        _require_new_direction(1.0, chosen.samples.size, K, tie)
+        require_new_direction(1.0, chosen.samples.size, K, tie)
     return chosen.samples, chosen.Z
 
 
@@ -378,7 +412,8 @@ def _unit(column: Array) -> Array:
     return unit
 
 
-def _require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
+def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
+    """Raise an error if the sample farthest from k centres has the direction of one of them."""
     if cosine >= 1.0 - tie:
         raise ComponentsError(
             f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "

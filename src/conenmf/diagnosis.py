@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from .bounds import Certificate, certify, deterministic_bound
-from .cones import cr1_nmf
+from .cones import cr1_error, cr1_nmf
 from .data import Aligned, Array, DataMatrix, require_data_matrix
 from .errors import ComponentsError
 from .geometry import ConeGeometry, cone_geometry
-from .inits import MOSTLY_CONES, cr1_error, lie_in_cones, mixing
+from .inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
 from .rank import RankEstimate, default_range, estimate_rank
 

@@ -68,11 +68,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
         else by parallel analysis; ``result_.settings["K_decided_by"]`` says which.
     init : str, callable or array or pair of arrays
-        "cr1" (cones, Algorithm 2 of the paper), "random", "nndsvd", "nndsvda", "nndsvdar",
-        "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"; "auto" takes "cr1" for samples in cones,
-        and elsewhere lets it compete with a start from singular vectors; your own components
-        (n_components, n_features); or your own pair of coefficients (n_samples, n_components) and
-        components.
+        "cr1" (cones, Algorithm 2 of the paper), "cr1++" (the same from centres drawn at random),
+        "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans";
+        "auto" takes "cr1" for samples in cones, and elsewhere lets it compete with a start from
+        singular vectors; your own components (n_components, n_features); or your own pair of
+        coefficients (n_samples, n_components) and components.
     solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Rule, callable or None
         The plain rules are those of the paper's experiments, one sweep per product and without
         extrapolation. None stops at the start.

@@ -23,7 +23,7 @@ from .errors import (
     OptionError,
     check_components,
 )
-from .inits import Init, StartingPoint, lie_in_cones, start
+from .inits import CONE_STARTS, Init, StartingPoint, lie_in_cones, start
 from .result import Factorization
 from .rules import FLOOR, Rule, Update, get_rule, rule_name
 from .selection import choose_k
@@ -61,10 +61,10 @@ def factorize(
         Number of components; "auto" takes the largest ratio of adjacent singular values if
         cones are evident, else parallel analysis; settings["K_decided_by"] says which.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        The start: "cr1", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
-        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere lets it
-        compete with a start from singular vectors; a function ``(V, K, rng) -> (W, H or None)``;
-        your own W, or W and H.
+        The start: "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa",
+        "snpa", "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere
+        lets it compete with a start from singular vectors; a function
+        ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Rule, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Rule`; an
@@ -244,7 +244,7 @@ def _sketch_rank(
     if sketch != "auto":
         return sketch if isinstance(sketch, int) else None
     rank = sketch_rank(V, point.W.shape[1]) if rule is not None and rule.extrapolate else None
-    if rank is None or point.name != "cr1" or point.sketch is not None:
+    if rank is None or point.name not in CONE_STARTS or point.sketch is not None:
         return rank
     # In cones the last digits come later with it.
     return None if lie_in_cones(V, point.W, point.error) else rank

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks import cross_products
-from .cones import cr1_nmf
+from .cones import Cones, cr1_error, cr1_nmf, require_samples
 from .data import (
     Aligned,
     Array,
@@ -28,18 +28,19 @@ from .data import (
 from .errors import ComponentsError, FactorError, OptionError, check_components
 from .rules import SOLVERS, Rule, hals
 from .sampling import Seed, draw_samples, new_seed, uniform_rows
+from .seeding import cr1_plus_plus
 from .separable import snpa, spa
 from .sketch import Sketch, is_dense, sketch
 from .solvers import Stopping, alternate, coefficients
 from .spectrum import truncated_svd
 
 __all__ = [
+    "CONE_STARTS",
     "INITS",
     "MOSTLY_CONES",
     "Init",
     "StartingPoint",
     "check_factor",
-    "cr1_error",
     "lie_in_cones",
     "mixing",
     "raise_off_zero",
@@ -58,6 +59,12 @@ _ROUGH_VECTORS = 1e-3  # accuracy of singular vectors that a start needs
 _CORRECTION_STEPS = 8
 _CORRECTION_SWEEPS = 3
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
+
+
+CONE_STARTS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
+    "cr1": cr1_nmf,
+    "cr1++": cr1_plus_plus,
+}
 
 
 class StartingPoint(NamedTuple):
@@ -110,7 +117,7 @@ def start(
     W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
     if rule.first == "H" and not rule.raise_start:
         return chosen._replace(H=H if rule.sweeps else None)
-    exact = H is None or name == "cr1"  # then H has zeros that are answers, not guesses
+    exact = H is None or name in CONE_STARTS  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
     return chosen._replace(H=raise_off_zero(V, H) if exact and rule.raise_start else H)
@@ -154,19 +161,11 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     return mixing(some, W.shape[1], W) <= MOSTLY_CONES
 
 
-def cr1_error(V: DataMatrix, H: Aligned) -> float:
-    """Return the relative error of cr1-nmf, of which H are the coefficients."""
-    (explained,) = V.map(_sum_of_squares, H.T)
-    return float(np.sqrt(max(1.0 - explained / V.total, 0.0)))
-
-
-def _from_cones(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
-    W, H, _ = cr1_nmf(V, K, rng=rng, tol=_ROUGH_CONES)
-    return StartingPoint(W, H, "cr1", error=cr1_error(V, H))
-
-
-def _sum_of_squares(samples: range, H: Array) -> tuple[float]:
-    return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
+def _from_cones(
+    V: DataMatrix, K: int, rng: np.random.Generator | None, name: str = "cr1"
+) -> StartingPoint:
+    W, H, _ = CONE_STARTS[name](V, K, rng=rng, tol=_ROUGH_CONES)
+    return StartingPoint(W, H, name, error=cr1_error(V, H))
 
 
 def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
@@ -195,8 +194,8 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
     if isinstance(init, str):
         if init not in INITS:
             raise OptionError.unknown("init", init, ("auto", *INITS))
-        if init == "cr1":
-            return _from_cones(V, K, rng)
+        if init in CONE_STARTS:
+            return _from_cones(V, K, rng, init)
         return StartingPoint(*INITS[init](V, K, rng), init)
     name = str(getattr(init, "__name__", "custom"))
     if callable(init):
@@ -298,6 +297,12 @@ def _raised(samples: range, H: Array, *, by: float) -> tuple[Array, None]:
 def _cr1(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """Clustering and rank-one NMF, to the accuracy a start needs."""
     W, H, *_ = _from_cones(V, K, rng)
+    return W, H
+
+
+def _cr1_plus_plus(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
+    """The same from centres drawn at random, the best of a few runs."""
+    W, H, *_ = _from_cones(V, K, rng, "cr1++")
     return W, H
 
 
@@ -494,6 +499,7 @@ def _samples(V: DataMatrix, indices: Array) -> Array:
 
 INITS: dict[str, Start] = {
     "cr1": _cr1,
+    "cr1++": _cr1_plus_plus,
     "random": _random,
     "nndsvd": _nndsvd,
     "nndsvda": _nndsvda,
@@ -513,10 +519,7 @@ def _lloyd(
 
     An empty cluster takes the sample that is farthest from its own centroid.
     """
-    if V.nonzero < K:
-        raise ComponentsError(
-            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
-        )
+    require_samples(V, K)
     with V.own_threads():
         index, _ = V.map(sample_indices)
         labels, _ = V.map(_unlabelled)
