@@ -16,7 +16,7 @@ from protocol import Experiment, main
 from sklearn.metrics import normalized_mutual_info_score
 
 from conenmf import cone_geometry, cr1_nmf, factorize, from_columns, make_cones, noise_bound
-from conenmf.inits import cr1_error
+from conenmf.cones import cr1_error
 
 TITLE = "Open problem: noise"
 SIZES = {  # F, K, N, values of delta, matrices

@@ -15,7 +15,7 @@ from protocol import Experiment, at_hand, main
 from races import data
 
 from conenmf import DataMatrix, cr1_nmf, cr1_plus_plus, factorize, from_columns, make_cones
-from conenmf.inits import cr1_error
+from conenmf.cones import cr1_error
 
 TITLE = "Open problem: centres drawn at random (cr1++)"
 SIZES = {  # datasets, cones (F, K, N), values of r, repetitions, iterations of hals
