@@ -24,7 +24,7 @@ from conenmf.datasets import DATASETS, Dataset, load
 TITLE = "Beyond the paper: newer starts, our solver, more datasets"
 BEST_OF = 10
 ITERATIONS = {"tiny": 10, "quick": 60, "full": 200}
-RUNS = {"tiny": 1, "quick": 3, "full": 10}
+RUNS = {"tiny": 1, "quick": 2, "full": 10}
 SETS = {
     "tiny": ["digits"],
     "quick": ["digits", "orl_32x32", "coil20_32x32", "georgia_tech_crop", "paviau_subset",

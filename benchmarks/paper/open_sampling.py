@@ -21,7 +21,7 @@ TITLE = "Open problem: centres drawn at random (cr1++)"
 SIZES = {  # datasets, cones (F, K, N), values of r, repetitions, iterations of hals
     "tiny": (["digits"], (100, 4, 200), (1, 2), 1, 5),
     "quick": (["digits", "orl_32x32", "georgia_tech_crop", "paviau_subset", "tr11", "wap"],
-              (400, 10, 2000), (1, 2, 4, 8, 16), 5, 30),
+              (400, 10, 2000), (1, 2, 4, 8, 16), 3, 30),
     "full": (["digits", "orl_32x32", "georgia_tech_crop", "paviau_subset", "tr11", "wap"],
              (1600, 40, 10000), (1, 2, 4, 8, 16), 20, 100),
 }  # fmt: skip
