@@ -15,7 +15,7 @@ PAPER = {  # F, N, K
     "georgia_tech": (307200, 750, 50),
     "paviau": (207400, 103, 9),
 }
-INSTEAD = {"georgia_tech_crop": "georgia_tech", "paviau_subset": "paviau", "indian_pines": "paviau"}
+INSTEAD = {"georgia_tech_crop": "georgia_tech", "paviau_subset": "paviau"}
 
 
 def run(rows: Experiment) -> None:
@@ -33,13 +33,14 @@ def show(rows: list[Row]) -> Section:
     lines, cases = [], []
     for row in rows:
         name = row["dataset"]
-        theirs = PAPER.get(INSTEAD.get(name, name))
-        paper = f"{INSTEAD.get(name, name)}: {' x '.join(map(str, theirs[:2]))}, K = {theirs[2]}" \
-            if theirs else ""  # fmt: skip
-        described = DATASETS[name].preprocessing if name in DATASETS else ""
+        original = INSTEAD.get(name, name)
+        paper = ""
+        if original in PAPER:
+            F, N, K = PAPER[original]
+            paper = f"{original}: {F} x {N}, K = {K}"
+            cases.append((name, (int(row["N"]), int(row["K"])) == (N, K)))
+        described = DATASETS[name].preprocessing
         lines.append([name, row["F"], row["N"], row["K"], paper, described])
-        if theirs:
-            cases.append((name, (int(row["N"]), int(row["K"])) == theirs[1:]))
     table = Table(["dataset", "F", "N", "K", "the paper's", "what was done"], lines)
     missing = [name for name in PAPER if name not in {row["dataset"] for row in rows}]
     note = Text(
