@@ -89,6 +89,11 @@ def _new_path(ending):
     return os.path.join(_folder.name, f"{next(_names)}{ending}")
 
 
+def _pieces(side, at_least, count):
+    """The length of a chunk: `at_least`, and more where that would make far more than `count`."""
+    return min(side, max(at_least, side // count + 1))
+
+
 def _memmap(V):
     X = np.ascontiguousarray(V.T)
     mapped = np.memmap(_new_path(".bin"), X.dtype, "w+", offset=24, shape=X.shape)
@@ -121,7 +126,7 @@ def _sparse_npz(V):
 def _hdf5(V):
     X = np.ascontiguousarray(V.T)
     file = h5py.File(_new_path(".h5"), "w")
-    chunks = (min(5, X.shape[0]), min(4, X.shape[1]))
+    chunks = (_pieces(X.shape[0], 5, 9), _pieces(X.shape[1], 4, 3))
     return from_rows(file.create_dataset("X", data=X, chunks=chunks, compression="gzip"))
 
 
@@ -131,7 +136,7 @@ def _hdf5_columns(V):
 
 def _zarr(V):
     X = np.ascontiguousarray(V.T)
-    chunks = (min(5, X.shape[0]), X.shape[1])
+    chunks = (_pieces(X.shape[0], 5, 9), X.shape[1])
     return from_rows(zarr.create_array(_new_path(".zarr"), data=X, chunks=chunks))
 
 
@@ -141,19 +146,23 @@ def _h5ad(V):
     return open_data(path)
 
 
-def _dask(V):
+def _chunked(V):
+    """At most 10 chunks; more than 8, which is more than one level of sums, from 105 samples on."""
     X = np.ascontiguousarray(V.T)
-    return from_rows(da.from_array(X, chunks=(13, X.shape[1])))
+    return da.from_array(X, chunks=(_pieces(X.shape[0], 13, 10), X.shape[1]))
+
+
+def _dask(V):
+    return from_rows(_chunked(V))
 
 
 def _dask_columns(V):
-    return from_columns(da.from_array(V, chunks=(V.shape[0], 13)), persist=False)
+    chunks = (V.shape[0], _pieces(V.shape[1], 13, 10))
+    return from_columns(da.from_array(V, chunks=chunks), persist=False)
 
 
 def _dask_sparse(V):
-    X = np.ascontiguousarray(V.T)
-    chunked = da.from_array(X, chunks=(13, X.shape[1]))
-    return from_rows(chunked.map_blocks(sp.csr_matrix, dtype=X.dtype))
+    return from_rows(_chunked(V).map_blocks(sp.csr_matrix, dtype=V.dtype))
 
 
 DISK = {
@@ -208,7 +217,7 @@ def small_blocks(monkeypatch):
 
     def short(self, *arguments):
         original(self, *arguments)
-        self.block_samples = 7
+        self.block_samples = max(7, self.shape[1] // 6 + 1)  # a read is slow, so a few will do
 
     monkeypatch.setattr(disk.StoredMatrix, "__init__", short)
 
