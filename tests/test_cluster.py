@@ -43,7 +43,13 @@ def X():
 @pytest.fixture(scope="module")
 def client():
     with (
-        dask.config.set(scheduler=None),
+        dask.config.set(
+            {
+                "scheduler": None,
+                # on a busy machine, Dask's 15 s are too few for a worker to come back
+                "distributed.deploy.lost-worker-timeout": "10 minutes",
+            }
+        ),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
@@ -256,7 +262,7 @@ def test_a_killed_worker_changes_nothing_but_the_time(client, X, persist):
     V = from_rows(chunked(X), persist=persist)
     disturbed = factorize(V, 4, tol=0, max_iter=8, callback=kill)
     assert same_bits(disturbed, undisturbed)
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=300)
 
 
 CLIENT = """
@@ -386,7 +392,7 @@ def test_a_worker_killed_after_a_checkpoint(client, X, tmp_path):
     checkpoint = Checkpoint(tmp_path, every=0)
     disturbed = factorize(V, 4, tol=0, max_iter=8, callback=kill, checkpoint=checkpoint)
     assert same_bits(disturbed, undisturbed)
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=300)
 
 
 def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
