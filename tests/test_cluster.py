@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
+from multiprocessing import forkserver
 
 import dask
 import dask.array as da
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 from conenmf import Checkpoint, ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.cluster import RechunkWarning, Traffic
@@ -41,7 +44,22 @@ def X():
 
 
 @pytest.fixture(scope="module")
-def client():
+def forked():
+    """Processes as copies of one that has imported everything: they start in no time."""
+    settings = {
+        "multiprocessing.context": "forkserver",
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(settings):
+        get_mp_context().set_forkserver_preload(["distributed", "conenmf.cluster", "numba"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OMP_NUM_THREADS", "1")  # too late when Dask sets it for a copy
+            forkserver.ensure_running()
+        yield
+
+
+@pytest.fixture(scope="module")
+def client(forked):
     with (
         dask.config.set(
             {
@@ -62,6 +80,13 @@ def chunked(X, size=300):
     return da.from_array(X, chunks=(size, X.shape[1]))
 
 
+@pytest.fixture(scope="module")
+def undisturbed(client, X):
+    """What a run of 8 iterations gives if nothing happens to it; kept here, not on the workers."""
+    run = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
+    return replace(run, H=np.asarray(run.H))
+
+
 def same_bits(a, b):
     return np.array_equal(a.W, b.W) and np.array_equal(np.asarray(a.H), np.asarray(b.H))
 
@@ -69,7 +94,7 @@ def same_bits(a, b):
 # --- in this process --------------------------------------------------------------------------
 
 
-def test_processes_without_a_cluster(X):
+def test_processes_without_a_cluster(X, forked):
     with dask.config.set(scheduler="processes"):  # starts them anew for every round
         V = from_rows(chunked(X, 1000))
         norms = np.asarray(V.norms_squared)
@@ -251,9 +276,7 @@ def test_everything_runs_on_the_cluster(client, X):
 
 
 @pytest.mark.parametrize("persist", [True, False], ids=["persisted", "read-again"])
-def test_a_killed_worker_changes_nothing_but_the_time(client, X, persist):
-    undisturbed = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
-
+def test_a_killed_worker_changes_nothing_but_the_time(client, X, undisturbed, persist):
     def kill(progress):
         if progress.iteration == 4:
             pids = client.run(os.getpid)
@@ -282,7 +305,7 @@ CLIENT = """
 """
 
 
-def test_a_killed_client_resumes_with_the_same_bits(client, X, tmp_path):
+def test_a_killed_client_resumes_with_the_same_bits(client, X, undisturbed, tmp_path):
     np.save(tmp_path / "X.npy", X)
     address = client.scheduler.address
     script = textwrap.dedent(CLIENT.format(address=address, folder=tmp_path))
@@ -293,7 +316,6 @@ def test_a_killed_client_resumes_with_the_same_bits(client, X, tmp_path):
     assert run("die") == -signal.SIGKILL
     assert len(list((tmp_path / "run" / "00000003").glob("H-*.npy"))) == 7  # by the workers
     assert run("resume") == 0
-    undisturbed = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
     assert same_bits(Factorization.load(tmp_path / "result.npz"), undisturbed)
 
 
@@ -346,19 +368,19 @@ def test_a_lost_scheduler_is_a_named_error(X, tmp_path):
 
 
 @pytest.fixture
-def client_that_does_not_steal():
+def no_stealing(client):
     """Dask may move a chunk with all its pieces to an idle worker; here it must not."""
-    with (
-        dask.config.set({"scheduler": None, "distributed.scheduler.work-stealing": False}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+
+    async def steal(dask_scheduler, how):
+        await getattr(dask_scheduler.extensions["stealing"], how)()
+
+    client.run_on_scheduler(steal, how="stop")
+    yield
+    client.run_on_scheduler(steal, how="start")
 
 
-def test_what_really_travels_does_not_depend_on_the_samples(client_that_does_not_steal):
+def test_what_really_travels_does_not_depend_on_the_samples(client, no_stealing):
     """Counted by the workers themselves: W comes, sums go, H stays."""
-    client = client_that_does_not_steal
 
     def sent():
         counts = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
@@ -380,9 +402,8 @@ def test_what_really_travels_does_not_depend_on_the_samples(client_that_does_not
     assert per_iteration[1] < per_iteration[0] + 8 * 8 * F * K
 
 
-def test_a_worker_killed_after_a_checkpoint(client, X, tmp_path):
+def test_a_worker_killed_after_a_checkpoint(client, X, undisturbed, tmp_path):
     """Its pieces come from the checkpoint, and the steps before it are forgotten."""
-    undisturbed = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
 
     def kill(progress):
         if progress.iteration == 5:
