@@ -78,8 +78,7 @@ def test_lazy_algorithm_1_is_the_plain_one_centre_for_centre(make, V, data):
     assert cones.labels.tolist() == labels.tolist()
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("seed", "dtype"), [(0, np.float32), (1, np.float64)])
 def test_lazy_is_plain_on_larger_matrices(main_backend, small_blocks, seed, dtype):
     V = make_cones(40, 6, 0.2, n_samples=300, noise=0.05, rng=np.random.default_rng(seed)).V
     V = V.astype(dtype)

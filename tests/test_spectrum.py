@@ -25,13 +25,21 @@ def decaying(F, N, rate, seed=0):
 
 @pytest.mark.parametrize(("F", "N", "k"), [(80, 200, 10), (200, 60, 10), (40, 50, 40), (30, 7, 7)])
 @pytest.mark.parametrize("rate", [0.6, 0.99])
-def test_singular_values_equal_a_full_svd(method, main_backend, F, N, k, rate):
-    V = decaying(F, N, rate)
+def test_singular_values_equal_a_full_svd(method, F, N, k, rate):
+    check_singular_values(from_columns, decaying(F, N, rate), k)
+
+
+@pytest.mark.parametrize(("F", "N", "rate"), [(40, 110, 0.6), (60, 30, 0.99)])
+def test_singular_values_on_every_storage(method, main_backend, F, N, rate):
+    check_singular_values(main_backend, decaying(F, N, rate), 10)
+
+
+def check_singular_values(make, V, k):
     expected = np.linalg.svd(V, compute_uv=False)[:k]
-    np.testing.assert_allclose(singular_values(main_backend(V), k), expected, rtol=1e-7)
+    np.testing.assert_allclose(singular_values(make(V), k), expected, rtol=1e-7)
     unit = V / np.linalg.norm(V, axis=0)
     np.testing.assert_allclose(
-        singular_values(main_backend(V), k, normalize=True),
+        singular_values(make(V), k, normalize=True),
         np.linalg.svd(unit, compute_uv=False)[:k],
         rtol=1e-7,
     )
