@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -26,10 +27,9 @@ def paper():
 
 
 def rows_of(paper, name, results, *options):
-    experiment = paper("protocol").experiment(
-        name, "", ["--tiny", "--results", str(results), *options]
-    )
-    paper(name).run(experiment)
+    script = paper(name)
+    arguments = ["--tiny", "--results", str(results), *options]
+    script.run(paper("protocol").experiment(name, "", script.SIZES, arguments))
     with open(results / "tiny" / f"{name}.csv", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -45,7 +45,7 @@ def results(paper, tmp_path_factory):
 
 @pytest.fixture
 def rows(paper, results):
-    return lambda name: paper("page").read(results / "tiny", name)
+    return lambda name: paper("protocol").kept(results / "tiny" / f"{name}.csv")
 
 
 def untimed(rows):
@@ -145,11 +145,29 @@ def test_bounds_hold_under_noise(rows):
         assert float(row["distance to clean"]) <= float(row["bound of distance"])
 
 
-@pytest.mark.parametrize("name", ["figure3", "races", "table7", "open_sampling"])
-def test_the_same_seed_gives_the_same_rows(paper, rows, tmp_path, name):
-    assert untimed(rows_of(paper, name, tmp_path / "again")) == untimed(rows(name))
-    if name == "figure3":
-        assert rows_of(paper, name, tmp_path / "other", "--seed", "1") != rows(name)
+def test_the_same_seed_gives_the_same_rows(paper, rows, tmp_path):
+    for name in dict.fromkeys(paper("page").SCRIPTS.values()):
+        if name != "table6":  # which is table7 with other data
+            assert untimed(rows_of(paper, name, tmp_path)) == untimed(rows(name)), name
+    other = tmp_path / "other"
+    assert rows_of(paper, "figure3", other, "--seed", "1") != rows("figure3")
+
+
+def test_rows_of_another_seed_or_of_other_sizes_are_left_alone(paper, tmp_path):
+    before = rows_of(paper, "figure1", tmp_path)
+    with pytest.raises(SystemExit, match="rows of another seed; delete it"):
+        rows_of(paper, "figure1", tmp_path, "--seed", "1")
+    protocol = paper("protocol")
+    with pytest.raises(SystemExit, match="rows of another sizes"):
+        protocol.Experiment("figure1", "tiny", 0, tmp_path / "tiny", "others")
+    assert protocol.kept(tmp_path / "tiny" / "figure1.csv") == before
+
+
+def test_rows_with_other_columns_are_not_mixed(paper, tmp_path):
+    rows = paper("protocol").Experiment("test", "tiny", 0, tmp_path)
+    rows.row(lambda: {"error": 1.0}, key=1)
+    with pytest.raises(SystemExit, match="other columns"):
+        rows.row(lambda: {"error": 1.0, "seconds": 2.0}, key=2)
 
 
 def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
@@ -179,9 +197,49 @@ def test_the_first_time_an_error_is_reached(paper):
     assert first_time(errors, seconds, 0.1) == float("inf")
 
 
-def test_what_is_not_here_is_told(paper, capsys):
-    assert paper("protocol").at_hand(["digits", "ck"], "table6") == ["digits"]
-    assert capsys.readouterr().out.startswith("table6: ck is not on this machine")
+def test_what_is_not_here_is_told(paper, capsys, tmp_path):
+    rows = paper("protocol").Experiment("table6", "tiny", 0, tmp_path)
+    assert rows.at_hand(["digits", "elsewhere"]) == ["digits"]
+    assert capsys.readouterr().out.startswith("table6: elsewhere is not on this machine")
+    assert json.loads((tmp_path / "table6.json").read_text())["missing"] == ["elsewhere"]
+    presentation = paper("presentation")
+    (told,) = presentation.Section([]).without(["elsewhere"]).body
+    assert told.text.endswith(": elsewhere.")
+
+
+def test_seconds_that_nobody_needed(paper):
+    """Errors that no start reaches count neither for nor against one."""
+    rows = [
+        {
+            "dataset": "faces94", "solver": "nnlsb", "start": start, "errors": errors,
+            "seconds": "1 2", "seconds of start": "0.5",
+        }
+        for start, errors in {
+            "rand": "0.5 0.2", "cr1-nmf": "0.2 0.138", "spkm": "0.2 0.134", "nndsvd": "0.2 0.15",
+        }.items()
+    ]  # fmt: skip
+    section = paper("table5").show(rows)
+    assert [line[-1] for line in section.body[0].lines] == ["cr1-nmf", "spkm", "nobody"]
+    (verdict,) = section.verdicts
+    assert verdict.verdict == "holds partly"
+    assert verdict.evidence == "1 of 2 cases; not: faces94, 0.135: spkm, cr1-nmf never does"
+
+
+def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
+    columns = {f"{name}, paper": "1" for name in ("mult", "nnlsb", "hals")}
+    columns |= {f"{name} / cr1-nmf": "20" for name in ("mult", "hals")}
+    row = {"N": "1000", "cr1-nmf": "1", "nnlsb / cr1-nmf": "5", "not reached by": "nnlsb"} | columns
+    section = paper("table1").show([row])
+    assert section.body[0].lines[0][3] == "at least 5.0 (1.0)"
+    assert section.verdicts[0].evidence == "2 of 3 cases; not: nnlsb at N = 1000: 5.0"
+
+
+def test_photographs_are_not_published(paper):
+    presentation = paper("presentation")
+    face = presentation.Picture("face.png", b"", "a face", photographs=True)
+    kept = presentation.Picture("curve.png", b"", "a curve")
+    section = presentation.Section([face, kept]).without_photographs()
+    assert list(section.pictures()) == [kept]
 
 
 def test_verdicts_are_computed(paper):
@@ -193,8 +251,10 @@ def test_verdicts_are_computed(paper):
     assert judged("c", [("a", False)]).verdict == "does not hold"
 
 
-def test_a_page_of_everything(paper, results):
-    page = paper("page").write(results / "tiny")
+def test_a_page_of_everything(paper, results, tmp_path):
+    page = paper("page").write(results / "tiny", tmp_path)
+    assert (tmp_path / "page.md").read_text().startswith("# The paper, reproduced")
+    assert (tmp_path / "figure2.png").exists()
     text = page.with_suffix(".md").read_text()
     for script in paper("page").SCRIPTS:
         assert f"## {paper(script).TITLE}" in text

@@ -12,26 +12,27 @@ import statistics
 from functools import lru_cache, partial
 
 import numpy as np
-from presentation import Row, Section, Table, grouped, judged
-from protocol import Experiment, at_hand, main
+from presentation import Row, Section, Table, grouped, judged, nmi
+from protocol import Experiment, main
 from races import curve, last_error, reached, seconds_or_never
 from sklearn.cluster import kmeans_plusplus
-from sklearn.metrics import normalized_mutual_info_score
 
 from conenmf import DataMatrix, Factorization, factorize, from_rows
 from conenmf.datasets import DATASETS, Dataset, load
 
 TITLE = "Beyond the paper: newer starts, our solver, more datasets"
 BEST_OF = 10
-ITERATIONS = {"tiny": 10, "quick": 60, "full": 200}
-RUNS = {"tiny": 1, "quick": 2, "full": 10}
-SETS = {
-    "tiny": ["digits"],
-    "quick": ["digits", "orl_32x32", "coil20_32x32", "georgia_tech_crop", "paviau_subset",
-              "indian_pines", "pbmc68k_reduced", "tr11", "tr31", "wap", "re0", "k1b"],
-    "full": ["digits", "orl_32x32", "orl_112x92", "yale_32x32", "coil20_32x32", "georgia_tech_crop",
-             "faces94", "paviau_subset", "indian_pines", "pbmc68k_reduced", "tr11", "tr23", "tr31",
-             "tr41", "tr45", "wap", "re0", "k1b"],
+SIZES = {  # datasets, iterations, runs
+    "tiny": (["digits"], 10, 1),
+    "quick": (
+        ["digits", "orl_32x32", "coil20_32x32", "georgia_tech_crop", "paviau_subset",
+         "indian_pines", "pbmc68k_reduced", "tr11", "tr31", "wap", "re0", "k1b"], 60, 2,
+    ),
+    "full": (
+        ["digits", "orl_32x32", "orl_112x92", "yale_32x32", "coil20_32x32", "georgia_tech_crop",
+         "faces94", "paviau_subset", "indian_pines", "pbmc68k_reduced", "tr11", "tr23", "tr31",
+         "tr41", "tr45", "wap", "re0", "k1b"], 200, 10,
+    ),
 }  # fmt: skip
 PLAIN = ("plain-mult", "plain-nnlsb", "plain-hals")
 CLOSE = 1.01
@@ -52,8 +53,9 @@ STARTS = {
 
 
 def run(rows: Experiment) -> None:
-    for name in at_hand(SETS[rows.scale], "beyond"):
-        for number in range(RUNS[rows.scale]):
+    names, _, runs = SIZES[rows.scale]
+    for name in rows.at_hand(names):
+        for number in range(runs):
             for start in STARTS:
                 for solver in ("hals", *PLAIN) if start == "cr1-nmf" else ("hals",):
                     compute = partial(_race, rows, name, start, solver, number)
@@ -70,7 +72,7 @@ def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> 
     data, V = _data(name)
     rng = rows.rng(dataset=name, start=start, run=number)
     init = partial(seeds, X=data.X.astype(float)) if STARTS[start] is seeds else STARTS[start]
-    iterations = ITERATIONS[rows.scale]
+    iterations = SIZES[rows.scale][1]
 
     def factored(count: int) -> Factorization:
         return factorize(
@@ -103,9 +105,7 @@ def _nmi(data: Dataset, labels: np.ndarray) -> float:
     known = np.ones(labels.size, dtype=bool)
     if DATASETS[data.name].kind == "scene":
         known = data.labels > 0  # 0 is for pixels of no known class
-    return float(
-        normalized_mutual_info_score(data.labels[known], labels[known], average_method="geometric")
-    )
+    return nmi(data.labels[known], labels[known])
 
 
 def show(rows: list[Row]) -> Section:
@@ -121,14 +121,14 @@ def show(rows: list[Row]) -> Section:
         last = {start: last_error(group) for start, group in fast.items()}
         lowest = min(last.values())
         soon = {start: reached(group, CLOSE * lowest) for start, group in fast.items()}
-        nmi = {
+        agreement = {
             start: statistics.mean(float(row["nmi"]) for row in group)
             for start, group in fast.items()
         }
         above = {start: error / lowest - 1 for start, error in last.items()}
         errors.append([name, f"{lowest:.5f}", *(f"{above[start]:.2%}" for start in STARTS)])
         seconds.append([name, *(seconds_or_never(soon[start]) for start in STARTS)])
-        scores.append([name, *(f"{nmi[start]:.3f}" for start in STARTS)])
+        scores.append([name, *(f"{agreement[start]:.3f}" for start in STARTS)])
         best = min(last, key=last.__getitem__)
         first.append((f"{name}: {best}, {above['cr1-nmf']:.2%} lower", above["cr1-nmf"] <= 0.005))
         auto.append((f"{name}: {above['auto']:.2%} above {best}", above["auto"] <= 0.01))
@@ -157,4 +157,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("beyond", __doc__, run, show)
+    main("beyond", __doc__, run, show, SIZES)

@@ -15,10 +15,13 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 from presentation import Row, Section, Table, drawn, grouped, judged, mean_and_deviation
-from protocol import STARTS, Experiment, at_hand, main
+from protocol import STARTS, Experiment, main
 
-from conenmf import factorize, from_rows
+from conenmf import alternate, from_rows
 from conenmf.datasets import Dataset, load
+from conenmf.inits import start as begin
+from conenmf.rules import SOLVERS
+from conenmf.solvers import Stopping
 
 TITLE = "Figures 5 and 6: basis images"
 SIZES = {
@@ -32,7 +35,7 @@ ITERATIONS = 20
 
 def run(rows: Experiment) -> None:
     wanted, runs = SIZES[rows.scale]
-    for name in at_hand([wanted], "figure6"):
+    for name in rows.at_hand([wanted]):
         for number in range(runs):
             for start in STARTS:
                 rows.row(
@@ -45,16 +48,10 @@ def run(rows: Experiment) -> None:
 
 def bases(data: Dataset, start: str, rng: np.random.Generator) -> np.ndarray:
     """The basis image of every person (people, pixels)."""
-    result = factorize(
-        from_rows(data.X),
-        data.K,
-        init=STARTS[start],
-        solver="plain-mult",
-        max_iter=ITERATIONS,
-        tol=0,
-        sketch=None,
-        rng=rng,
-    )
+    V, rule = from_rows(data.X), SOLVERS["plain-mult"]
+    point = begin(V, data.K, STARTS[start], rule, rng)
+    stopping = Stopping(tol=0, max_iter=ITERATIONS)
+    result = alternate(V, point.W, point.H, rule, stopping=stopping)
     share = np.linalg.norm(result.W, axis=0)[:, None] * result.H
     people = np.unique(data.labels)
     chosen = [share[:, data.labels == person].mean(axis=1).argmax() for person in people]
@@ -73,7 +70,7 @@ def _alike(rows: Experiment, name: str, start: str, number: int) -> dict[str, fl
         for basis, mean in zip(found, means, strict=True)
     ]
     shape = data.image_shape or (1, X.shape[1])
-    images = np.stack([_three_images(data), found[:SHOWN]]).reshape(2, SHOWN, *shape)
+    images = np.stack([*_images(data), found[:SHOWN]]).reshape(-1, SHOWN, *shape)
     return {"likeness": float(np.mean(likeness)), "pictures": _packed(images)}
 
 
@@ -81,10 +78,11 @@ def _unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x)
 
 
-def _three_images(data: Dataset) -> np.ndarray:
-    """The first image of each of the people that are shown."""
+def _images(data: Dataset) -> np.ndarray:
+    """A few images (images, people, pixels) of each of the people that are shown."""
     people = np.unique(data.labels)[:SHOWN]
-    return np.stack([np.asarray(data.X[np.argmax(data.labels == person)]) for person in people])
+    mine = [np.flatnonzero(data.labels == person)[:SHOWN] for person in people]
+    return np.stack([np.asarray(data.X[index]) for index in mine], axis=1)
 
 
 def _packed(images: np.ndarray) -> str:
@@ -104,14 +102,14 @@ def _unpacked(cell: str) -> np.ndarray:
 def show(rows: list[Row]) -> Section:
     """The images of the first run, and how much they look like the people."""
     groups = {start: group for (start,), group in grouped(rows, "start").items()}
-    size = (2 * SHOWN, 1.6 * (1 + len(groups)))
-    figure, axes = plt.subplots(1 + len(groups), SHOWN, figsize=size, layout="constrained")
-    first = _unpacked(next(iter(groups.values()))[0]["pictures"])
-    kinds = {"image": first[0]} | {
-        start: _unpacked(group[0]["pictures"])[1] for start, group in groups.items()
-    }
-    for (kind, images), across in zip(kinds.items(), axes, strict=True):
-        for ax, image in zip(across, images, strict=True):
+    pictures = {start: _unpacked(group[0]["pictures"]) for start, group in groups.items()}
+    images = next(iter(pictures.values()))[:-1]
+    kinds = {f"image {number}": images[number - 1] for number in range(1, len(images) + 1)}
+    kinds |= {start: found[-1] for start, found in pictures.items()}
+    size = (2 * SHOWN, 1.5 * len(kinds))
+    figure, axes = plt.subplots(len(kinds), SHOWN, figsize=size, layout="constrained")
+    for (kind, some), across in zip(kinds.items(), axes, strict=True):
+        for ax, image in zip(across, some, strict=True):
             ax.imshow(image, cmap="gray")
             ax.set(xticks=[], yticks=[])
         across[0].set_ylabel(kind)
@@ -132,4 +130,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("figure6", __doc__, run, show)
+    main("figure6", __doc__, run, show, SIZES)

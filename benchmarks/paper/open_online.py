@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from presentation import Row, Section, Table, grouped, judged
-from protocol import Experiment, at_hand, main
+from protocol import Experiment, main
 from sklearn.decomposition import MiniBatchNMF
 
 from conenmf import ConeNMF, factorize, from_rows, make_cones
@@ -31,7 +31,7 @@ BATCH = 100
 
 def run(rows: Experiment) -> None:
     names, _, repetitions = SIZES[rows.scale]
-    for name in [*NOISE, *at_hand(names, "open_online")]:
+    for name in [*NOISE, *rows.at_hand(names)]:
         for order in ("random", "sorted"):
             for number in range(repetitions):
                 compute = partial(_measured, rows, name, order, number)
@@ -92,4 +92,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("open_online", __doc__, run, show)
+    main("open_online", __doc__, run, show, SIZES)

@@ -5,21 +5,19 @@ Writes ``page.html`` with everything inside, and ``page.md`` with its pictures, 
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 from pathlib import Path
 
 from presentation import (
     NOT_MEASURED,
-    Row,
     Section,
     Text,
     Verdict,
     as_html,
     as_markdown,
 )
-from protocol import command_line, folder_of
+from protocol import command_line, folder_of, kept
 
 HEADING = "The paper, reproduced"
 SCRIPTS = {  # which makes a section, and whose rows it takes
@@ -43,25 +41,16 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
 }
 
 
-def read(folder: Path, name: str) -> list[Row]:
-    """The rows that a script kept; none if it has not run."""
-    path = folder / f"{name}.csv"
-    if not path.exists():
-        return []
-    with open(path, newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def write(folder: Path, published: Path | None = None) -> Path:
     """Write the page of the rows in a folder, and one without photographs elsewhere."""
     sections: dict[str, Section] = {}
     origins: dict[str, dict] = {}
     for script, name in SCRIPTS.items():
-        rows = read(folder, name)
+        rows = kept(folder / f"{name}.csv")
         module = importlib.import_module(script)
         if rows:
-            sections[module.TITLE] = module.show(rows)
-            origins[name] = json.loads((folder / f"{name}.json").read_text())
+            facts = origins[name] = json.loads((folder / f"{name}.json").read_text())
+            sections[module.TITLE] = module.show(rows).without(facts["missing"])
         else:
             missing = "its datasets are not on this machine, or its script has not run"
             verdict = Verdict(module.TITLE, NOT_MEASURED, missing)
@@ -85,14 +74,15 @@ def _write_markdown(folder: Path, sections: dict[str, Section], origin: str) -> 
 
 def _origin(facts: list[dict]) -> str:
     """Seeds, scale, machine and versions of all rows; more than one of each if they differ."""
+    runs = [run for found in facts for run in found["runs"]]
     told = {
         "seed": {str(found["seed"]) for found in facts},
         "scale": {found["scale"] for found in facts},
-        "cores": {str(found["machine"]["cores"]) for found in facts},
-        "processor": {str(found["machine"]["processor"]) for found in facts},
+        "cores": {str(run["machine"]["cores"]) for run in runs},
+        "processor": {str(run["machine"]["processor"]) for run in runs},
         "versions": {
-            ", ".join(f"{name} {number}" for name, number in found["versions"].items() if number)
-            for found in facts
+            ", ".join(f"{name} {number}" for name, number in run["versions"].items() if number)
+            for run in runs
         },
     }
     return "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in told.items()) + "."

@@ -17,6 +17,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.metrics import normalized_mutual_info_score
 
 Row = dict[str, str]
 HOLDS, PARTLY, DOES_NOT, NOT_MEASURED = "holds", "holds partly", "does not hold", "not measured"
@@ -31,8 +33,10 @@ class Verdict:
     evidence: str
 
 
-def judged(claim: str, cases: Iterable[tuple[str, bool]]) -> Verdict:
+def judged(claim: str, cases: Iterable[tuple[str, bool]], note: str = "") -> Verdict:
     """A claim holds if it holds in every case, and partly if it does in some.
+
+    The note, numbers that a reader wants even if the claim holds, goes into the evidence.
 
     >>> judged("2 is even, 3 is even", [("2", True), ("3", False)])
     Verdict(claim='2 is even, 3 is even', verdict='holds partly', evidence='1 of 2 cases; not: 3')
@@ -44,6 +48,7 @@ def judged(claim: str, cases: Iterable[tuple[str, bool]]) -> Verdict:
     verdict = HOLDS if held == len(found) else PARTLY if held else DOES_NOT
     failed = "; ".join(text for text, holds in found if not holds)
     evidence = f"{held} of {len(found)} cases"
+    evidence += f" ({note})" if note else ""
     return Verdict(claim, verdict, evidence + (f"; not: {failed}" if failed else ""))
 
 
@@ -107,6 +112,13 @@ class Section:
     def pictures(self) -> Iterator[Picture]:  # noqa: D102
         return (part for part in self.body if isinstance(part, Picture))
 
+    def without(self, missing: Sequence[str]) -> Section:
+        """The same, saying which datasets could not take part."""
+        if not missing:
+            return self
+        told = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
+        return Section([*self.body, told], self.verdicts)
+
     def without_photographs(self) -> Section:  # noqa: D102
         left_out = Text("Photographs of people are left out here; the page that you make has them.")
         body = [left_out if part in self.pictures() and part.photographs else part
@@ -131,6 +143,11 @@ def mean_and_deviation(values: Sequence[float], digits: int = 3) -> str:
     """The mean, and the standard deviation if there is more than one value."""
     mean = f"{statistics.mean(values):.{digits}f}"
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def nmi(truth: np.ndarray, labels: np.ndarray) -> float:
+    """I(x, y) / sqrt(H(x) H(y))."""
+    return float(normalized_mutual_info_score(truth, labels, average_method="geometric"))
 
 
 def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:

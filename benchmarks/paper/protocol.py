@@ -3,8 +3,9 @@
 Each script has ``run(rows)``, which computes rows, and ``show(rows)``, which makes a section of the
 page from them. Rows are appended to ``<results>/<scale>/<name>.csv`` as they come; those that are
 there already are not computed again, so a run that was interrupted goes on. Beside it is
-``<name>.json`` with the seed, the versions and the machine. The seed of a row follows from the seed
-of the run and the row's own key, so the order of rows does not matter.
+``<name>.json`` with the seed, the sizes, the versions and machines that took part, and the datasets
+that were missing. Rows of another seed or of other sizes are never mixed with new ones. The seed of
+a row follows from the seed of the run and the row's own key, so the order of rows does not matter.
 
 Columns in seconds, and what is computed from them, differ from run to run; all others are the
 same for the same seed.
@@ -43,29 +44,46 @@ class Experiment:
     seed : int
     folder : path
         Where rows are kept.
+    sizes : object
+        What is measured at this scale, as the script says.
     """
 
-    def __init__(self, name: str, scale: str, seed: int, folder: Path) -> None:
+    def __init__(
+        self, name: str, scale: str, seed: int, folder: Path, sizes: object = None
+    ) -> None:
         self.name, self.scale, self.seed = name, scale, seed
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"{name}.csv"
-        self.rows: list[Row] = []
-        about = self._path.with_suffix(".json")
-        if self._path.exists() and json.loads(about.read_text())["seed"] == seed:
-            self.rows = self._kept()
+        self._path, self._about = folder / f"{name}.csv", folder / f"{name}.json"
+        self.rows: list[Row] = kept(self._path)
+        wanted = {"seed": seed, "scale": scale, "sizes": str(sizes)}
+        facts = wanted | {"runs": [], "missing": []}
+        if self.rows:
+            facts = json.loads(self._about.read_text())
+            other = [key for key, value in wanted.items() if facts[key] != value]
+            if other:
+                raise SystemExit(
+                    f"{self._path} holds rows of another {' and '.join(other)}; "
+                    "delete it, or name another folder with --results"
+                )
         else:
             self._path.unlink(missing_ok=True)
-        facts = {"seed": seed, "scale": scale, "versions": versions(), "machine": machine()}
-        about.write_text(json.dumps(facts, indent=2) + "\n")
+        took_part = {"versions": versions(), "machine": machine()}
+        if took_part not in facts["runs"]:
+            facts["runs"].append(took_part)
+        self._facts = facts
+        self._write_facts()
 
-    def _kept(self) -> list[Row]:
-        """The rows of an earlier run; a last one that was cut off is forgotten."""
-        text = self._path.read_bytes()
-        whole = text[: text.rfind(b"\n") + 1]
-        if whole != text:
-            self._path.write_bytes(whole)
-        with open(self._path, newline="") as stream:
-            return list(csv.DictReader(stream))
+    def _write_facts(self) -> None:
+        self._about.write_text(json.dumps(self._facts, indent=2) + "\n")
+
+    def at_hand(self, names: Sequence[str]) -> list[str]:
+        """Those of the datasets that are on this machine; those that are not are told and kept."""
+        here = available()
+        self._facts["missing"] = [name for name in names if name not in here]
+        self._write_facts()
+        for name in self._facts["missing"]:
+            print(f"{self.name}: {name} is not on this machine; see conenmf.datasets", flush=True)
+        return [name for name in names if name in here]
 
     def rng(self, **key: object) -> np.random.Generator:
         """A generator that depends on the seed of the run and on this key alone."""
@@ -80,7 +98,9 @@ class Experiment:
             if wanted.items() <= row.items():
                 return row
         row = wanted | {name: _text(value) for name, value in compute().items()}
-        new = not self._path.exists()
+        new = not self.rows
+        if not new and list(self.rows[0]) != list(row):
+            raise SystemExit(f"{self._path} holds rows with other columns; delete it")
         with open(self._path, "a", newline="") as stream:
             writer = csv.DictWriter(stream, list(row))
             if new:
@@ -95,13 +115,16 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def at_hand(names: Sequence[str], experiment: str) -> list[str]:
-    """Those of the datasets that are on this machine; says which are not."""
-    here = available()
-    for name in names:
-        if name not in here:
-            print(f"{experiment}: {name} is not on this machine; see conenmf.datasets", flush=True)
-    return [name for name in names if name in here]
+def kept(path: Path) -> list[Row]:
+    """The rows in a file, none if there is none; a last one that was cut off is forgotten."""
+    if not path.exists():
+        return []
+    text = path.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        path.write_bytes(whole)
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def main(
@@ -109,9 +132,10 @@ def main(
     description: str | None,
     run: Callable[[Experiment], None],
     show: Callable[[list[Row]], Section],
+    sizes: Mapping[str, object],
 ) -> None:
     """Compute the rows that are missing, then print the section made of them."""
-    rows = experiment(name, description)
+    rows = experiment(name, description, sizes)
     run(rows)
     if not rows.rows:
         return  # what it needs is not here, which has been told
@@ -138,10 +162,14 @@ def folder_of(given: argparse.Namespace) -> Path:
 
 
 def experiment(
-    name: str, description: str | None, arguments: list[str] | None = None
+    name: str,
+    description: str | None,
+    sizes: Mapping[str, object],
+    arguments: list[str] | None = None,
 ) -> Experiment:
+    """The experiment that the command line asks for."""
     given = command_line(description).parse_args(arguments)
-    return Experiment(name, given.scale, given.seed, folder_of(given))
+    return Experiment(name, given.scale, given.seed, folder_of(given), sizes[given.scale])
 
 
 def first_time(errors: np.ndarray, seconds: np.ndarray, target: float) -> float:

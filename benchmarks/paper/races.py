@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from presentation import Row, grouped
-from protocol import STARTS, Experiment, at_hand, experiment, first_time
+from protocol import STARTS, Experiment, experiment, first_time
 
 from conenmf import DataMatrix, factorize, from_rows
 from conenmf.datasets import load
@@ -29,9 +29,9 @@ SIZES = {  # datasets with the number of iterations of mult, nnlsb, hals and of 
     "tiny": {"digits": (10, 5, 10, 1)},
     "quick": {
         "faces94": (40, 20, 40, 1),
-        "georgia_tech_crop": (100, 60, 100, 3),
-        "paviau_subset": (100, 60, 100, 3),
-        "indian_pines": (100, 60, 100, 3),
+        "georgia_tech_crop": (100, 60, 100, 5),
+        "paviau_subset": (100, 60, 100, 5),
+        "indian_pines": (100, 60, 100, 5),
     },
     "full": {
         "ck": (200, 100, 200, 20),
@@ -47,7 +47,7 @@ SIZES = {  # datasets with the number of iterations of mult, nnlsb, hals and of 
 
 def run(rows: Experiment) -> None:
     sizes = SIZES[rows.scale]
-    for name in at_hand(list(sizes), "races"):
+    for name in rows.at_hand(list(sizes)):
         *iterations, runs = sizes[name]
         for solver, count in zip(SOLVERS, iterations, strict=True):
             for number in range(runs):
@@ -68,17 +68,9 @@ def _race(
 ) -> dict[str, object]:
     V, K = data(name)
     key = {"dataset": name, "start": start, "run": number}
-    factorize(V, K, init=STARTS[start], solver=None, rng=rows.rng(**key))  # compiled and warm
-    result = factorize(
-        V,
-        K,
-        init=STARTS[start],
-        solver=f"plain-{solver}",
-        max_iter=iterations,
-        tol=0,
-        sketch=None,
-        rng=rows.rng(**key),
-    )
+    options = {"init": STARTS[start], "solver": f"plain-{solver}", "tol": 0, "sketch": None}
+    factorize(V, K, max_iter=1, rng=rows.rng(**key), **options)  # compiled and warm
+    result = factorize(V, K, max_iter=iterations, rng=rows.rng(**key), **options)
     history = result.history
     return {
         "F": V.shape[0],
@@ -128,4 +120,4 @@ def datasets(rows: list[Row]) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(experiment("races", __doc__))
+    run(experiment("races", __doc__, SIZES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 from presentation import Row, Section, drawn
 from protocol import main
-from races import by_start, datasets, numbers, run
+from races import SIZES, by_start, datasets, numbers, run
 
 TITLE = "Supplement: error of nnlsb against seconds"
 
@@ -29,4 +29,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("races", __doc__, run, show)
+    main("races", __doc__, run, show, SIZES)

@@ -1,7 +1,8 @@
 """Table I: seconds until mult, nnlsb and hals reach the error of cr1-nmf (alpha = 0.2).
 
 The plain rules start at random and run at most 1000, 100 and 400 iterations, as in the published
-experiments. What can carry over from the paper's machine is the ratio to cr1-nmf.
+experiments; the time of one that never gets there is a lower bound. What can carry over from the
+paper's machine is the ratio to cr1-nmf.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 
 import numpy as np
 from presentation import Row, Section, Table, grouped, judged
-from protocol import Experiment, first_time, main
+from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones import cr1_error
@@ -26,7 +27,7 @@ ITERATIONS = {"mult": 1000, "nnlsb": 100, "hals": 400}
 PAPER = {  # seconds on the authors' machine
     100: {"cr1-nmf": 0.03, "mult": 1.56, "nnlsb": 5.82, "hals": 0.46},
     1000: {"cr1-nmf": 0.26, "mult": 9.54, "nnlsb": 6.44, "hals": 3.01},
-    10000: {"cr1-nmf": 1.85, "mult": 85.9, "nnlsb": 27.8, "hals": 17.4},
+    10000: {"cr1-nmf": 1.85, "mult": 85.92, "nnlsb": 27.84, "hals": 17.39},
 }
 
 
@@ -39,30 +40,34 @@ def run(rows: Experiment) -> None:
 
 def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, float]:
     V = from_columns(make_cones(F, K, 0.2, n_samples=N, rng=rows.rng(N=N, matrix=number)).V)
+    options = {"init": "random", "tol": 0, "sketch": None}
     cr1_nmf(V, K, rng=rows.rng(N=N, run=number))  # so that nothing is compiled while the clock runs
+    for name in ITERATIONS:
+        factorize(V, K, solver=f"plain-{name}", max_iter=1, rng=rows.rng(N=N), **options)
     began = time.perf_counter()
     _, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number))
     seconds = {"cr1-nmf": time.perf_counter() - began}
     target = cr1_error(V, H)
+    reached = {}
     for name, iterations in ITERATIONS.items():
         result = factorize(
             V,
             K,
-            init="random",
             solver=f"plain-{name}",
             max_iter=iterations,
-            tol=0,
-            sketch=None,
+            **options,
             rng=rows.rng(N=N, run=number, solver=name),
             callback=lambda now: now.relative_error <= target,
         )
         late = result.seconds["start"]
         history = result.history
-        seconds[name] = late + first_time(history.relative_error, history.elapsed, target)
+        reached[name] = bool(history.relative_error[-1] <= target)
+        seconds[name] = late + float(history.elapsed[-1])  # at least that, if it was not reached
     ratios = {f"{name} / cr1-nmf": seconds[name] / seconds["cr1-nmf"] for name in ITERATIONS}
     paper = PAPER.get(N, dict.fromkeys([*ITERATIONS, "cr1-nmf"], np.nan))
     theirs = {f"{name}, paper": paper[name] / paper["cr1-nmf"] for name in ITERATIONS}
-    return {"error": target, **seconds, **ratios, **theirs}
+    never = " ".join(name for name, done in reached.items() if not done)
+    return {"error": target, **seconds, **ratios, **theirs, "not reached by": never}
 
 
 def show(rows: list[Row]) -> Section:
@@ -74,16 +79,20 @@ def show(rows: list[Row]) -> Section:
             for name in ITERATIONS
         }
         seconds = statistics.median(float(row["cr1-nmf"]) for row in group)
-        cells = [f"{ours[name]:.1f} ({float(group[0][f'{name}, paper']):.1f})" for name in ours]
+        cells = [
+            f"{'at least ' if any(name in row['not reached by'].split() for row in group) else ''}"
+            f"{ours[name]:.1f} ({float(group[0][f'{name}, paper']):.1f})"
+            for name in ours
+        ]
         lines.append([N, f"{seconds:.3f} s", *cells])
         if int(N) >= 1000:
             cases += [
                 (f"{name} at N = {N}: {ratio:.1f}", ratio >= 10) for name, ratio in ours.items()
             ]
     table = Table(["N", "cr1-nmf", *(f"{name} / cr1-nmf (paper)" for name in ITERATIONS)], lines)
-    claim = "mult, nnlsb and hals take at least ten times as long to the error of cr1-nmf"
+    claim = "From N = 1000 on the others take at least ten times as long to the error of cr1-nmf"
     return Section([table], [judged(claim, cases)])
 
 
 if __name__ == "__main__":
-    main("table1", __doc__, run, show)
+    main("table1", __doc__, run, show, SIZES)

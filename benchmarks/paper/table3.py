@@ -1,4 +1,8 @@
-"""Table III: seconds of the starts."""
+"""Table III: seconds of the starts, as the library makes them.
+
+A start need not be exact: the axes of cones are found to 5%, singular vectors to 0.1%; the authors
+stopped when an eigenvalue moved by less than 1e-4. Table I has cr1-nmf to full accuracy.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import statistics
 
 from presentation import Row, Section, Table, judged
 from protocol import main
-from races import datasets, run
+from races import SIZES, datasets, run
 
 TITLE = "Table III: seconds of the starts"
 TIMED = ("cr1-nmf", "spkm", "nndsvd")
@@ -16,7 +20,7 @@ PAPER = {  # seconds on the authors' machine
     "georgia_tech": (18.90, 24.77, 21.28),
     "paviau": (0.73, 2.47, 0.84),
 }
-LIKE = {"georgia_tech_crop": "georgia_tech", "paviau_subset": "paviau", "indian_pines": "paviau"}
+LIKE = {"georgia_tech_crop": "georgia_tech", "paviau_subset": "paviau"}
 
 
 def seconds(rows: list[Row], dataset: str) -> dict[str, float]:
@@ -50,4 +54,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("races", __doc__, run, show)
+    main("races", __doc__, run, show, SIZES)

@@ -6,7 +6,7 @@ import statistics
 
 from presentation import Row, Section, Table
 from protocol import main
-from races import by_start, datasets, numbers, run
+from races import SIZES, by_start, datasets, numbers, run
 from table3 import LIKE, TIMED
 
 TITLE = "Table IV: shifts"
@@ -45,4 +45,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("races", __doc__, run, show)
+    main("races", __doc__, run, show, SIZES)

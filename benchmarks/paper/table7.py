@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import clustering
 from presentation import Row, Section
-from protocol import Experiment, at_hand, main
+from protocol import Experiment, main
 
 TITLE = "Table VII: clustering of text"
 SIZES = {  # datasets, runs
@@ -36,7 +36,7 @@ PAPER: clustering.Paper = {  # nmi, Dice, purity, each with its standard deviati
 
 def run(rows: Experiment) -> None:
     names, runs = SIZES[rows.scale]
-    clustering.run(rows, at_hand(names, "table7"), runs)
+    clustering.run(rows, rows.at_hand(names), runs)
 
 
 def show(rows: list[Row]) -> Section:
@@ -44,4 +44,4 @@ def show(rows: list[Row]) -> Section:
 
 
 if __name__ == "__main__":
-    main("table7", __doc__, run, show)
+    main("table7", __doc__, run, show, SIZES)
