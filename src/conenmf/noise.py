@@ -64,7 +64,8 @@ def noise_bound(
     ||V - W H|| / ||V|| <= sqrt(epsilon^2 + (s + q epsilon)^2), q = m / (cos a - sin a)
 
     where m is the largest ||e_n|| / ||v_n||, a the largest size angle, and the last line needs
-    arcsin m < pi/4 - a. The clusters are kept if arcsin m < separation / 4, which implies that.
+    arcsin m < pi/4 - a. The clusters are kept if arcsin m < separation / 4, which, for two cones or
+    more, implies that.
     The number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
     V + E to zero only makes the noise smaller, so the bounds hold for max(V + E, 0) too. The
     proofs are in the documentation, section "Beyond the paper: noise".
