@@ -30,7 +30,12 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
 ]
-exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+exclude_patterns = [
+    "_build",
+    "auto_examples/**/*.ipynb",
+    "auto_examples/**/*.py",
+    "reproduction/page.md",  # part of reproduction.md
+]
 templates_path = ["_templates"]
 nitpicky = True
 toc_object_entries_show_parents = "hide"
