@@ -1,8 +1,9 @@
 """Table I: seconds until mult, nnlsb and hals reach the error of cr1-nmf (alpha = 0.2).
 
-The plain rules start at random and run at most 1000, 100 and 400 iterations, as in the published
-experiments; the time of one that never gets there is a lower bound. What can carry over from the
-paper's machine is the ratio to cr1-nmf.
+cr1-nmf finds its axes as accurately as in the published experiments, where eigenvalues moved by
+less than 1e-4 in the end. The plain rules start at random and run at most 1000, 100 and 400
+iterations, as published; the time of one that never gets there is a lower bound. What can carry
+over from the paper's machine is the ratio to cr1-nmf.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ SIZES = {  # F, K, values of N, runs
     "full": (1600, 40, (100, 1000, 10000), 10),
 }
 ITERATIONS = {"mult": 1000, "nnlsb": 100, "hals": 400}
+REPEATED = 5
+RESIDUAL = 1e-2  # of an eigenvector; the error of its eigenvalue is about the square
 PAPER = {  # seconds on the authors' machine
     100: {"cr1-nmf": 0.03, "mult": 1.56, "nnlsb": 5.82, "hals": 0.46},
     1000: {"cr1-nmf": 0.26, "mult": 9.54, "nnlsb": 6.44, "hals": 3.01},
@@ -41,12 +44,14 @@ def run(rows: Experiment) -> None:
 def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, float]:
     V = from_columns(make_cones(F, K, 0.2, n_samples=N, rng=rows.rng(N=N, matrix=number)).V)
     options = {"init": "random", "tol": 0, "sketch": None}
-    cr1_nmf(V, K, rng=rows.rng(N=N, run=number))  # so that nothing is compiled while the clock runs
-    for name in ITERATIONS:
+    for name in ITERATIONS:  # so that nothing is compiled while the clock runs
         factorize(V, K, solver=f"plain-{name}", max_iter=1, rng=rows.rng(N=N), **options)
-    began = time.perf_counter()
-    _, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number))
-    seconds = {"cr1-nmf": time.perf_counter() - began}
+    times = []
+    for _ in range(1 + REPEATED):  # it is over so soon
+        began = time.perf_counter()
+        _, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number), tol=RESIDUAL)
+        times.append(time.perf_counter() - began)
+    seconds = {"cr1-nmf": statistics.median(times[1:])}
     target = cr1_error(V, H)
     reached = {}
     for name, iterations in ITERATIONS.items():

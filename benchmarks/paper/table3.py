@@ -1,7 +1,7 @@
 """Table III: seconds of the starts, as the library makes them.
 
 A start need not be exact: the axes of cones are found to 5%, singular vectors to 0.1%; the authors
-stopped when an eigenvalue moved by less than 1e-4. Table I has cr1-nmf to full accuracy.
+stopped when an eigenvalue moved by less than 1e-4, as cr1-nmf does in Table I.
 """
 
 from __future__ import annotations
