@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
 Row = dict[str, str]
+LISTED = 8  # cases in which a claim fails; the tables have all
 HOLDS, PARTLY, DOES_NOT, NOT_MEASURED = "holds", "holds partly", "does not hold", "not measured"
 
 
@@ -46,10 +47,14 @@ def judged(claim: str, cases: Iterable[tuple[str, bool]], note: str = "") -> Ver
         return Verdict(claim, NOT_MEASURED, "no rows")
     held = sum(holds for _, holds in found)
     verdict = HOLDS if held == len(found) else PARTLY if held else DOES_NOT
-    failed = "; ".join(text for text, holds in found if not holds)
+    failed = [text for text, holds in found if not holds]
     evidence = f"{held} of {len(found)} cases"
     evidence += f" ({note})" if note else ""
-    return Verdict(claim, verdict, evidence + (f"; not: {failed}" if failed else ""))
+    if failed:
+        evidence += f"; not: {'; '.join(failed[:LISTED])}"
+    if len(failed) > LISTED:
+        evidence += f"; and {len(failed) - LISTED} more"
+    return Verdict(claim, verdict, evidence)
 
 
 @dataclass(frozen=True)
