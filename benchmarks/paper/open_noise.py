@@ -103,8 +103,9 @@ def show(rows: list[Row]) -> Section:
         if name.startswith("nmi"):
             right.plot(list(means), [means[delta][name] for delta in means], label=name[7:])
     left.set(xlabel="delta", ylabel="relative to ||V||", ylim=(0, 1.6))
-    left.set_xscale("symlog", linthresh=0.001)
-    right.set_xscale("symlog", linthresh=0.001)
+    for ax in (left, right):
+        ax.set_xscale("symlog", linthresh=0.001)
+        ax.set_xlim(0, max(means))
     right.set(xlabel="delta", ylabel="nmi of the clusters")
     left.legend()
     right.legend()

@@ -81,7 +81,7 @@ def _first(seconds: dict[str, float]) -> str:
 def _case(told: str, seconds: dict[str, float]) -> tuple[str, bool]:
     first = _first(seconds)
     behind = seconds["cr1-nmf"] / seconds[first]
-    late = f"takes {behind:.1f} times as long" if np.isfinite(behind) else "never does"
+    late = f"takes {behind:.2f} times as long" if np.isfinite(behind) else "never does"
     return f"{told}: {first}, cr1-nmf {late}", behind <= 1
 
 
