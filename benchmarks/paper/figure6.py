@@ -124,9 +124,14 @@ def show(rows: list[Row]) -> Section:
         for start in ("rand", "nndsvd")
     ]
     claim = "Basis images from cr1-nmf look more like the people than those from rand and nndsvd"
-    told = "Images of three people, and basis images found for them"
-    picture = drawn(figure, "figure6", told, photographs=rows[0]["dataset"] != "digits")
-    return Section([picture, Table(["start", "correlation"], lines)], [judged(claim, cases)])
+    picture = drawn(
+        figure,
+        "figure6",
+        "Images of three people, and basis images found for them",
+        photographs=rows[0]["dataset"] != "digits",
+    )
+    told = "; ".join(f"{start} {mean:.3f}" for start, mean in means.items())
+    return Section([picture, Table(["start", "correlation"], lines)], [judged(claim, cases, told)])
 
 
 if __name__ == "__main__":
