@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from presentation import Row, Section, Table, Verdict, grouped, judged, mean_and_deviation, nmi
-from protocol import STARTS, Experiment
+from protocol import NEWER, STARTS, Experiment
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
@@ -38,7 +38,7 @@ def run(rows: Experiment, names: list[str], runs: int) -> None:
             for start, way in (("k-means", _k_means), ("spkm", _spherical_k_means)):
                 rows.row(partial(_labelled, rows, way, name, number), start=start, solver="", **key)
             for solver in ITERATIONS:
-                for start in STARTS:
+                for start in STARTS | NEWER:
                     compute = partial(_clustered, rows, name, start, solver, number)
                     rows.row(compute, start=start, solver=solver, **key)
 
@@ -89,7 +89,7 @@ def _clustered(
 
     rule = SOLVERS[f"plain-{solver}"]
     rng = rows.rng(dataset=name, start=start, solver=solver, run=number)
-    point = begin(V, data.K, STARTS[start], rule, rng)
+    point = begin(V, data.K, (STARTS | NEWER)[start], rule, rng)
     most = 30 if rows.scale == "tiny" else ITERATIONS[solver]
     stopping = Stopping(tol=0, max_iter=most)
     found = alternate(V, point.W, point.H, rule, stopping=stopping, callback=still)

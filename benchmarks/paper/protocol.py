@@ -23,14 +23,27 @@ from pathlib import Path
 
 import numpy as np
 from presentation import Row, Section, verdict_table
+from sklearn.cluster import kmeans_plusplus
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, versions
 
+from conenmf import DataMatrix
 from conenmf.datasets import available
 
 SCALES = ("tiny", "quick", "full")
-STARTS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
+
+
+def seeds(V: DataMatrix, K: int, rng: np.random.Generator | None) -> tuple[np.ndarray, None]:
+    """K samples drawn by scikit-learn's k-means++."""
+    random_state = int(np.random.default_rng(rng).integers(2**31))
+    _, chosen = kmeans_plusplus(V.columns(range(V.shape[1])).T, K, random_state=random_state)
+    return V.columns(chosen) @ np.eye(K), None
+
+
+STARTS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}  # the paper's
+NEWER = {name: name for name in ("cr1++", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa")}
+NEWER |= {"k-means++ seeds": seeds}
 
 
 class Experiment:
