@@ -11,13 +11,14 @@ import statistics
 from functools import lru_cache, partial
 
 import numpy as np
-from presentation import Row, Section, Table, grouped, judged, nmi
+from clustering import nmi
+from presentation import Row, Section, Table, grouped, judged
 from protocol import NEWER, Experiment, main
 from protocol import STARTS as PAPERS
 from races import curve, last_error, reached, seconds_or_never
 
 from conenmf import DataMatrix, Factorization, factorize, from_rows
-from conenmf.datasets import DATASETS, Dataset, load
+from conenmf.datasets import Dataset, load
 
 TITLE = "Beyond the paper: newer starts, our solver, more datasets"
 BEST_OF = 10
@@ -88,18 +89,11 @@ def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> 
         errors, seconds = history.relative_error, history.elapsed
     return {
         "K": data.K,
-        "nmi": _nmi(data, best.labels),
+        "nmi": nmi(name, data.labels, best.labels),
         "errors": curve(errors),
         "seconds of start": late,
         "seconds": curve(seconds),
     }
-
-
-def _nmi(data: Dataset, labels: np.ndarray) -> float:
-    known = np.ones(labels.size, dtype=bool)
-    if DATASETS[data.name].kind == "scene":
-        known = data.labels > 0  # 0 is for pixels of no known class
-    return nmi(data.labels[known], labels[known])
 
 
 def show(rows: list[Row]) -> Section:

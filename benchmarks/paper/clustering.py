@@ -12,14 +12,15 @@ import statistics
 from functools import lru_cache, partial
 
 import numpy as np
-from presentation import Row, Section, Table, Verdict, grouped, judged, mean_and_deviation, nmi
+from presentation import Row, Section, Table, Verdict, grouped, judged, mean_and_deviation
 from protocol import NEWER, STARTS, Experiment
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from conenmf import alternate, dice, from_rows, purity
-from conenmf.datasets import Dataset, load
+from conenmf import alternate, from_rows
+from conenmf.comparison import scores
+from conenmf.datasets import DATASETS, Dataset, load
 from conenmf.inits import start as begin
 from conenmf.rules import SOLVERS
 from conenmf.solvers import Stopping
@@ -49,7 +50,7 @@ _dataset = lru_cache(maxsize=1)(load)
 def _labelled(rows: Experiment, way, name: str, number: int) -> dict[str, object]:
     data = _dataset(name)
     labels = way(data, rows.rng(dataset=name, way=way.__name__, run=number))
-    return {**scores(data, labels), "error": np.nan, "iterations": 0}
+    return {**_told(data, labels), "error": np.nan, "iterations": 0}
 
 
 def _k_means(data: Dataset, rng: np.random.Generator) -> np.ndarray:
@@ -94,16 +95,19 @@ def _clustered(
     stopping = Stopping(tol=0, max_iter=most)
     found = alternate(V, point.W, point.H, rule, stopping=stopping, callback=still)
     labels = (np.linalg.norm(found.W, axis=0)[:, None] * found.H).argmax(axis=0)
-    return {**scores(data, labels), "error": errors[-1] / V.norm, "iterations": len(errors)}
+    return {**_told(data, labels), "error": errors[-1] / V.norm, "iterations": len(errors)}
 
 
-def scores(data: Dataset, labels: np.ndarray) -> dict[str, float]:
-    """How well labels agree with the classes, by the paper's three measures."""
-    return {
-        "nmi": nmi(data.labels, labels),
-        "Dice": dice(data.labels, labels),
-        "purity": purity(data.labels, labels),
-    }
+def _told(data: Dataset, labels: np.ndarray) -> dict[str, float]:
+    found = scores(data.labels, labels)
+    return {"nmi": found["nmi"], "Dice": found["dice"], "purity": found["purity"]}
+
+
+def nmi(name: str, truth: np.ndarray, labels: np.ndarray) -> float:
+    """That of the samples of a dataset whose class is known; in scenes, 0 is for the others."""
+    scene = name in DATASETS and DATASETS[name].kind == "scene"
+    known = truth > 0 if scene else truth >= 0
+    return scores(truth[known], labels[known])["nmi"]
 
 
 def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
@@ -122,8 +126,8 @@ def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
     return Section([Table(header, lines)], _verdicts(means, paper))
 
 
-def told_by_paper(scores: tuple[tuple[float, float], ...]) -> list[str]:
-    return [f"{mean:.3f} ± {spread:.3f}" for mean, spread in scores]
+def told_by_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:
+    return [f"{mean:.3f} ± {spread:.3f}" for mean, spread in numbers]
 
 
 def _verdicts(

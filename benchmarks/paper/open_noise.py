@@ -12,7 +12,7 @@ from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Row, Section, Table, drawn, grouped, judged, nmi
+from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
 from conenmf import (
@@ -24,6 +24,7 @@ from conenmf import (
     make_cones,
     noise_bound,
 )
+from conenmf.comparison import scores
 from conenmf.cones import cr1_error
 
 TITLE = "Open problem: noise"
@@ -61,10 +62,10 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
     )
     _, H_drawn, drawn_cones = cr1_plus_plus(X, K, rng=rows.rng(matrix=matrix, start="cr1++"))
     others = {
-        f"nmi of {init}": nmi(
+        f"nmi of {init}": scores(
             clean.labels,
             factorize(X, K, init=init, solver=None, rng=rows.rng(matrix=matrix, start=init)).labels,
-        )
+        )["nmi"]
         for init in ("spkm", "nndsvd")
     }
     return {
@@ -75,8 +76,8 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
         "bound of distance": bound.clean,
         "clusters are certain": bound.clusters_kept,
         "error of cr1++": cr1_error(X, H_drawn),
-        "nmi of cr1-nmf": nmi(clean.labels, cones.labels),
-        "nmi of cr1++": nmi(clean.labels, drawn_cones.labels),
+        "nmi of cr1-nmf": scores(clean.labels, cones.labels)["nmi"],
+        "nmi of cr1++": scores(clean.labels, drawn_cones.labels)["nmi"],
         **others,
     }
 

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Row, Section, Table, drawn, grouped, judged, nmi
+from clustering import nmi
+from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
 from conenmf import (
@@ -77,11 +78,10 @@ def _measured(rows: Experiment, name: str, r: int, number: int, way: str) -> dic
         V, K, init=lambda *_: (W, None), solver="hals", sketch=None,
         max_iter=SIZES[rows.scale][-1], tol=0,
     )  # fmt: skip
-    known = truth > 0 if name == "paviau_subset" else truth >= 0  # 0 is for pixels of no class
     return {
         "error": cr1_error(V, H),
         "after hals": then.relative_error,
-        "nmi": nmi(truth[known], cones.labels[known]),
+        "nmi": nmi(name, truth, cones.labels),
         "seconds": seconds,
     }
 

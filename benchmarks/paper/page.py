@@ -9,15 +9,8 @@ import importlib
 import json
 from pathlib import Path
 
-from presentation import (
-    NOT_MEASURED,
-    Section,
-    Text,
-    Verdict,
-    as_html,
-    as_markdown,
-)
-from protocol import command_line, folder_of, kept
+from presentation import NOT_MEASURED, Section, Text, Verdict, as_html, as_markdown
+from protocol import command_line, folder_of, kept, put
 
 HEADING = "The paper, reproduced"
 SCRIPTS = {  # which makes a section, and whose rows it takes
@@ -56,7 +49,7 @@ def write(folder: Path, published: Path | None = None) -> Path:
             verdict = Verdict(module.TITLE, NOT_MEASURED, missing)
             sections[module.TITLE] = Section([Text(f"Not measured: {missing}.")], [verdict])
     page, origin = folder / "page.html", _origin(list(origins.values()))
-    page.write_text(as_html(HEADING, sections, origin))
+    put(page, as_html(HEADING, sections, origin).encode())
     _write_markdown(folder, sections, origin)
     if published is not None:
         open_ones = {name: section.without_photographs() for name, section in sections.items()}
@@ -68,8 +61,8 @@ def _write_markdown(folder: Path, sections: dict[str, Section], origin: str) -> 
     folder.mkdir(parents=True, exist_ok=True)
     for section in sections.values():
         for picture in section.pictures():
-            (folder / picture.name).write_bytes(picture.png)
-    (folder / "page.md").write_text(as_markdown(HEADING, sections, origin))
+            put(folder / picture.name, picture.png)
+    put(folder / "page.md", as_markdown(HEADING, sections, origin).encode())
 
 
 def _origin(facts: list[dict]) -> str:

@@ -10,15 +10,13 @@ import base64
 import io
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.metrics import normalized_mutual_info_score
 
 Row = dict[str, str]
 LISTED = 8  # cases in which a claim fails; the tables have all
@@ -64,11 +62,13 @@ class Table:
     header: Sequence[str]
     lines: Sequence[Sequence[object]]
 
-    def markdown(self) -> str:  # noqa: D102
+    def markdown(self) -> str:
+        """In Markdown."""
         rows = [self.header, ["---"] * len(self.header), *self.lines]
         return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
 
-    def html(self) -> str:  # noqa: D102
+    def html(self) -> str:
+        """In HTML."""
         head = "".join(f"<th>{escape(str(cell))}</th>" for cell in self.header)
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>"
@@ -86,10 +86,12 @@ class Picture:
     text: str
     photographs: bool = False  # of people, which are not to be passed on
 
-    def markdown(self) -> str:  # noqa: D102
+    def markdown(self) -> str:
+        """In Markdown."""
         return f"![{self.text}]({self.name})"
 
-    def html(self) -> str:  # noqa: D102
+    def html(self) -> str:
+        """In HTML."""
         data = base64.b64encode(self.png).decode()
         return f'<img alt="{escape(self.text)}" src="data:image/png;base64,{data}">'
 
@@ -100,10 +102,12 @@ class Text:
 
     text: str
 
-    def markdown(self) -> str:  # noqa: D102
+    def markdown(self) -> str:
+        """In Markdown."""
         return self.text
 
-    def html(self) -> str:  # noqa: D102
+    def html(self) -> str:
+        """In HTML."""
         return f"<p>{escape(self.text)}</p>"
 
 
@@ -112,9 +116,10 @@ class Section:
     """A table or figure of the paper with ours, and what became of its claims."""
 
     body: Sequence[Table | Picture | Text]
-    verdicts: Sequence[Verdict] = field(default_factory=tuple)
+    verdicts: Sequence[Verdict] = ()
 
-    def pictures(self) -> Iterator[Picture]:  # noqa: D102
+    def pictures(self) -> Iterator[Picture]:
+        """Those parts that are drawn."""
         return (part for part in self.body if isinstance(part, Picture))
 
     def without(self, missing: Sequence[str]) -> Section:
@@ -124,11 +129,11 @@ class Section:
         told = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
         return Section([*self.body, told], self.verdicts)
 
-    def without_photographs(self) -> Section:  # noqa: D102
+    def without_photographs(self) -> Section:
+        """The same, as it may be passed on."""
         left_out = Text("Photographs of people are left out here; the page that you make has them.")
-        body = [left_out if part in self.pictures() and part.photographs else part
-                for part in self.body]  # fmt: skip
-        return Section(body, self.verdicts)
+        private = [picture for picture in self.pictures() if picture.photographs]
+        return Section([left_out if part in private else part for part in self.body], self.verdicts)
 
 
 def drawn(figure: plt.Figure, name: str, text: str, *, photographs: bool = False) -> Picture:
@@ -148,11 +153,6 @@ def mean_and_deviation(values: Sequence[float], digits: int = 3) -> str:
     """The mean, and the standard deviation if there is more than one value."""
     mean = f"{statistics.mean(values):.{digits}f}"
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
-
-
-def nmi(truth: np.ndarray, labels: np.ndarray) -> float:
-    """I(x, y) / sqrt(H(x) H(y))."""
-    return float(normalized_mutual_info_score(truth, labels, average_method="geometric"))
 
 
 def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:

@@ -87,7 +87,7 @@ class Experiment:
         self._write_facts()
 
     def _write_facts(self) -> None:
-        self._about.write_text(json.dumps(self._facts, indent=2) + "\n")
+        put(self._about, f"{json.dumps(self._facts, indent=2)}\n".encode())
 
     def at_hand(self, names: Sequence[str]) -> list[str]:
         """Those of the datasets that are on this machine; those that are not are told and kept."""
@@ -135,9 +135,16 @@ def kept(path: Path) -> list[Row]:
     text = path.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
-        path.write_bytes(whole)
+        put(path, whole)
     with open(path, newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file under another name first, so that it is never there in part."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def main(

@@ -1,9 +1,9 @@
 """The runs behind Tables III, IV and V, Figure 4 and the supplementary curves.
 
 Each start is followed by each plain solver for a given number of iterations, starts that came after
-the paper by nnlsb alone, which is the solver of Table V. A row keeps the whole
-curve: relative errors and seconds after every iteration, the start not counted, and the seconds of
-the start. H of cr1-nmf is raised off zero for mult and hals, and nnlsb takes W alone, as published.
+the paper by nnlsb alone, which is the solver of Table V. A row keeps the whole curve: relative
+errors and seconds after every iteration, the start not counted, and the seconds of the start. H of
+cr1-nmf is raised off zero for mult and hals, and nnlsb takes W alone, as published.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Table I: seconds until mult, nnlsb and hals reach the error of cr1-nmf (alpha = 0.2).
 
-cr1-nmf finds its axes as accurately as in the published experiments, where eigenvalues moved by
-less than 1e-4 in the end. The plain rules start at random and run at most 1000, 100 and 400
-iterations, as published; the time of one that never gets there is a lower bound. What can carry
-over from the paper's machine is the ratio to cr1-nmf.
+cr1-nmf finds its axes at least as accurately as in the published experiments, where eigenvalues
+moved by less than 1e-4 in the end: how far they are from exact ones is measured. The plain rules
+start at random and run at most 1000, 100 and 400 iterations, as published; the time of one that
+never gets there is a lower bound. What can carry over from the paper's machine is the ratio to
+cr1-nmf.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SIZES = {  # F, K, values of N, runs
 }
 ITERATIONS = {"mult": 1000, "nnlsb": 100, "hals": 400}
 REPEATED = 5
-RESIDUAL = 1e-2  # of an eigenvector; the error of its eigenvalue is about the square
+RESIDUAL = 1e-3  # of an eigenvector
+ACCURATE = 1e-4  # an eigenvalue, as published
 PAPER = {  # seconds on the authors' machine
     100: {"cr1-nmf": 0.03, "mult": 1.56, "nnlsb": 5.82, "hals": 0.46},
     1000: {"cr1-nmf": 0.26, "mult": 9.54, "nnlsb": 6.44, "hals": 3.01},
@@ -52,6 +54,8 @@ def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, fl
         _, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number), tol=RESIDUAL)
         times.append(time.perf_counter() - began)
     seconds = {"cr1-nmf": statistics.median(times[1:])}
+    exact = cr1_nmf(V, K, rng=rows.rng(N=N, run=number))[1]
+    off = np.abs((H**2).sum(axis=1) - (exact**2).sum(axis=1)).max()  # ||V_k' w_k||^2
     target = cr1_error(V, H)
     reached = {}
     for name, iterations in ITERATIONS.items():
@@ -72,7 +76,14 @@ def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, fl
     paper = PAPER.get(N, dict.fromkeys([*ITERATIONS, "cr1-nmf"], np.nan))
     theirs = {f"{name}, paper": paper[name] / paper["cr1-nmf"] for name in ITERATIONS}
     never = " ".join(name for name, done in reached.items() if not done)
-    return {"error": target, **seconds, **ratios, **theirs, "not reached by": never}
+    return {
+        "error": target,
+        **seconds,
+        **ratios,
+        **theirs,
+        "eigenvalues off by": float(off),
+        "not reached by": never,
+    }
 
 
 def show(rows: list[Row]) -> Section:
@@ -97,7 +108,16 @@ def show(rows: list[Row]) -> Section:
     table = Table(["N", "cr1-nmf", *(f"{name} / cr1-nmf (paper)" for name in ITERATIONS)], lines)
     claim = "From N = 1000 on the others take at least ten times as long to the error of cr1-nmf"
     note = "; ".join(told for told, _ in cases)
-    return Section([table], [judged(claim, cases, note)])
+    off = {f"N = {row['N']}, run {row['run']}": float(row["eigenvalues off by"]) for row in rows}
+    verdicts = [
+        judged(claim, cases, note),
+        judged(
+            "cr1-nmf had its eigenvalues to 1e-4, as published, or better",
+            ((f"{told}: {value:.1e}", value <= ACCURATE) for told, value in off.items()),
+            note=f"at most {max(off.values()):.1e} off",
+        ),
+    ]
+    return Section([table], verdicts)
 
 
 if __name__ == "__main__":
