@@ -10,8 +10,9 @@ import numpy as np
 from measure import interleaved, output_of, take_turns
 from sklearn.decomposition._nmf import _initialize_nmf
 
-from conenmf import ConeNMF, from_rows, inits
-from conenmf.rules import SOLVERS
+from conenmf import ConeNMF, from_rows
+from conenmf.solve import inits
+from conenmf.solve.solvers import SOLVERS
 
 ITERATIONS = 20
 FRESH = 7  # interpreters for each import

@@ -13,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.decomposition import NMF, MiniBatchNMF
 
-from conenmf import ConeNMF, Progress
+from conenmf import ConeNMF
+from conenmf.solve.loop import Progress
 
 SEED = 0
 Factors = tuple[np.ndarray, np.ndarray]  # coefficients (N, K), components (K, F)

@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 
-from conenmf import cone_geometry, enclosing_cones, estimate_rank, from_columns, make_cones
+from conenmf import estimate_rank, from_columns, make_cones
+from conenmf.cones.geometry import cone_geometry, enclosing_cones
 
 
 def main() -> None:

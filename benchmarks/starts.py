@@ -17,10 +17,12 @@ import numpy as np
 from datasets import stored
 from sklearn.datasets import load_digits
 
-from conenmf import DataMatrix, alternate, from_rows, lower_bound, make_cones
-from conenmf.inits import mixing, start
-from conenmf.rules import SOLVERS
-from conenmf.solvers import Stopping
+from conenmf import from_rows, make_cones
+from conenmf.cones.bounds import lower_bound
+from conenmf.data.matrix import DataMatrix
+from conenmf.solve.inits import mixing, start
+from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.solvers import SOLVERS
 
 STARTS = ("cr1", "nndsvd", "auto", "nnsvdlrc", "spa", "snpa", "random")
 REAL = {  # components

@@ -11,15 +11,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from conenmf import (
-    ConeNMF,
-    cone_geometry,
-    cr1_nmf,
-    deterministic_bound,
-    from_rows,
-    make_cones,
-    write_report,
-)
+from conenmf import ConeNMF, cr1_nmf, from_rows, make_cones, write_report
+from conenmf.cones.bounds import deterministic_bound
+from conenmf.cones.geometry import cone_geometry
 
 PICTURE, REPORT = Path("demo.png"), Path("demo.html")
 

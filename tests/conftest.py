@@ -14,7 +14,8 @@ import scipy.sparse as sp
 import zarr
 from hypothesis import HealthCheck, settings
 
-from conenmf import disk, from_columns, from_rows, memory, open_data
+from conenmf import from_columns, from_rows, open_data
+from conenmf.data import disk, memory
 
 settings.register_profile(
     "conenmf",

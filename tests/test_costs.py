@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
-from conenmf import rank_one_factors as rank_one
-from conenmf.cluster import Traffic
-from conenmf.rules import SOLVERS
-from conenmf.seeding import _draw_centres
-from conenmf.solvers import Stopping, alternate, coefficients
+from conenmf.cones.clustering import rank_one_factors as rank_one
+from conenmf.cones.seeding import _draw_centres
+from conenmf.data.cluster import Traffic
+from conenmf.solve.loop import Stopping, alternate, coefficients
+from conenmf.solve.solvers import SOLVERS
 
 F, K, N, P = 50, 4, 2000, 4
 FK, KK = 8 * F * K, 8 * K * K

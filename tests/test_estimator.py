@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conenmf import ConeNMF, Factorization, make_cones, sklearn_init
+from conenmf import ConeNMF, Factorization, make_cones
 from conenmf.errors import (
     ComponentsError,
     ConeNMFError,
@@ -26,7 +26,8 @@ from conenmf.errors import (
     OptionError,
     ZeroDataError,
 )
-from conenmf.rules import SOLVERS
+from conenmf.estimator import sklearn_init
+from conenmf.solve.solvers import SOLVERS
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 import copy
+import importlib
 import json
 import os
 import pickle
-import sys
 import zipfile
 
 import numpy as np
@@ -164,7 +164,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
         stream.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sys.modules["conenmf.result"], "write_array", full_disk)
+    monkeypatch.setattr(importlib.import_module("conenmf.result"), "write_array", full_disk)
     with pytest.raises(DiskFullError, match=r"no room to write .*result.npz; an earlier"):
         result.save(target)
     assert target.read_bytes() == before

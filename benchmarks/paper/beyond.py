@@ -17,7 +17,8 @@ from protocol import NEWER, Experiment, main
 from protocol import STARTS as PAPERS
 from races import curve, last_error, reached, seconds_or_never
 
-from conenmf import DataMatrix, Factorization, factorize, from_rows
+from conenmf import Factorization, factorize, from_rows
+from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import Dataset, load
 
 TITLE = "Beyond the paper: newer starts, our solver, more datasets"

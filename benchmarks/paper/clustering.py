@@ -18,12 +18,12 @@ from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from conenmf import alternate, from_rows
+from conenmf import from_rows
 from conenmf.comparison import scores
 from conenmf.datasets import DATASETS, Dataset, load
-from conenmf.inits import start as begin
-from conenmf.rules import SOLVERS
-from conenmf.solvers import Stopping
+from conenmf.solve.inits import start as begin
+from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.solvers import SOLVERS
 
 ITERATIONS = {"mult": 2000, "nnlsb": 100, "hals": 1000}
 WINDOW, STILL = 10, 1e-4

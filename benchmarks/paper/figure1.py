@@ -11,7 +11,8 @@ import numpy as np
 from presentation import Row, Section, Table, drawn, judged
 from protocol import SCALES, Experiment, main
 
-from conenmf import cluster_cones, cone_geometry, from_columns
+from conenmf import cluster_cones, from_columns
+from conenmf.cones.geometry import cone_geometry
 
 TITLE = "Figure 1: the geometric assumption"
 ALPHA, BETA = 0.2, 0.9

@@ -17,11 +17,11 @@ import numpy as np
 from presentation import Row, Section, Table, drawn, grouped, judged, mean_and_deviation
 from protocol import STARTS, Experiment, main
 
-from conenmf import alternate, from_rows
+from conenmf import from_rows
 from conenmf.datasets import Dataset, load
-from conenmf.inits import start as begin
-from conenmf.rules import SOLVERS
-from conenmf.solvers import Stopping
+from conenmf.solve.inits import start as begin
+from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.solvers import SOLVERS
 
 TITLE = "Figures 5 and 6: basis images"
 SIZES = {

@@ -15,17 +15,12 @@ import numpy as np
 from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
-from conenmf import (
-    cone_geometry,
-    cr1_nmf,
-    cr1_plus_plus,
-    factorize,
-    from_columns,
-    make_cones,
-    noise_bound,
-)
+from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.comparison import scores
-from conenmf.cones import cr1_error
+from conenmf.cones.clustering import cr1_error
+from conenmf.cones.geometry import cone_geometry
+from conenmf.cones.noise import noise_bound
+from conenmf.cones.seeding import cr1_plus_plus
 
 TITLE = "Open problem: noise"
 SIZES = {  # F, K, N, values of delta, matrices

@@ -17,16 +17,10 @@ from clustering import nmi
 from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
-from conenmf import (
-    DataMatrix,
-    cr1_nmf,
-    cr1_plus_plus,
-    factorize,
-    from_columns,
-    from_rows,
-    make_cones,
-)
-from conenmf.cones import cr1_error
+from conenmf import cr1_nmf, factorize, from_columns, from_rows, make_cones
+from conenmf.cones.clustering import cr1_error
+from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import load
 
 TITLE = "Open problem: centres drawn at random (cr1++)"

@@ -28,7 +28,7 @@ from sklearn.cluster import kmeans_plusplus
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, versions
 
-from conenmf import DataMatrix
+from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import available
 
 SCALES = ("tiny", "quick", "full")

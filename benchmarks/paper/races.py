@@ -16,7 +16,8 @@ import numpy as np
 from presentation import Row, grouped
 from protocol import NEWER, STARTS, Experiment, experiment, first_time
 
-from conenmf import DataMatrix, factorize, from_rows
+from conenmf import factorize, from_rows
+from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import load
 
 SOLVERS = ("mult", "nnlsb", "hals")

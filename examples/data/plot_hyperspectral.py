@@ -18,7 +18,8 @@ each there is.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from conenmf import ConeNMF, match_components
+from conenmf import ConeNMF
+from conenmf.judge.metrics import match_components
 
 rng = np.random.default_rng(4)
 side, materials = 60, ["water", "soil", "grass", "roof"]

@@ -22,7 +22,8 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.manifold import TSNE
 
-from conenmf import ConeNMF, match_components, purity
+from conenmf import ConeNMF
+from conenmf.judge.metrics import match_components, purity
 
 rng = np.random.default_rng(0)
 n_cells, n_genes = 1000, 800

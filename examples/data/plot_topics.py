@@ -32,7 +32,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from conenmf import ConeNMF, Names, dice, factorize, from_rows
+from conenmf import ConeNMF, factorize, from_rows
+from conenmf.judge.metrics import dice
+from conenmf.names import Names
 
 modules = [
     *(argparse, ast, asyncio, datetime, email.message, itertools, logging, random, re),

@@ -18,7 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from conenmf import ConeNMF, from_rows, make_cone_data, select_k
+from conenmf import ConeNMF, from_rows, select_k
+from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(800, 200, 7, alpha=0.2, noise=0.02, random_state=0)
 model = ConeNMF().fit(X)

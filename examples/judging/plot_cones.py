@@ -18,7 +18,9 @@ can be drawn.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from conenmf import cluster_cones, cone_geometry, cr1_nmf, deterministic_bound, from_rows
+from conenmf import cluster_cones, cr1_nmf, from_rows
+from conenmf.cones.bounds import deterministic_bound
+from conenmf.cones.geometry import cone_geometry
 
 rng = np.random.default_rng(2)
 axes = np.array([[0.86, 0.16, 0.14], [0.15, 0.84, 0.17], [0.15, 0.19, 0.85]])

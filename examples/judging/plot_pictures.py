@@ -9,7 +9,8 @@ and return them: ``plot_history``, ``plot_spectrum``, ``plot_components`` and ``
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from conenmf import factorize, from_rows, make_cone_data
+from conenmf import factorize, from_rows
+from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(1000, 300, 8, alpha=0.15, random_state=1)
 result = factorize(from_rows(X))

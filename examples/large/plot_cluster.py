@@ -18,7 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from distributed import Client, LocalCluster
 
-from conenmf import ConeNMF, make_cone_data
+from conenmf import ConeNMF
+from conenmf.cones.simulate import make_cone_data
 
 cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
 client = Client(cluster)

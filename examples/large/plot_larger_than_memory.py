@@ -19,7 +19,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from conenmf import Checkpoint, factorize, from_rows, make_cones, open_data
+from conenmf import factorize, from_rows, make_cones, open_data
+from conenmf.solve.checkpoint import Checkpoint
 
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "counts.npy"

@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.decomposition import MiniBatchNMF
 
-from conenmf import ConeNMF, make_cone_data
+from conenmf import ConeNMF
+from conenmf.cones.simulate import make_cone_data
 
 K = 10
 X, _ = make_cone_data(6000, 150, K, alpha=0.2, random_state=0)

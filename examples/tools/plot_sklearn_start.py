@@ -13,7 +13,9 @@ import numpy as np
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from conenmf import cr1_nmf, from_rows, make_cone_data, sklearn_init
+from conenmf import cr1_nmf, from_rows
+from conenmf.cones.simulate import make_cone_data
+from conenmf.estimator import sklearn_init
 
 warnings.simplefilter("ignore", ConvergenceWarning)  # few iterations are the point here
 X, _ = make_cone_data(800, 150, 15, alpha=0.2, noise=0.01, random_state=0)

@@ -1,99 +1,94 @@
 """Nonnegative matrix factorization that knows how good its answer is.
 
-A Python library built round Liu and Tan, "Rank-One NMF-Based Initialization for NMF and Relative
-Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the functions below it take
-a matrix opened with `from_rows`, `from_columns` or `open_data`.
+A Python library built on Liu and Tan, "Rank-One NMF-Based Initialization for NMF and Relative
+Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the functions beside it take
+a matrix opened with `from_rows`, `from_columns` or `open_data`. Everything else is public in its
+folder: `conenmf.data`, `conenmf.linalg`, `conenmf.cones`, `conenmf.solve` and `conenmf.judge`.
+
+Names are imported when they are first used, so that ``import conenmf`` is fast.
 """
 
-from . import datasets, tl
-from .bounds import (
-    Certificate,
-    certify,
-    deterministic_bound,
-    largest_angle_in_orthant,
-    lower_bound,
-    probabilistic_bound,
-    sample_size,
-    weighted_bound,
-)
-from .checkpoint import Checkpoint
-from .comparison import Comparison, compare
-from .cones import Cones, cluster_cones, cr1_nmf, rank_one_factors
-from .data import DataMatrix, from_columns, from_rows, open_data
-from .diagnosis import Diagnosis, diagnose
-from .errors import ConeNMFError
-from .estimator import ConeNMF, sklearn_init
-from .factorize import factorize
-from .geometry import ConeGeometry, cone_geometry, enclosing_cones
-from .metrics import dice, match_components, purity
-from .names import Names
-from .nnls import nnls
-from .noise import NoiseBound, noise_bound
-from .rank import RankEstimate, estimate_rank
-from .report import write_report
-from .result import Factorization
-from .rules import Rule
-from .seeding import cr1_plus_plus
-from .selection import Selection, select_k
-from .simulate import ConeModel, make_cone_data, make_cones
-from .sketch import Sketch, sketch
-from .solvers import Progress, alternate
-from .spectrum import truncated_svd
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import datasets, tl
+    from .comparison import Comparison, compare
+    from .cones.bounds import Certificate, certify
+    from .cones.clustering import cluster_cones, cr1_nmf
+    from .cones.rank import estimate_rank
+    from .cones.simulate import make_cones
+    from .data.doors import from_columns, from_rows, open_data
+    from .errors import ConeNMFError
+    from .estimator import ConeNMF
+    from .judge.diagnosis import Diagnosis, diagnose
+    from .judge.selection import Selection, select_k
+    from .pipeline import factorize
+    from .report import write_report
+    from .result import Factorization
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Certificate": "cones.bounds",
+    "Comparison": "comparison",
+    "ConeNMF": "estimator",
+    "ConeNMFError": "errors",
+    "Diagnosis": "judge.diagnosis",
+    "Factorization": "result",
+    "Selection": "judge.selection",
+    "certify": "cones.bounds",
+    "cluster_cones": "cones.clustering",
+    "compare": "comparison",
+    "cr1_nmf": "cones.clustering",
+    "diagnose": "judge.diagnosis",
+    "estimate_rank": "cones.rank",
+    "factorize": "pipeline",
+    "from_columns": "data.doors",
+    "from_rows": "data.doors",
+    "make_cones": "cones.simulate",
+    "open_data": "data.doors",
+    "select_k": "judge.selection",
+    "write_report": "report",
+}
+_FOLDERS = ("cones", "data", "errors", "judge", "linalg", "solve")
+
 __all__ = [
     "Certificate",
-    "Checkpoint",
     "Comparison",
-    "ConeGeometry",
-    "ConeModel",
     "ConeNMF",
     "ConeNMFError",
-    "Cones",
-    "DataMatrix",
     "Diagnosis",
     "Factorization",
-    "Names",
-    "NoiseBound",
-    "Progress",
-    "RankEstimate",
-    "Rule",
     "Selection",
-    "Sketch",
-    "alternate",
     "certify",
     "cluster_cones",
     "compare",
-    "cone_geometry",
     "cr1_nmf",
-    "cr1_plus_plus",
     "datasets",
-    "deterministic_bound",
     "diagnose",
-    "dice",
-    "enclosing_cones",
     "estimate_rank",
     "factorize",
     "from_columns",
     "from_rows",
-    "largest_angle_in_orthant",
-    "lower_bound",
-    "make_cone_data",
     "make_cones",
-    "match_components",
-    "nnls",
-    "noise_bound",
     "open_data",
-    "probabilistic_bound",
-    "purity",
-    "rank_one_factors",
-    "sample_size",
     "select_k",
-    "sketch",
-    "sklearn_init",
     "tl",
-    "truncated_svd",
-    "weighted_bound",
     "write_report",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in __all__ or name in _FOLDERS:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_FOLDERS})

@@ -12,15 +12,17 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import normalized_mutual_info_score
 
-from . import plots
-from .data import Array, DataMatrix, from_columns, require_data_matrix
+from .data.blocks import Array
+from .data.doors import from_columns, require_data_matrix
+from .data.matrix import DataMatrix
 from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
-from .factorize import factorize
-from .inits import INITS
-from .metrics import dice, purity
+from .judge import plots
+from .judge.metrics import dice, purity
 from .names import visible
-from .rules import SOLVERS
-from .solvers import Callback, History
+from .pipeline import factorize
+from .solve.inits import INITS
+from .solve.loop import Callback, History
+from .solve.solvers import SOLVERS
 
 __all__ = [
     "INITS_COMPARED",

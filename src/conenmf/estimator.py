@@ -19,22 +19,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .bounds import Certificate
-from .checkpoint import Checkpoint
-from .cones import cr1_nmf
-from .data import Aligned, Array, DataMatrix, Negative, from_rows, is_elsewhere
-from .errors import (
-    FactorError,
-    NotAvailableError,
-    OptionError,
-    check_components,
-)
-from .factorize import factorize
-from .inits import Init, check_factor, raise_off_zero
+from .cones.bounds import Certificate
+from .cones.clustering import cr1_nmf
+from .data.blocks import Array
+from .data.doors import Negative, from_rows, is_elsewhere
+from .data.matrix import Aligned, DataMatrix
+from .errors import FactorError, NotAvailableError, OptionError, check_components
 from .names import names_of
-from .online import ConeStream
-from .rules import Rule, Update
-from .solvers import Callback, Progress, coefficients
+from .pipeline import factorize
+from .solve.checkpoint import Checkpoint
+from .solve.inits import Init, check_factor, raise_off_zero
+from .solve.loop import Callback, Progress, coefficients
+from .solve.online import ConeStream
+from .solve.solvers import Rule, Update
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -128,7 +125,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from conenmf.simulate import make_cones
+    >>> from conenmf.cones.simulate import make_cones
     >>> X = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V.T
     >>> model = ConeNMF().fit(X)
     >>> model.n_components_, model.transform(X).shape
@@ -240,7 +237,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from conenmf.simulate import make_cones
+        >>> from conenmf.cones.simulate import make_cones
         >>> X = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V.T
         >>> model = ConeNMF(4)
         >>> for start in range(0, 200, 50):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .data import Array
+from .data.blocks import Array
 from .errors import ConeNMFError, OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization, written_whole

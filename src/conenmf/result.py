@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from . import plots
-from .bounds import Certificate, certify
-from .data import Aligned, Array, DataMatrix, write_array
-from .diagnosis import Diagnosis, diagnose
+from .cones.bounds import Certificate, certify
+from .data.blocks import Array
+from .data.matrix import Aligned, DataMatrix, write_array
 from .errors import ConeNMFError, DiskFullError, FileFormatError, NotAvailableError, is_disk_full
+from .judge import plots
+from .judge.diagnosis import Diagnosis, diagnose
 from .names import Names
-from .solvers import History
+from .solve.loop import History
 
 __all__ = ["Factorization", "written_whole"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .data import from_rows
+from .data.doors import from_rows
 from .errors import OptionError
 from .export import annotate
-from .factorize import factorize
 from .names import Names
+from .pipeline import factorize
 from .result import Factorization
 
 __all__ = ["nmf"]

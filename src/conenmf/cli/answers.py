@@ -9,14 +9,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ..bounds import Certificate
 from ..comparison import Comparison
-from ..data import Array
-from ..diagnosis import ConeFacts, Diagnosis
+from ..cones.bounds import Certificate
+from ..data.blocks import Array
 from ..export import REPORT
+from ..judge.diagnosis import ConeFacts, Diagnosis
+from ..judge.selection import Selection
 from ..names import visible
 from ..result import Factorization
-from ..selection import Selection
 
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 

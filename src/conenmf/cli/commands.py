@@ -20,7 +20,9 @@ from rich.console import Console
 
 from .. import __version__
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
-from ..data import Array, DataMatrix
+from ..data.blocks import Array
+from ..data.files.formats import split_member
+from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError, ShapeError
 from ..export import (
     ANNOTATED,
@@ -40,15 +42,14 @@ from ..export import (
     write_tables,
     writing,
 )
-from ..factorize import factorize
-from ..files.formats import split_member
-from ..inits import INITS
+from ..judge.selection import METHODS, choose_k, select_k
 from ..names import visible
+from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization, written_whole
-from ..rules import SOLVERS
-from ..selection import METHODS, choose_k, select_k
-from ..solvers import coefficients
+from ..solve.inits import INITS
+from ..solve.loop import coefficients
+from ..solve.solvers import SOLVERS
 from .answers import show_comparison, show_diagnosis, show_fit, show_rank
 from .console import Interruption
 from .failures import EXIT_CODES

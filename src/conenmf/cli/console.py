@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..names import visible
-from ..solvers import Progress as Iteration
+from ..solve.loop import Progress as Iteration
 
 __all__ = ["Display", "Interruption"]
 

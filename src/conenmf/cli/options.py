@@ -12,7 +12,8 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ..data import DataMatrix, open_data
+from ..data.doors import open_data
+from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..names import visible
 from ..report import VIEWS

@@ -19,14 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Array
-from ..errors import (
-    ConeNMFError,
-    DatasetError,
-    DatasetMissingError,
-    FileFormatError,
-    OptionError,
-)
+from ..data.blocks import Array
+from ..errors import ConeNMFError, DatasetError, DatasetMissingError, FileFormatError, OptionError
 from ..names import Names
 from .catalogue import ALL, Description
 from .downloads import Download, Report, fetch, show_progress, unpack

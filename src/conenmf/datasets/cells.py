@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Array
-from ..disk import memory_budget
+from ..data.blocks import Array
+from ..data.disk import memory_budget
+from ..data.files.limits import named_damage
+from ..data.files.sources import Source
+from ..data.files.stores import Store, hdf5_store, open_hdf5
 from ..errors import FileFormatError
-from ..files.limits import named_damage
-from ..files.sources import Source
-from ..files.stores import Store, hdf5_store, open_hdf5
 
 __all__ = ["Cells", "read_cells", "whole"]
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Array
-from ..disk import memory_budget
+from ..data.blocks import Array
+from ..data.disk import memory_budget
+from ..data.files.archives import open_npz
+from ..data.files.images import read_resized
+from ..data.files.limits import check_fits, named_damage
+from ..data.files.matlab import read_matlab
 from ..errors import FileFormatError
-from ..files.archives import open_npz
-from ..files.images import read_resized
-from ..files.limits import check_fits, named_damage
-from ..files.matlab import read_matlab
 from .catalogue import Description
 from .cells import read_cells, whole
 

@@ -56,7 +56,8 @@ def render(
 
     Examples
     --------
-    >>> from conenmf import factorize, from_rows, make_cone_data
+    >>> from conenmf import factorize, from_rows
+    >>> from conenmf.cones.simulate import make_cone_data
     >>> X, _ = make_cone_data(200, 80, 3, random_state=0)
     >>> page = render(factorize(from_rows(X), 3), title="Cones & more")
     >>> "<title>Cones &amp; more</title>" in page

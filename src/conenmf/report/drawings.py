@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..data import Array
+from ..data.blocks import Array
 from .markup import Html, data_uri, element, join, style
 
 __all__ = [

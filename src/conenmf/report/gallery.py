@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Array
+from ..data.blocks import Array
 from . import drawings as draw
 from .drawings import Axis
 from .markup import Html, element, join, style

@@ -7,9 +7,9 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from ..inits import INITS
 from ..names import visible
-from ..rules import SOLVERS
+from ..solve.inits import INITS
+from ..solve.solvers import SOLVERS
 from .markup import Html, element, style
 from .subject import Section, Subject, table
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Array
-from ..diagnosis import ConeFacts
-from ..geometry import ConeGeometry
+from ..cones.geometry import ConeGeometry
+from ..data.blocks import Array
+from ..judge.diagnosis import ConeFacts
 from . import drawings as draw
 from .drawings import Axis
 from .markup import Html, element, join, style

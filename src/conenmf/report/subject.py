@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Array
-from ..diagnosis import Diagnosis
+from ..data.blocks import Array
 from ..errors import OptionError
+from ..judge.diagnosis import Diagnosis
 from ..names import Names, visible
 from ..result import Factorization
 from . import drawings as draw

@@ -1,0 +1,369 @@
+"""How good is a factorisation: bounds on its relative error, and certificates.
+
+From above: the error of cr1-nmf is at most the largest sine of a size angle (Theorems 4 and 5 of
+the paper), and for samples drawn from the paper's model close to a smaller number (Theorems 6 and
+8). From below: no factorisation with K components beats the truncated singular value
+decomposition (Eckart and Young). And for any pair of factors, whoever computed it: how far it is
+from that lower bound and from being a stationary point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..data.blocks import Array, Block, cone_products, products, residual_squared, weighted_sums
+from ..data.doors import check_labels, require_data_matrix
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import FactorError, check_components
+from ..linalg.spectrum import largest_share
+
+__all__ = [
+    "Certificate",
+    "certify",
+    "cone_sines",
+    "deterministic_bound",
+    "largest_angle_in_orthant",
+    "lower_bound",
+    "probabilistic_bound",
+    "sample_size",
+    "weighted_bound",
+]
+
+# --- from above: the paper's theorems ---------------------------------------------------------
+
+
+def cone_sines(V: DataMatrix, W: Array, labels: Aligned) -> Aligned:
+    """Return the sine of the angle between each sample and the axis of its cone; one pass.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+        Axes; their lengths do not matter.
+    labels : array (N,)
+        The cone of each sample, -1 for none: then the sine is 1, or 0 for a zero sample.
+    """
+    return _sines(V, W, labels)[0]
+
+
+def _sines(V: DataMatrix, W: Array, labels: Aligned) -> tuple[Aligned, float]:
+    """The sines, and the largest of them."""
+    require_data_matrix(V)
+    W = np.asarray(W, dtype=np.float64)
+    if W.ndim != 2 or W.shape[0] != V.shape[0]:
+        raise FactorError(
+            f"W has shape {W.shape}, expected ({V.shape[0]}, K): axes are columns "
+            "(for a fitted ConeNMF, components_.T)"
+        )
+    if not (np.isfinite(W).all() and W.min() >= 0):
+        raise FactorError("axes must be finite and nonnegative")
+    labels = check_labels(V, labels, W.shape[1])
+    axes = np.ascontiguousarray(W.T)
+    size = np.linalg.norm(axes, axis=1, keepdims=True)
+    axes = np.divide(axes, size, out=np.zeros_like(axes), where=size > 0)
+    with V.own_threads():
+        sines, largest = V.sweep(_sines_of_block, labels, V.norms_squared, reduce=max, axes=axes)
+    return sines, largest
+
+
+def _sines_of_block(
+    block: Block, labels: Array, squared: Array, *, axes: Array
+) -> tuple[Array, float]:
+    h, _ = cone_products(block, labels, axes, sums=False)
+    cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
+    cosine_squared[(labels < 0) & (squared > 0)] = 0.0  # in no cone: nothing of it is explained
+    sines: Array = np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0))
+    return sines, float(sines.max())
+
+
+def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
+    """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
+
+    alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
+    samples labelled k. The bound holds for any data and any axes, not only under the geometric
+    assumption, because each sample's error is its length times the sine of its angle. Given
+    size angles instead of data, the bound is simply ``np.sin(angles).max()``.
+
+    Examples
+    --------
+    >>> from conenmf import cr1_nmf, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
+    >>> W, H, cones = cr1_nmf(V, 2, first=0)
+    >>> error = np.linalg.norm([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]] - W @ H) / V.norm
+    >>> bool(error <= deterministic_bound(V, W, cones.labels))
+    True
+    """
+    return _sines(V, W, labels)[1]
+
+
+def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
+    """Return sqrt(sum_k ||V_k||^2 sin^2 alpha_k / ||V||^2), from the proof of Theorem 4.
+
+    It is never above the deterministic bound max_k sin(alpha_k), of which it is a weighted
+    mean, and costs nothing: V_k are the samples labelled k, whose norms are known.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    labels : array (N,)
+    angles : array (K,)
+        Size angles of cones that hold the samples, such as those of `enclosing_cones`.
+    """
+    require_data_matrix(V, nonzero=True)
+    angles = np.asarray(angles, dtype=float)
+    labels = check_labels(V, labels, angles.size)
+    (squared,) = V.map(_weighted_sines, labels, V.norms_squared, sines=np.sin(angles))
+    return float(np.sqrt(squared / V.total))
+
+
+def _weighted_sines(samples: range, labels: Array, squared: Array, *, sines: Array) -> tuple[float]:
+    return (float((squared * np.where(labels >= 0, sines[labels], 1.0) ** 2).sum()),)
+
+
+def probabilistic_bound(
+    angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None = None
+) -> float:
+    """Return the limit of the relative error under the paper's model (Theorems 6 and 8).
+
+    sqrt(sum_k p_k f(alpha_k) / lambda_k / sum_k p_k / lambda_k), f(a) = 1/2 - sin(2a) / (4a)
+
+    With many samples the error of cr1-nmf is at most this; it tends to it if the cones lie in
+    the nonnegative orthant. How many samples are needed, `sample_size` tells.
+
+    Parameters
+    ----------
+    angles : array (K,)
+        Size angles alpha_k.
+    rates : array (K,)
+        lambda_k: the mean squared length of a sample of cone k is 1 / lambda_k.
+    weights : array (K,), optional
+        Probabilities p_k of the cones, by default equal.
+
+    Examples
+    --------
+    >>> round(probabilistic_bound([0.2] * 40, 1 / np.arange(1, 41)), 5)
+    0.11501
+    """
+    angles, shares = _model(angles, rates, weights)
+    return float(np.sqrt((shares * _mean_squared_sine(angles)).sum()))
+
+
+def sample_size(
+    angles: npt.ArrayLike,
+    rates: npt.ArrayLike,
+    *,
+    epsilon: float,
+    delta: float,
+    weights: npt.ArrayLike | None = None,
+) -> int:
+    """Return how many samples make the error at most the probabilistic bound plus epsilon.
+
+    With at least so many samples of the paper's model, and exact clusters, the relative error
+    of cr1-nmf exceeds ``probabilistic_bound(...) + epsilon`` with probability at most delta.
+
+    Theorem 6 states this with a constant xi that it does not give; the number returned here has
+    no unknown constant. The squared error is at most D = sum l_n s_n / sum l_n, with squared
+    lengths l_n and s_n = sin^2 of the angles to the axes, and D >= t if and only if
+    sum l_n (s_n - t) >= 0. By Chernoff's inequality that has probability at most r^N with
+    r = min_theta E exp(theta l (s - t)), and for exponential lengths
+    E exp(theta l (s - t)) = E lambda / (lambda - theta (s - t)), an integral over the angle.
+    Moving samples into the orthant only makes their angles smaller. (The constant of Theorem 8,
+    on how fast the error approaches the bound from below, is not known explicitly.)
+
+    Examples
+    --------
+    >>> sample_size([0.2] * 5, [1.0] * 5, epsilon=0.01, delta=0.01)
+    470
+    """
+    if not (epsilon > 0 and 0 < delta < 1):
+        raise ValueError(f"epsilon={epsilon} must be positive and delta={delta} within (0, 1)")
+    angles_, _ = _model(angles, rates, weights)
+    rates_ = np.asarray(rates, dtype=float)
+    probabilities = np.full(angles_.size, 1 / angles_.size)
+    if weights is not None:
+        probabilities = np.asarray(weights, dtype=float) / np.sum(weights)
+    t = (probabilistic_bound(angles, rates, weights) + epsilon) ** 2
+    largest = float(np.sin(angles_.max()) ** 2)
+    if t >= largest:  # then the deterministic bound gives it for any number of samples
+        return 1
+    nodes, node_weights = np.polynomial.legendre.leggauss(64)
+    sines = np.sin(np.outer(angles_, (nodes + 1) / 2)) ** 2  # (K, 64)
+
+    def log_moment(theta: float) -> float:
+        excess = theta * (sines - t) / (rates_[:, None] - theta * (sines - t))
+        return float(np.log1p(probabilities @ (excess @ node_weights / 2)))
+
+    beyond = np.sin(angles_) ** 2 > t
+    limit = float((rates_[beyond] / (np.sin(angles_[beyond]) ** 2 - t)).min())
+    rate = -log_moment(_minimize(log_moment, 0.0, limit))
+    if not rate > 0:
+        raise ValueError(f"epsilon={epsilon} is too small for double precision")
+    return int(np.ceil(np.log(1 / delta) / rate))
+
+
+def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
+    """Return the largest size angle of a cone round an axis inside the orthant (Lemma 10).
+
+    arccos sqrt(1 - u_min^2), with u_min the smallest entry of the axis as a unit vector.
+
+    >>> round(largest_angle_in_orthant([1.0, 1.0]), 6)  # half of a right angle
+    0.785398
+    """
+    u = np.asarray(axis, dtype=float)
+    if u.ndim != 1 or not np.isfinite(u).all() or u.min() < 0 or not u.any():
+        raise FactorError("the axis must be a vector of nonnegative numbers, not all zero")
+    if u.size == 1:
+        return float(np.pi / 2)
+    return float(np.arcsin(u.min() / np.linalg.norm(u)))
+
+
+# --- from below, and certificates -------------------------------------------------------------
+
+
+def lower_bound(V: DataMatrix, K: int) -> float:
+    """Return sqrt(sum_{j > K} sigma_j^2) / ||V||: no K components have a smaller relative error.
+
+    >>> from conenmf import from_columns
+    >>> round(lower_bound(from_columns([[2.0, 0.0], [0.0, 1.0]]), 1), 6)
+    0.447214
+    """
+    require_data_matrix(V, nonzero=True)
+    K = check_components(K)
+    if min(V.shape) <= K:
+        return 0.0
+    return float(np.sqrt(max(1.0 - largest_share(V, K), 0.0)))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said about a factorisation whoever computed it.
+
+    Attributes
+    ----------
+    relative_error : float
+        ||V - W H|| / ||V||.
+    lower_bound : float
+        No factorisation with as many components has a smaller relative error.
+    gap : float
+        Their difference: the error is at most this far from the best possible.
+    kkt_residual : float
+        How far W and H are from a stationary point: the length of the step that minimising over
+        each entry alone would take, in W H, relative to ||V||. It is zero exactly at stationary
+        points, and does not depend on the scale of V or on how scale is divided between W and H.
+    """
+
+    relative_error: float
+    lower_bound: float
+    gap: float
+    kkt_residual: float
+
+
+def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
+    """Judge a factorisation V ~ W H; a few passes over V.
+
+    The residual of the optimality conditions is
+    sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
+    W'(WH - V) and g_k = ||w_k||^2.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
+    >>> result = factorize(V, 1, tol=1e-9)
+    >>> certificate = certify(V, result.W, result.H)
+    >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
+    (True, True)
+    """
+    require_data_matrix(V, nonzero=True)
+    W = np.asarray(W, dtype=np.float64)
+    Ht = (H if hasattr(H, "shape") else np.asarray(H)).T
+    F, N = V.shape
+    K = W.shape[1] if W.ndim == 2 else 0
+    if W.shape != (F, K) or Ht.shape != (N, K) or K == 0:
+        raise FactorError(
+            f"W has shape {W.shape} and H {Ht.T.shape}: for data of {F} features and {N} samples "
+            f"expected ({F}, K) and (K, {N})"
+        )
+    Ht = V.align(Ht)
+    (valid,) = V.map(_is_factor, Ht, reduce=min)
+    if not (valid and np.isfinite(W).all() and W.min() >= 0):
+        raise FactorError("W and H must be finite and nonnegative")
+    with V.own_threads():
+        G = W.T @ W
+        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
+        steps += _coordinate_steps(HH, VH, W)
+        below = lower_bound(V, K)
+    error = float(np.sqrt(squared / V.total))
+    return Certificate(error, below, max(error - below, 0.0), float(np.sqrt(steps / V.total)))
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def _is_factor(samples: range, H: Array) -> tuple[bool]:
+    return (bool(np.isfinite(H).all() and H.min() >= 0),)
+
+
+def _judge(
+    block: Block, squared: Array, H: Array, *, W: Array, G: Array
+) -> tuple[tuple[Array, Array, float, float]]:
+    exact, H = block.astype(np.float64, copy=False), H.astype(np.float64, copy=False)
+    C = products(exact, W)
+    rest = float(residual_squared(exact, squared, C, G, W, H).sum())
+    return ((weighted_sums(exact, H), H.T @ H, rest, _coordinate_steps(G, C, H)),)
+
+
+def _coordinate_steps(G: Array, C: Array, Y: Array) -> float:
+    """Sum over entries of (size of the step that minimises over that entry alone)^2."""
+    size = np.diagonal(G)
+    gradient = Y @ G - C
+    wanted = np.divide(gradient, size, out=np.zeros_like(gradient), where=size > 0)
+    return float((size * np.minimum(Y, wanted) ** 2).sum())
+
+
+def _model(
+    angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None
+) -> tuple[Array, Array]:
+    """Angles, and each cone's share of the expected squared norm."""
+    angles = np.atleast_1d(np.asarray(angles, dtype=float))
+    energy = 1 / np.asarray(rates, dtype=float)
+    if weights is not None:
+        energy = energy * np.asarray(weights, dtype=float)
+    if angles.shape != energy.shape or not ((angles > 0) & (angles <= np.pi / 2)).all():
+        raise ValueError(
+            "expected one size angle within (0, pi/2] and one rate for every cone, "
+            f"got {angles.shape} and {energy.shape}"
+        )
+    if not (np.isfinite(energy).all() and energy.min() >= 0 and energy.sum() > 0):
+        raise ValueError("rates must be positive and weights nonnegative, not all zero")
+    return angles, energy / energy.sum()
+
+
+def _mean_squared_sine(angles: Array) -> Array:
+    """f(alpha) = E sin^2(beta) for beta uniform on [0, alpha]."""
+    series = angles**2 / 3 - angles**4 / 15  # the formula is a difference of nearly equal numbers
+    f: Array = np.where(angles < 1e-2, series, 0.5 - np.sin(2 * angles) / (4 * angles))
+    return f
+
+
+def _minimize(function: Callable[[float], float], low: float, high: float) -> float:
+    """Golden-section search for the minimum of a convex function on an open interval."""
+    ratio = (np.sqrt(5) - 1) / 2
+    while high - low > 1e-9 * high:
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if function(left) <= function(right):
+            high = right
+        else:
+            low = left
+    return (low + high) / 2

@@ -1,0 +1,259 @@
+"""The geometry of clusters: smallest enclosing cones and the geometric assumption.
+
+The smallest circular cone round a set of unit vectors x_m has the axis u / ||u||, where u solves
+the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1.
+(Its constraint u >= 0 holds by itself, because the solution is a nonnegative combination of
+nonnegative vectors.) The dual is a nonnegative least-squares problem with the Gram matrix of the
+x_m, and only a few samples have a positive multiplier. So constraints are generated: solve for a
+few samples, look for samples that violate the solution, add them, repeat; one pass over V each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from ..data.blocks import Array, Block, cone_products
+from ..data.doors import check_labels, require_data_matrix, sample_indices
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import ShapeError
+from ..linalg.nnls import nnls
+
+__all__ = ["ConeGeometry", "cone_geometry", "enclosing_cones"]
+
+_NEW_PER_ROUND = 32  # violating samples added to each cone at a time
+_MAX_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class ConeGeometry:
+    """How the cones of a clustering lie to each other.
+
+    Attributes
+    ----------
+    axes : array (F, K)
+        Unit axes u_k of the smallest enclosing cones.
+    angles : array (K,)
+        Their size angles alpha_k, in radians.
+    between : array (K, K)
+        Angles beta_ij between axes.
+    margin : float
+        min beta_ij - (3 a_1 + a_2), where a_1 >= a_2 are the two largest size angles: positive
+        if and only if the geometric assumption (equation (2) of the paper) holds. Infinite for
+        a single cone.
+    closest : pair of int, or None
+        The two cones with the smallest angle between them; they break the assumption if it
+        does not hold. None for a single cone.
+    separation : float
+        min (beta_ij - alpha_i - alpha_j) - 2 a_1: if this is positive, samples of different
+        cones are farther apart than samples of one cone, which is all that Lemma 1 needs. It
+        is never smaller than the margin.
+    ambiguous : array of int
+        Samples that lie between cones: within the size angle of another cone's axis, or closer
+        to another axis than to their own.
+    """
+
+    axes: Array
+    angles: Array
+    between: Array
+    margin: float
+    closest: tuple[int, int] | None
+    separation: float
+    ambiguous: Array
+
+    @property
+    def needed(self) -> float:
+        """The angle 3 a_1 + a_2 that axes have to be farther apart than; 0 for a single cone."""
+        largest = np.sort(self.angles)[::-1][:2]
+        return float(3 * largest[0] + largest[1]) if largest.size > 1 else 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the geometric assumption holds."""
+        return self.margin > 0
+
+
+def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
+    """Describe the cones of a clustering.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    labels : array (N,)
+        The cone of each sample, 0..K-1; -1 for samples that belong to none.
+
+    Examples
+    --------
+    >>> from conenmf import cluster_cones, from_columns, make_cones
+    >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> V = from_columns(model.V)
+    >>> geometry = cone_geometry(V, cluster_cones(V, 3).labels)
+    >>> geometry.holds, geometry.ambiguous.size, bool(geometry.angles.max() <= 0.1)
+    (True, 0, True)
+    """
+    require_data_matrix(V, nonzero=True)
+    axes, angles = enclosing_cones(V, labels)
+    labels, K = _checked_labels(V, labels)
+    between = np.arccos(np.clip(axes.T @ axes, -1.0, 1.0))
+    np.fill_diagonal(between, 0.0)
+    with V.own_threads():
+        (ambiguous,) = V.sweep(
+            _ambiguous,
+            V.map(sample_indices)[0],
+            labels,
+            V.norms_squared,
+            reduce=_concatenate,
+            axes=axes,
+            angles=angles,
+        )
+    margin = separation = float("inf")
+    closest = None
+    if K > 1:
+        largest, second = np.sort(angles)[::-1][:2]
+        apart = between + np.where(np.eye(K, dtype=bool), np.inf, 0.0)
+        first, other = np.unravel_index(np.argmin(apart), apart.shape)
+        closest = (int(first), int(other))
+        margin = float(apart.min() - (3 * largest + second))
+        separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
+    return ConeGeometry(axes, angles, between, margin, closest, separation, ambiguous)
+
+
+def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tuple[Array, Array]:
+    """Find the smallest circular cone round each cluster (Section III of the paper).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    labels : array (N,)
+        The cone of each sample, 0..K-1; -1 for samples that belong to none.
+    tol : float
+        Stop when no sample violates <x, u> >= 1 by more than this.
+
+    Returns
+    -------
+    axes : array (F, K), unit columns
+    angles : array (K,)
+        The largest angle between a sample of the cluster and the axis, so that the cone holds
+        every sample whatever `tol` is.
+    """
+    require_data_matrix(V, nonzero=True)
+    labels, K = _checked_labels(V, labels)
+    index, _ = V.map(sample_indices)
+    with V.own_threads():
+        (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
+        active = [samples[:1] for _, samples in longest]
+        supports = [_unit_samples(V, chosen) for chosen in active]
+        u = np.stack([support[:, 0] for support in supports])
+        for _ in range(_MAX_ROUNDS):
+            # <x_n, u> of each sample, of which each cone's lowest matter
+            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
+            done = True
+            for k, (heights, samples) in enumerate(low):
+                new = (heights < 1.0 - tol) & ~np.isin(samples, active[k])
+                if not new.any():
+                    continue
+                done = False
+                active[k] = np.concatenate([active[k], samples[new]])
+                supports[k] = np.hstack([supports[k], _unit_samples(V, samples[new])])
+                gram = supports[k].T @ supports[k]
+                multipliers = nnls(gram, np.ones((1, active[k].size)))[0]
+                u[k] = supports[k] @ multipliers
+                kept = multipliers > 0  # ||u|| grows every round, so what is dropped cannot cycle
+                active[k], supports[k] = active[k][kept], supports[k][:, kept]
+            if done:
+                break
+        else:
+            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
+    size = np.linalg.norm(u, axis=1)
+    cosines = np.array([heights.min() for heights, _ in low]) / size
+    return (u / size[:, None]).T, np.arccos(np.clip(cosines, -1.0, 1.0))
+
+
+def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
+    """Labels that are -1 for zero samples, and how many clusters there are."""
+    integers, counts = V.map(
+        _count,
+        check_labels(V, labels, V.shape[1]),
+        V.norms_squared,
+        reduce=_add_counts,
+    )
+    empty = np.flatnonzero(counts == 0)
+    if counts.size == 0 or empty.size:
+        raise ShapeError(
+            f"cluster {int(empty[0]) if empty.size else 0} has no nonzero sample: "
+            "labels must use every number from 0 to the largest"
+        )
+    return integers, counts.size
+
+
+def _count(samples: range, labels: Array, squared: Array) -> tuple[Array, Array]:
+    labels = np.where(squared > 0, labels, -1)
+    return labels, np.bincount(labels[labels >= 0])
+
+
+def _add_counts(a: Array, b: Array) -> Array:
+    total = np.zeros(max(a.size, b.size), dtype=np.intp)
+    total[: a.size] += a
+    total[: b.size] += b
+    return total
+
+
+_Extremes: TypeAlias = list[tuple[Array, Array]]
+"""For every cone a few values and the samples they belong to, lowest first."""
+
+
+def _longest_of_each(
+    samples: range, index: Array, labels: Array, squared: Array, *, K: int
+) -> tuple[_Extremes]:
+    return (_lowest_of_each(-squared, index, labels, K),)
+
+
+def _heights(
+    block: Block, index: Array, labels: Array, squared: Array, *, Q: Array
+) -> tuple[_Extremes]:
+    products, _ = cone_products(block, labels, Q, sums=False)
+    heights = products / np.sqrt(np.where(squared > 0, squared, 1.0))
+    return (_lowest_of_each(heights, index, labels, Q.shape[0]),)
+
+
+def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
+    order = np.lexsort((values, labels))
+    borders = np.searchsorted(labels[order], np.arange(K + 1))
+    parts = [order[start:stop][:_NEW_PER_ROUND] for start, stop in pairwise(borders)]
+    return [(values[part], index[part]) for part in parts]
+
+
+def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
+    joined = []
+    for (values_a, samples_a), (values_b, samples_b) in zip(a, b, strict=True):
+        values, samples = np.append(values_a, values_b), np.append(samples_a, samples_b)
+        order = np.argsort(values, kind="stable")[:_NEW_PER_ROUND]
+        joined.append((values[order], samples[order]))
+    return joined
+
+
+def _unit_samples(V: DataMatrix, indices: Array) -> Array:
+    columns: Array = V.columns(indices).astype(np.float64, copy=False) @ np.eye(indices.size)
+    unit: Array = columns / np.linalg.norm(columns, axis=0)
+    return unit
+
+
+def _ambiguous(
+    block: Block, index: Array, labels: Array, squared: Array, *, axes: Array, angles: Array
+) -> tuple[Array]:
+    """Samples of a block that lie between cones."""
+    norms = np.sqrt(np.where(squared > 0, squared, 1.0))
+    cosines = (block.astype(np.float64, copy=False).T @ axes) / norms[:, None]
+    mine = np.flatnonzero(labels >= 0)
+    to_axes = np.arccos(np.clip(cosines[mine], -1.0, 1.0))
+    own = to_axes[np.arange(mine.size), labels[mine]][:, None]
+    other = to_axes + np.where(np.arange(angles.size) == labels[mine, None], np.inf, 0.0)
+    inside = (other <= angles) | (other < own)
+    return (index[mine[inside.any(axis=1)]],)
+
+
+def _concatenate(a: Array, b: Array) -> Array:
+    return np.concatenate([a, b])

@@ -1,0 +1,133 @@
+"""Noise: what is left of the paper's guarantees when samples lie in cones only up to noise.
+
+The paper's Lemma 1 and Theorem 4 are about samples V in cones. Here the data are X = V + E. Both
+survive, because what they rest on are angles, and noise turns a vector v by no more than
+arcsin(||e|| / ||v||). Statements and proofs are in the documentation, on the page "Theorems, code
+and tests", section "Beyond the paper: noise". This module knows numbers only; it reads no data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import OptionError
+
+__all__ = ["NoiseBound", "noise_bound"]
+
+_GOLDEN = (1 + 5**0.5) / 2
+
+
+@dataclass(frozen=True)
+class NoiseBound:
+    """What is certain about cr1-nmf of X = V + E, if V lies in cones.
+
+    Attributes
+    ----------
+    error : float
+        ||X - W H|| / ||X|| is at most this, if X is put into the clusters of V.
+    clean : float
+        ||V - W H|| / ||V|| is at most this, in the same case: W and H, found from X, are
+        compared with the samples without noise.
+    tolerance : float
+        As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
+        clusters of V, whichever sample comes first. 0 if nothing can be said.
+    clusters_kept : bool
+        Whether that is certain for the noise at hand. If not, clusters may still be right.
+    """
+
+    error: float
+    clean: float
+    tolerance: float
+    clusters_kept: bool
+
+
+def noise_bound(
+    angles: npt.ArrayLike,
+    separation: float,
+    noise: float,
+    *,
+    sample_noise: float | None = None,
+    weights: npt.ArrayLike | None = None,
+) -> NoiseBound:
+    """Bound the error of cr1-nmf of V + E, and say how much noise the clusters bear.
+
+    With s = max_k sin(alpha_k), or the root of the weighted mean of sin^2(alpha_k), with
+    epsilon = ||E|| / ||V|| and the golden ratio phi = (1 + sqrt 5) / 2:
+
+    ||X - W H|| / ||X|| <= sin(arcsin s + arcsin epsilon) <= s + epsilon
+
+    ||V - W H|| / ||V|| <= min(s + phi epsilon, sqrt(1 + epsilon^2))
+
+    ||V - W H|| / ||V|| <= sqrt(epsilon^2 + (s + q epsilon)^2), q = m / (cos a - sin a)
+
+    where m is the largest ||e_n|| / ||v_n||, a the largest size angle, and the last line needs
+    arcsin m < pi/4 - a. The clusters are kept if arcsin m < separation / 4, which, for two cones or
+    more, implies that.
+    The number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
+    V + E to zero only makes the noise smaller, so the bounds hold for max(V + E, 0) too. The
+    proofs are in the documentation, section "Beyond the paper: noise".
+
+    Parameters
+    ----------
+    angles : array (K,)
+        Size angles alpha_k of the cones of V, such as `ConeGeometry.angles`.
+    separation : float
+        `ConeGeometry.separation` of V; the smaller `ConeGeometry.margin` will do.
+    noise : float
+        epsilon.
+    sample_noise : float, optional
+        m, the largest ||e_n|| / ||v_n||; samples that are zero in V have to be zero in X. If it
+        is not known, nothing is certain about clusters: all noise may be in one sample.
+    weights : array (K,), optional
+        ||V_k||^2 of each cone, up to a factor: turns s into the weighted mean.
+
+    Notes
+    -----
+    V and X may change places: with angles, separation and lengths of X, the answer says whether
+    the clusters found in X are those that Algorithm 1 would find in V.
+
+    Examples
+    --------
+    >>> bound = noise_bound([0.1, 0.1], 0.4, 0.05, sample_noise=0.08)
+    >>> round(bound.error, 4), round(bound.clean, 4), round(bound.tolerance, 4)
+    (0.1495, 0.1157, 0.0998)
+    >>> bound.clusters_kept
+    True
+    """
+    alpha = np.atleast_1d(np.asarray(angles, dtype=float))
+    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
+        raise OptionError(f"angles={angles!r} must be size angles within [0, pi/2], in radians")
+    s = _sine(alpha, weights)
+    for name, value in (("noise", noise), ("sample_noise", sample_noise)):
+        if value is not None and not value >= 0:
+            raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
+    if np.isnan(separation):
+        raise OptionError("separation is not a number: see cone_geometry(V, labels).separation")
+    turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
+    clean = min(s + _GOLDEN * noise, np.hypot(1.0, noise))
+    gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
+    if sample_noise is not None and sample_noise < gap / np.sqrt(2):
+        clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
+    tolerance = float(np.sin(np.clip(separation / 4, 0.0, np.pi / 2)))
+    return NoiseBound(
+        error=float(np.sin(min(turned, np.pi / 2))),
+        clean=float(clean),
+        tolerance=tolerance,
+        clusters_kept=sample_noise is not None and bool(sample_noise < tolerance),
+    )
+
+
+def _sine(alpha: npt.NDArray[np.float64], weights: npt.ArrayLike | None) -> float:
+    """The bound of Theorem 4, or of its proof, without noise."""
+    if weights is None:
+        return float(np.sin(alpha.max()))
+    shares = np.asarray(weights, dtype=float)
+    if shares.shape != alpha.shape or not (shares.min() >= 0 and 0 < shares.sum() < np.inf):
+        raise OptionError(
+            f"weights of shape {shares.shape} must be one nonnegative number, not all zero, for "
+            f"each of the {alpha.size} size angles"
+        )
+    return float(np.sqrt(shares @ np.sin(alpha) ** 2 / shares.sum()))

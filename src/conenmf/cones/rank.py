@@ -1,0 +1,102 @@
+"""The number of components by the paper's estimate.
+
+K is where the ratio of adjacent singular values is largest (Section V, Theorem 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.blocks import Array
+from ..data.doors import require_data_matrix
+from ..data.matrix import DataMatrix
+from ..errors import ComponentsError
+from ..linalg.spectrum import singular_values
+
+__all__ = ["RankEstimate", "default_range", "estimate_rank"]
+
+_LARGEST_AUTO = 50  # components up to which K is searched by default
+
+
+@dataclass(frozen=True)
+class RankEstimate:
+    """The number of components by the ratio of adjacent singular values.
+
+    Attributes
+    ----------
+    K : int
+    singular_values : array (k_max + 1,)
+        sigma_1, sigma_2, ... of V (of the unit-length samples if normalized).
+    ratios : array (k_max,)
+        sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
+        next one, it is 1.
+    rank : int
+        How many of the singular values found are above rounding.
+    margin : float
+        The largest ratio in the range searched over the second largest, at least 1.
+    """
+
+    K: int
+    singular_values: Array
+    ratios: Array
+    rank: int
+    margin: float
+
+
+def estimate_rank(
+    V: DataMatrix, k_min: int = 2, k_max: int | None = None, *, normalize: bool = False
+) -> RankEstimate:
+    """Estimate K as the argmax of sigma_k / sigma_{k+1} over k_min <= k <= k_max.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    k_min : int
+        The paper asks for more than one: the first ratio of nonnegative data is always large.
+        The estimate is smaller only if the rank of V is.
+    k_max : int, optional
+        By default half of min(F, N), at most 50.
+    normalize : bool
+        Use samples of unit length, as the paper advises if lengths differ between cones.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> from conenmf.cones.simulate import make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> estimate_rank(from_columns(model.V)).K
+    4
+    """
+    require_data_matrix(V, nonzero=True)
+    smaller = min(V.shape)
+    if k_max is None:
+        k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
+        k_min = min(k_min, k_max)
+    if not 1 <= k_min <= k_max <= smaller:
+        raise ComponentsError(
+            f"the search range {k_min}..{k_max} must lie within 1..{smaller}, "
+            f"the smaller side of a {V.shape[1]} x {V.shape[0]} matrix"
+        )
+    values = np.zeros(k_max + 1)
+    found = singular_values(V, min(k_max + 1, smaller), normalize=normalize, rough=True)
+    values[: found.size] = found
+    # VV' squares the singular values: below this they are rounding.
+    floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
+    above = np.maximum(values, floor)
+    ratios = above[:-1] / above[1:]
+    if k_max == smaller > 1:
+        ratios[-1] = 1.0  # there is no next one
+    searched = ratios[k_min - 1 : k_max]
+    rank = int(np.count_nonzero(values > floor))
+    K = min(k_min + int(np.argmax(searched)), rank)
+    runner_up = np.partition(searched, -2)[-2] if searched.size > 1 else 1.0
+    return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
+
+
+def default_range(V: DataMatrix) -> tuple[int, int]:
+    """Return the numbers of components that are searched by default, first and last."""
+    smaller = min(V.shape)
+    last = max(2 if smaller > 2 else 1, min(smaller // 2, _LARGEST_AUTO))
+    return min(2, last), last

@@ -1,0 +1,203 @@
+"""Centres drawn at random, in proportion to what they leave unexplained.
+
+Algorithm 1 of the paper takes the sample farthest from all centres, which may be an outlier. Here
+a sample is drawn with a probability proportional to its squared distance to the nearest line
+through a centre, as k-means++ does with distances to points (Arthur and Vassilvitskii, 2007).
+Outside cones too, the mean of the squared error is then within a factor of the best possible;
+docs/theory.md has the proof.
+
+All runs go through V together, one pass for each centre. Samples race for it: each draws an
+exponential time and divides it by its weight, and the earliest wins. The times belong to samples
+(see `sampling`), so the choice does not depend on blocks.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array, Block
+from ..data.doors import require_data_matrix, sample_indices
+from ..data.matrix import DataMatrix
+from ..data.sampling import Seed, new_seed, uniform_rows
+from ..errors import OptionError, check_components
+from .clustering import (
+    Cones,
+    cosine_rounding,
+    cr1_error,
+    factors_from_centres,
+    rank_one_factors,
+    require_new_direction,
+    require_samples,
+)
+
+__all__ = ["cr1_plus_plus"]
+
+_RUNS = 4
+_ROUGH = 1e-2  # accuracy of the axes by which runs are compared
+_SHARING = 4  # runs that share a seed: as many numbers come at once
+_NEVER = 1e-290  # a share of ||V||^2 too small to divide by
+
+
+def cr1_plus_plus(
+    V: DataMatrix,
+    K: int,
+    *,
+    rng: np.random.Generator | None = None,
+    runs: int = _RUNS,
+    tol: float = 1e-10,
+) -> tuple[Array, Array, Cones]:
+    """Factor V as `cr1_nmf` does, with centres drawn at random; the best of several runs.
+
+    The first centre is drawn with probability proportional to ||v_n||^2, the next ones to
+    ||v_n||^2 sin^2(angle of v_n to the nearest centre). In each run the mean of ||V - W H||^2 is at
+    most 8 (ln K + 2) times the smallest possible with K axes and each sample on one of them; with
+    probability at least 1 - 2^-runs the best run is at most twice that.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+        Number of cones, at most the number of distinct directions among the samples.
+    rng : numpy.random.Generator, optional
+        Draws the centres; fresh entropy without it.
+    runs : int
+        How many sets of centres are tried. With the same `rng`, the first of them are those of
+        fewer runs.
+    tol : float
+        As in `rank_one_factors`, for the best run; runs are compared by rougher axes.
+
+    Returns
+    -------
+    W : array (F, K)
+    H : array (K, N)
+    cones : Cones
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[2.0, 0.0, 4.0], [0.0, 3.0, 0.0]])
+    >>> W, H, cones = cr1_plus_plus(V, 2, rng=np.random.default_rng(0))
+    >>> W @ H
+    array([[2., 0., 4.],
+           [0., 3., 0.]])
+    """
+    require_data_matrix(V, nonzero=True)
+    K = check_components(K)
+    runs = _checked_runs(runs)
+    require_samples(V, K)
+    rough = tol if runs == 1 else max(tol, _ROUGH)
+    lowest = np.inf
+    with V.own_threads():
+        for chosen, Z in zip(*_draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
+            candidate = factors_from_centres(V, chosen, Z, rough)
+            error = cr1_error(V, candidate[1])
+            if error < lowest:
+                lowest, best = error, candidate
+        W, H, cones = best
+        if rough > tol:
+            W, H = rank_one_factors(V, cones, tol=tol)
+    return W, H, cones
+
+
+def _checked_runs(runs: object) -> int:
+    if isinstance(runs, bool) or not isinstance(runs, Integral) or runs < 1:
+        raise OptionError(f"runs={runs!r}, expected an integer of at least 1")
+    return int(runs)
+
+
+def _draw_centres(
+    V: DataMatrix, K: int, rng: np.random.Generator, runs: int
+) -> tuple[Array, Array]:
+    """Centres (runs, K) and their directions (runs, F, K)."""
+    sharing = -(-runs // _SHARING)
+    seeds = [[new_seed(rng) for _ in range(K)] for _ in range(sharing)]
+    tie = cosine_rounding(V)
+    centres = np.empty((runs, K), dtype=np.intp)
+    Z = np.empty((runs, V.shape[0], K))
+    index, _ = V.map(sample_indices)
+    nearest, winners = V.map(
+        _first_race,
+        V.norms_squared,
+        reduce=_earlier,
+        runs=runs,
+        total=V.total,
+        seeds=[group[0] for group in seeds],
+    )
+    for k in range(K):
+        if not np.isfinite(winners.times).all():
+            require_new_direction(1.0, k, K, tie)
+        centres[:, k] = winners.samples
+        columns = V.columns(winners.samples).astype(np.float64, copy=False) @ np.eye(runs)
+        z = columns / np.linalg.norm(columns, axis=0)
+        Z[:, :, k] = z.T
+        if k + 1 < K:
+            nearest, winners = V.sweep(
+                _next_race,
+                index,
+                V.norms_squared,
+                nearest,
+                reduce=_earlier,
+                z=z,
+                tie=tie,
+                total=V.total,
+                seeds=[group[k + 1] for group in seeds],
+            )
+    return centres, Z
+
+
+class _Winners(NamedTuple):
+    """The sample that comes first in each run, and its time; inf if none can come."""
+
+    times: Array
+    samples: Array
+
+
+def _first_race(
+    samples: range, squared: Array, *, runs: int, total: float, seeds: list[Seed]
+) -> tuple[Array, _Winners]:
+    """The largest cosines to a centre, none yet, and a race by squared length."""
+    weights = np.repeat(squared[:, None] / total, runs, axis=1)
+    return np.zeros(weights.shape), _race(samples, weights, seeds)
+
+
+def _next_race(
+    block: Block,
+    index: Array,
+    squared: Array,
+    nearest: Array,
+    *,
+    z: Array,
+    tie: float,
+    total: float,
+    seeds: list[Seed],
+) -> tuple[Array, _Winners]:
+    """The largest cosines, now that there are centres z (F, runs) too, and a race by distance."""
+    norms = np.sqrt(np.where(squared > 0, squared, 1.0))
+    products = block.astype(np.float64, copy=False).T @ z
+    nearest = np.maximum(nearest, products / norms[:, None])
+    sines_squared = np.where(nearest < 1.0 - tie, (1.0 - nearest) * (1.0 + nearest), 0.0)
+    samples = range(int(index[0]), int(index[-1]) + 1)
+    return nearest, _race(samples, squared[:, None] / total * sines_squared, seeds)
+
+
+def _race(samples: range, weights: Array, seeds: list[Seed]) -> _Winners:
+    """Draw a sample for each run (column), with probabilities proportional to its weights.
+
+    The minimum of independent exponential times with rates w_n is that of sample n with
+    probability w_n / sum of w.
+    """
+    runs = weights.shape[1]
+    uniform = np.hstack([uniform_rows(samples, _SHARING, seed) for seed in seeds])[:, :runs]
+    times = np.full(weights.shape, np.inf)
+    np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _NEVER)
+    first = times.argmin(axis=0)
+    return _Winners(times[first, np.arange(runs)], samples.start + first)
+
+
+def _earlier(a: _Winners, b: _Winners) -> _Winners:
+    """The winners of two blocks, of which `a` comes first and keeps ties."""
+    beaten = b.times < a.times
+    return _Winners(np.where(beaten, b.times, a.times), np.where(beaten, b.samples, a.samples))

@@ -1,0 +1,137 @@
+"""Kinds of files: which code opens what, by the name of a file."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...errors import FileFormatError, OptionError
+from ...names import visible
+from .archives import open_npy, open_npz
+from .columnar import open_arrow, open_parquet
+from .images import open_images
+from .matlab import open_matlab, open_matrix_market
+from .sources import File, Member, Opened, raw_rows
+from .stores import open_hdf5, open_object, open_zarr
+from .tables import open_text
+
+__all__ = ["KINDS", "is_stored", "open_path", "open_stored", "split_member"]
+
+Opener: TypeAlias = Callable[[Path, str, str | None, int], Opened]
+"""Takes the path, where the samples are, the name of a member, and the budget in bytes."""
+
+KINDS: dict[str, Opener] = {
+    ".npy": open_npy,
+    ".npz": open_npz,
+    ".h5": open_hdf5,
+    ".hdf5": open_hdf5,
+    ".h5ad": open_hdf5,
+    ".csv": open_text,
+    ".csv.gz": open_text,
+    ".tsv": open_text,
+    ".tsv.gz": open_text,
+    ".txt": open_text,
+    ".txt.gz": open_text,
+    ".parquet": open_parquet,
+    ".pq": open_parquet,
+    ".arrow": open_arrow,
+    ".feather": open_arrow,
+    ".ipc": open_arrow,
+    ".mtx": open_matrix_market,
+    ".mtx.gz": open_matrix_market,
+    ".mat": open_matlab,
+}
+_WITH_MEMBERS = (open_npz, open_hdf5, open_zarr, open_matlab)
+
+_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # one of which a store has
+
+
+def open_path(
+    path: str | os.PathLike[str], samples_in: str, dataset: str | None, budget: int
+) -> Opened:
+    """Open a file or folder by its name."""
+    text = os.fspath(path)
+    if dataset is None:
+        text, dataset = split_member(text)
+    if not _exists(text):
+        raise FileNotFoundError(f"there is no file {visible(text)}")
+    file = Path(text)
+    opener = _opener(file)
+    if dataset is not None and opener not in _WITH_MEMBERS:
+        raise OptionError(
+            f"{visible(text)} holds one matrix and no {visible(dataset)!r}: leave that out"
+        )
+    return opener(file, samples_in, dataset, budget)
+
+
+def split_member(text: str) -> tuple[str, str | None]:
+    """A file and the member of it that ``file.h5:/member`` names.
+
+    >>> split_member("gone.h5:/counts"), split_member("gone.csv")
+    (('gone.h5', '/counts'), ('gone.csv', None))
+    """
+    file, colon, member = text.rpartition(":")
+    return (file, member) if colon and not _exists(text) else (text, None)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return os.path.exists(text)
+    except ValueError:  # a zero byte
+        return False
+
+
+def _opener(file: Path) -> Opener:
+    if file.is_dir():
+        is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR)
+        return open_zarr if is_zarr else open_images
+    if not file.is_file():
+        raise FileFormatError(f"{file} is neither a file nor a folder: write its data to a file")
+    endings = "".join(file.suffixes[-2:]).lower(), file.suffix.lower()
+    for ending in endings:
+        if ending in KINDS:
+            return KINDS[ending]
+    raise FileFormatError(
+        f"{file}: unknown kind of file; known are {', '.join(sorted(KINDS))}, "
+        "folders that hold a Zarr store, and folders of images"
+    )
+
+
+# --- open files -------------------------------------------------------------------------------
+
+
+def is_stored(matrix: Any) -> bool:
+    """Whether this is an open file rather than an array in memory."""
+    if isinstance(matrix, np.memmap):
+        return _is_whole_file(matrix)
+    if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # AnnData's views among them
+        return False
+    return type(matrix).__module__.partition(".")[0] in ("h5py", "zarr", "anndata")
+
+
+def _is_whole_file(array: Any) -> bool:
+    """Whether a memmap shows the numbers of its file in order, and nobody's private changes."""
+    return (
+        array.filename is not None
+        and array.mode in ("r", "r+", "w+")
+        and isinstance(array.base, mmap.mmap)
+        and (array.flags.c_contiguous or array.flags.f_contiguous)
+        and array.ndim == 2
+    )
+
+
+def open_stored(matrix: Any, samples_in: str, budget: int) -> Opened:
+    """Open a memmap, or a dataset or group of HDF5 or Zarr."""
+    if not isinstance(matrix, np.memmap):
+        return open_object(matrix, samples_in, budget)
+    file = File(str(matrix.filename), modified_elsewhere=True)
+    if matrix.mode != "r":
+        matrix.flush()
+    fortran = not matrix.flags.c_contiguous
+    member = Member(file, matrix.offset, matrix.shape, fortran, matrix.dtype)
+    return Opened(raw_rows(member, samples_in))

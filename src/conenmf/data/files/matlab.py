@@ -1,0 +1,365 @@
+"""MATLAB's files, ``.mat`` of version 5 to 7.3, and Matrix Market, ``.mtx``.
+
+Neither can be read in blocks (but for version 7.3, which is HDF5), so both have to fit in memory.
+SciPy's readers take damaged files at their word and can end the process, so what little there is
+to read is read here: one matrix of numbers whose header has been compared with the file. Cells,
+structures, objects and functions, which can be nested without end, are never looked into.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...errors import ConeNMFError, DataTypeError, FileFormatError
+from ...names import visible
+from ..blocks import Array
+from ..matrix import check_kind
+from .limits import EXPANSION, check_fits, listed, named_damage
+from .sources import Opened, sparse_rows
+from .stores import Store, chunked_rows, hdf5_store
+
+__all__ = ["open_matlab", "open_matrix_market", "read_matlab"]
+
+_WHY = "a file of this kind can only be read as a whole"
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_HEADER = 128  # bytes, before the first variable
+_VARIABLES = 10_000  # at most
+_LOOKED_AT = 4096  # bytes of a variable, which hold its name and its shape
+_LONGEST = 256  # bytes of a line of a Matrix Market file
+_MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
+_SPARSE = 5
+_COMPLEX = 0x800
+_CLASSES = dict(enumerate(("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), 6))
+_STORED = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
+_NUMBERS = {"double", "single", "logical"} | {
+    f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
+}
+
+
+def open_matlab(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open a ``.mat`` file: the variable of that name, or its only matrix of numbers."""
+    with open(path, "rb") as stream:
+        start = stream.read(512 + len(_HDF5))
+        if _HDF5 in (start[: len(_HDF5)], start[512:]):
+            with hdf5_store(path, budget) as store:
+                return _open_version_7_3(store, samples_in, dataset)
+        if len(start) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+            raise FileFormatError(
+                f"{path} is not a MATLAB file of version 5 or later: save it with -v7 or -v7.3"
+            )
+        with named_damage(path):
+            return _open_version_5(stream, path, samples_in, dataset, budget)
+
+
+# --- version 5 --------------------------------------------------------------------------------
+
+
+class _Variable(NamedTuple):
+    """What the beginning of a variable says."""
+
+    name: str
+    kind: int  # MATLAB's class
+    shape: tuple[int, ...]
+    entries: int  # of a sparse matrix, at most
+    place: int  # in the file, of its element
+    size: int  # of its element in the file
+    unpacked: int  # bytes that it takes unpacked
+    content: int  # where its numbers begin once it is unpacked
+
+
+def _open_version_5(
+    stream: IO[bytes], path: Path, samples_in: str, dataset: str | None, budget: int
+) -> Opened:
+    order = _byte_order(stream)
+    variables = {variable.name: variable for variable in _variables(stream, path, order)}
+    matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_CLASSES, _SPARSE)}
+    variable = variables[_chosen(path, dataset, list(variables), matrices)]
+    if variable.name not in matrices:
+        raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
+    check_kind(np.dtype(float), variable.shape)
+    sparse = variable.kind == _SPARSE
+    element = _element(stream, path, variable, order, budget)
+    if not sparse:
+        dense = _dense(element, variable, order)
+        return Opened(dense if samples_in == "rows" else dense.T)
+    indices, at = _numbers(element, variable.content, order)
+    indptr, at = _numbers(element, at, order)
+    data, _ = _numbers(element, at, order)
+    used = int(indptr[-1])  # there may be room for more
+    parts = (data[:used].astype(float), indices[:used], indptr)
+    return Opened(sparse_rows(str(path), path, parts, variable.shape, "csc", samples_in, budget))
+
+
+def read_matlab(path: Path, name: str, budget: int) -> Array:
+    """The dense array of that name and of any number of dimensions, from a file of version 5."""
+    with open(path, "rb") as stream, named_damage(path):
+        if len(start := stream.read(_HEADER)) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+            raise FileFormatError(f"{path} is not a MATLAB file of version 5: save it with -v7")
+        order = _byte_order(stream)
+        for variable in _variables(stream, path, order):
+            if variable.name == name and variable.kind in _CLASSES:
+                return _dense(_element(stream, path, variable, order, budget), variable, order)
+    raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
+
+
+def _byte_order(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
+
+
+def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, budget: int) -> bytes:
+    """A variable unpacked, once its promise has been compared with the file."""
+    sparse = variable.kind == _SPARSE
+    count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
+    columns = variable.shape[1] if sparse else 0
+    if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
+        raise FileFormatError(
+            f"{path} is cut off: {variable.name!r} promises {variable.shape} numbers in "
+            f"{variable.unpacked} bytes; copy it anew"
+        )
+    size = 12 if sparse else np.dtype(_CLASSES[variable.kind]).itemsize
+    need = max(size * count + 4 * columns, variable.unpacked)
+    check_fits(f"{path}: {variable.name!r}", need, budget, _WHY)
+    stream.seek(variable.place)
+    return _plain(stream.read(variable.size), order, variable.unpacked + 8)
+
+
+def _dense(element: bytes, variable: _Variable, order: str) -> Array:
+    numbers, _ = _numbers(element, variable.content, order)
+    return numbers.astype(_CLASSES[variable.kind]).reshape(variable.shape, order="F")
+
+
+def _chosen(
+    path: Path, dataset: str | None, names: list[str], matrices: dict[str, tuple[int, ...]]
+) -> str:
+    """The variable to open; a single number beside a matrix is not meant."""
+    if dataset is not None:
+        if dataset.strip("/") not in names:
+            raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(sorted(names))}")
+        return dataset.strip("/")
+    large = [name for name, shape in matrices.items() if np.prod(shape, dtype=object) != 1]
+    meant = large or list(matrices)
+    if len(meant) != 1:
+        raise FileFormatError(
+            f"{path} holds {listed(sorted(names))}: name one of them with dataset="
+        )
+    return meant[0]
+
+
+def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]:
+    """The variables of a file, of which only the beginnings are read."""
+    place, end = _HEADER, path.stat().st_size
+    for _ in range(_VARIABLES):
+        if place >= end:
+            return
+        stream.seek(place)
+        kind, size = struct.unpack(f"{order}II", stream.read(8))
+        if place + 8 + size > end:
+            raise FileFormatError(f"{path} is cut off in the middle of a variable; copy it anew")
+        stream.seek(place)
+        beginning = _plain(stream.read(8 + min(size, _LOOKED_AT)), order, _LOOKED_AT)
+        inner, unpacked = struct.unpack(f"{order}II", beginning[:8])
+        if inner == _MATRIX and unpacked <= (size if kind == _MATRIX else EXPANSION * size):
+            yield _beginning(beginning, order, place, 8 + size, unpacked)
+        elif inner == _MATRIX:
+            raise FileFormatError(f"{path} promises more than it can hold: {unpacked} bytes")
+        place += 8 + size
+    raise FileFormatError(f"{path} holds more than {_VARIABLES} variables: save fewer")
+
+
+def _plain(element: bytes, order: str, most: int) -> bytes:
+    """An element of a file, unpacked up to so many bytes if it is compressed."""
+    (kind,) = struct.unpack(f"{order}I", element[:4])
+    return zlib.decompressobj().decompress(element[8:], most) if kind == _COMPRESSED else element
+
+
+def _beginning(element: bytes, order: str, place: int, size: int, unpacked: int) -> _Variable:
+    _, flags, at = _part(element, 8, order)
+    _, sides, at = _part(element, at, order)
+    _, name, at = _part(element, at, order)
+    kind, entries = struct.unpack(f"{order}II", flags[:8])
+    if kind & _COMPLEX:
+        check_kind(np.dtype(complex), (1, 1))
+    shape = struct.unpack(f"{order}{len(sides) // 4}i", sides[: len(sides) // 4 * 4])
+    text = name.decode("latin1")
+    return _Variable(text, kind & 0xFF, shape, entries, place, size, unpacked, at)
+
+
+def _part(element: bytes, at: int, order: str) -> tuple[int, bytes, int]:
+    """The kind of a part of an element, the part, and where the next one begins."""
+    kind, size = struct.unpack(f"{order}II", element[at : at + 8])
+    if kind >> 16:  # a few bytes, in the place of their size
+        return kind & 0xFFFF, element[at + 4 : at + 4 + min(kind >> 16, 4)], at + 8
+    return kind, element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
+
+
+def _numbers(element: bytes, at: int, order: str) -> tuple[Array, int]:
+    """A part that holds numbers, and where the next one begins."""
+    kind, content, at = _part(element, at, order)
+    return np.frombuffer(content, order + _STORED[kind]), at
+
+
+# --- version 7.3 ------------------------------------------------------------------------------
+
+
+def _open_version_7_3(store: Store, samples_in: str, dataset: str | None) -> Opened:
+    """MATLAB stores matrices column after column, which HDF5 takes for rows."""
+    path = store.path
+    names = [name for name in store.root if not name.startswith("#")]
+    if dataset is None:
+        shapes = {name: shape for name in names if (shape := _shape(store, name)) is not None}
+        dataset = _chosen(path, None, names, shapes)
+    member = store.find(dataset.strip("/"))
+    kind = member.attrs.get("MATLAB_class", b"double")
+    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
+    if kind not in _NUMBERS:
+        raise DataTypeError(f"{path}: {dataset!r} is a {visible(kind)}, not a matrix of numbers")
+    if hasattr(member, "dtype"):
+        turned = "columns" if samples_in == "rows" else "rows"
+        return Opened(chunked_rows(member, turned))
+    if "MATLAB_sparse" not in member.attrs:
+        raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
+    data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))
+    shape = (int(member.attrs["MATLAB_sparse"]), indptr.shape[0] - 1)
+    parts = (data, indices, indptr)
+    name = f"{path}:{dataset}"
+    return Opened(sparse_rows(name, path, parts, shape, "csc", samples_in, store.budget))
+
+
+def _shape(store: Store, name: str) -> tuple[int, ...] | None:
+    """The shape of a matrix of numbers; None for whatever else there is."""
+    try:
+        member = store.find(name)
+        kind = member.attrs.get("MATLAB_class", b"double")
+        if (kind.decode() if isinstance(kind, bytes) else kind) not in _NUMBERS:
+            return None
+        if hasattr(member, "dtype"):
+            return tuple(member.shape)
+        return (int(member.attrs["MATLAB_sparse"]), store.find("jc", member).shape[0] - 1)
+    except (ConeNMFError, KeyError):
+        return None
+
+
+# --- Matrix Market ----------------------------------------------------------------------------
+
+
+class _Promise(NamedTuple):
+    """What the beginning of a Matrix Market file says."""
+
+    rows: int
+    columns: int
+    entries: int  # one on each line
+    sparse: bool
+    fields: int  # on a line
+    symmetric: bool
+
+
+def open_matrix_market(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
+    packed = path.suffix.lower() == ".gz"
+    opener: Any = gzip.open if packed else open
+    with named_damage(path), opener(path, "rb") as stream:
+        promise = _promise(stream, path)
+        rows, columns, entries = promise[:3]
+        size = path.stat().st_size * (EXPANSION if packed else 1)
+        if min(rows, columns, entries) < 0 or 2 * promise.fields * entries > size + 1:
+            raise FileFormatError(
+                f"{path} is cut off: its header promises {entries} numbers, which its "
+                f"{path.stat().st_size} bytes cannot hold; copy it anew"
+            )
+        check_kind(np.dtype(float), (rows, columns))
+        check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _WHY)
+        numbers = np.empty((0, promise.fields))
+        if entries:
+            numbers = np.loadtxt(_lines(stream, entries), ndmin=2, comments=None)
+        if numbers.shape != (entries, promise.fields):
+            raise FileFormatError(
+                f"{path} is damaged: its header promises {entries} lines of {promise.fields} "
+                f"numbers, and it holds {numbers.shape[0]} of {numbers.shape[1]}"
+            )
+        matrix = (_coordinates if promise.sparse else _array)(numbers, promise)
+        return Opened(matrix if samples_in == "rows" else matrix.T)
+
+
+def _promise(stream: IO[bytes], path: Path) -> _Promise:
+    banner = stream.readline(_LOOKED_AT).decode("latin1").lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise FileFormatError(f"{path} does not begin like a Matrix Market file")
+    if banner[3] == "complex":
+        check_kind(np.dtype(complex), (1, 1))
+    if banner[4] not in ("general", "symmetric"):
+        raise FileFormatError(f"{path} is {visible(banner[4])}, expected general or symmetric")
+    line = b"%"
+    for _ in range(_VARIABLES):
+        line = stream.readline(_LOOKED_AT)
+        if line.strip() and not line.startswith(b"%"):
+            break
+    sides, sparse = [int(side) for side in line.split()], banner[2] == "coordinate"
+    if len(sides) != 2 + sparse or banner[2] not in ("array", "coordinate"):
+        raise FileFormatError(f"{path} does not say how many rows and columns it has")
+    rows, columns = sides[:2]
+    symmetric = banner[4] == "symmetric"
+    if symmetric and rows != columns:
+        raise FileFormatError(f"{path} is symmetric and has {rows} rows and {columns} columns")
+    if sparse:
+        fields = 2 if banner[3] == "pattern" else 3
+        return _Promise(rows, columns, sides[2], True, fields, symmetric)
+    entries = rows * (rows + 1) // 2 if symmetric else rows * columns
+    return _Promise(rows, columns, entries, False, 1, symmetric)
+
+
+def _lines(stream: IO[bytes], entries: int) -> Iterator[str]:
+    """The lines with numbers, of which there are not more than that."""
+    count = 0
+    while line := stream.readline(_LONGEST):
+        if len(line) == _LONGEST:
+            raise FileFormatError(f"{stream.name}: a line is longer than {_LONGEST} bytes")
+        if line.strip() and not line.startswith(b"%"):
+            count += 1
+            if count > entries:
+                raise FileFormatError(f"{stream.name} is damaged: more lines than it promises")
+            yield line.decode("latin1")
+
+
+def _coordinates(numbers: Array, promise: _Promise) -> Any:
+    places = numbers[:, :2] - 1
+    inside = (places >= 0) & (places < promise[:2]) & (places == np.floor(places))
+    if not inside.all():
+        wrong = int(np.flatnonzero(~inside.all(axis=1))[0])
+        raise FileFormatError(f"entry {wrong} of a Matrix Market file is outside its matrix")
+    row, column = places.astype(np.int64).T
+    values = numbers[:, 2] if promise.fields == 3 else np.ones(len(numbers))
+    if promise.symmetric:
+        twice = row != column
+        row, column = np.append(row, column[twice]), np.append(column, row[twice])
+        values = np.append(values, values[twice])
+    return sp.coo_array((values, (row, column)), shape=promise[:2])
+
+
+def _array(numbers: Array, promise: _Promise) -> Array:
+    """Column after column; of a symmetric matrix, from the diagonal down."""
+    if not promise.symmetric:
+        return numbers.reshape(promise[:2], order="F")
+    matrix = np.zeros(promise[:2])
+    column, row = np.triu_indices(promise.rows)
+    matrix[row, column] = matrix[column, row] = numbers[:, 0]
+    return matrix

@@ -1,0 +1,301 @@
+"""HDF5 and Zarr: datasets, sparse groups and AnnData. The only code that imports h5py and Zarr.
+
+Both can lead a reader to other files and other code: links, virtual datasets, raw data elsewhere,
+codecs that unpickle. A file that is opened by its name is read only where it is itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConeNMFError, DataTypeError, FileFormatError
+from ...names import Names
+from ..matrix import check_kind
+from .limits import check_expansion, listed, named_damage, needed, too_many_names
+from .sources import ChunkedRows, Opened, Source, path_of, sparse_rows
+
+__all__ = ["Store", "chunked_rows", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
+
+_LINKS = 16  # one after the other, before they are taken for a circle
+_PARTS = ("data", "indices", "indptr")
+_CODECS = {  # of Zarr; none of them runs code that comes with the data
+    *("bytes", "endian", "transpose", "sharding_indexed", "crc32c"),
+    *("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "pcodec", "zfpy"),
+    *("bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle", "astype"),
+    *("adler32", "crc32", "fletcher32", "jenkins_lookup3", "vlen-utf8", "vlen-bytes"),
+}
+
+
+# --- objects that somebody else has opened ----------------------------------------------------
+
+
+def open_object(stored: Any, samples_in: str, budget: int) -> Opened:
+    """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData."""
+    if type(stored).__module__.partition(".")[0] == "anndata":
+        if not hasattr(stored, "group"):
+            raise DataTypeError(
+                "an AnnData object holds more than a matrix: pass its .X or a layer"
+            )
+        stored = stored.group
+    if hasattr(stored, "dtype"):
+        return Opened(chunked_rows(stored, samples_in))
+    path = path_of(stored)
+    name = f"{path or 'the store'}:{stored.name}"
+    return Opened(_sparse_group(stored, stored.__getitem__, name, path, samples_in, budget))
+
+
+def chunked_rows(array: Any, samples_in: str) -> Source:
+    """The source for a dataset."""
+    check_kind(np.dtype(array.dtype), tuple(array.shape))
+    return ChunkedRows(array, samples_in)
+
+
+def _sparse_group(
+    group: Any, part: Any, name: str, beside: Any, samples_in: str, budget: int
+) -> Any:
+    """A matrix from its parts, which `part` looks up by name."""
+    attributes = dict(group.attrs)
+    if not set(_PARTS) <= set(group.keys()):
+        raise FileFormatError(
+            f"{name} is a group of {listed(sorted(group.keys()))}, expected a "
+            "dataset, or a sparse matrix with data, indices and indptr"
+        )
+    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    if shape is None and "shape" in group:
+        shape = part("shape")[:]
+    if shape is None:
+        raise FileFormatError(f"{name} does not say its shape: expected an attribute 'shape'")
+    order = attributes.get("encoding-type", attributes.get("h5sparse_format", "csr"))
+    order = order.decode() if isinstance(order, bytes) else str(order)
+    data, indices, indptr = (part(key) for key in _PARTS)
+    return sparse_rows(name, beside, (data, indices, indptr), shape, order[:3], samples_in, budget)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def open_hdf5(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open a member of an HDF5 file, or X of AnnData."""
+    with hdf5_store(path, budget) as store:
+        return _open_member(store, samples_in, dataset)
+
+
+def open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open a member of a Zarr store in a folder, or X of AnnData."""
+    zarr = needed("zarr", path)
+    try:
+        root = zarr.open(str(path), mode="r")
+    except Exception as problem:  # the library has many
+        raise FileFormatError(f"{path} is not a Zarr store: {problem}") from problem
+    with named_damage(path):
+        return _open_member(_ZarrStore(root, path, budget), samples_in, dataset)
+
+
+@contextmanager
+def hdf5_store(path: Path, budget: int) -> Iterator[Store]:
+    """An HDF5 file, which stays open unless something is wrong with it."""
+    h5py = needed("h5py", path)
+    try:
+        # A chunk that is larger than a block is needed several times in a row: let it be kept.
+        root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))
+    except OSError as problem:
+        raise FileFormatError(f"{path} is not an HDF5 file, or is cut off: {problem}") from problem
+    try:
+        with named_damage(path):
+            yield _HDF5Store(root, path, budget)
+    except Exception:
+        root.close()
+        raise
+
+
+class Store:
+    """The members of a file, looked up one step at a time and checked before they are read."""
+
+    def __init__(self, root: Any, path: Path, budget: int) -> None:
+        self.root, self.path, self.budget = root, path, budget
+
+    def find(self, name: str, start: Any = None) -> Any:
+        """The dataset or group of that name; nothing that lies outside the file."""
+        member = self.root if start is None else start
+        steps, links = _steps(name), 0
+        while steps:
+            step = steps.pop()
+            inside = not hasattr(member, "dtype") and step != ".."
+            target = self._target(member, step) if inside else None
+            if target is None:
+                if not (inside and step in member):
+                    held = listed(sorted(getattr(self.root, "keys", tuple)()))
+                    raise FileFormatError(f"{self.path} has no {name!r}; it holds {held}")
+                member = member[step]
+                continue
+            links += 1
+            if links > _LINKS:
+                raise FileFormatError(f"{self.path}: {name!r} is a link that leads in a circle")
+            if target.startswith("/"):
+                member = self.root
+            steps += _steps(target)
+        if hasattr(member, "dtype"):
+            self._check(member, f"{self.path}:{name}")
+        return member
+
+    def _target(self, group: Any, step: str) -> str | None:
+        """Where a link within the file leads to; None if it is no link."""
+        return None
+
+    def _check(self, array: Any, name: str) -> None:
+        """Refuse an array that is kept elsewhere, or promises what it does not hold."""
+        shape, dtype = array.shape, array.dtype
+        chunks = getattr(array, "chunks", None)
+        chunk = int(np.prod(chunks, dtype=object)) * dtype.itemsize if chunks else 0
+        if chunk > max(self.budget // 4, 1 << 20):
+            raise FileFormatError(
+                f"{name} has chunks of {chunk} bytes, each of which has to be read as a whole: "
+                "store it in smaller chunks, or raise max_memory"
+            )
+        promised = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        check_expansion(name, self._stored(array, name), promised)
+
+    def _stored(self, array: Any, name: str) -> int:
+        """How many bytes of the file are this array's."""
+        raise NotImplementedError
+
+    def texts(self, name: str, start: Any = None) -> list[str] | None:
+        """A dataset of texts; None if there are too many to be worth the memory."""
+        found = self.find(name, start)
+        if not hasattr(found, "dtype"):  # texts of which some may be missing
+            found = self.find("values", found)
+        if len(found.shape) != 1:
+            raise FileFormatError(f"{self.path}: {name!r} has shape {found.shape}, expected names")
+        if too_many_names(found.shape[0], self.budget):
+            return None
+        return [
+            text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+            for text in found[:].tolist()
+        ]
+
+
+def _steps(name: str) -> list[str]:
+    return [step for step in reversed(name.split("/")) if step not in ("", ".")]
+
+
+class _HDF5Store(Store):
+    def _target(self, group: Any, step: str) -> str | None:
+        link = group.get(step, getlink=True)
+        if type(link).__name__ == "SoftLink":
+            return str(link.path)
+        if type(link).__name__ == "ExternalLink":
+            raise FileFormatError(
+                f"{self.path}: {step!r} is a link to the file {link.filename!r}: open that file"
+            )
+        return None
+
+    def _check(self, array: Any, name: str) -> None:
+        if array.is_virtual or array.external:
+            raise FileFormatError(
+                f"{name} is kept in other files: if you trust it, open it with h5py and pass the "
+                "dataset to from_rows"
+            )
+        super()._check(array, name)
+
+    def _stored(self, array: Any, name: str) -> int:
+        stored, size = int(array.id.get_storage_size()), self.path.stat().st_size
+        if stored > size:
+            raise FileFormatError(
+                f"{name} is cut off: it promises {stored} bytes in a file of {size}; copy it anew"
+            )
+        return stored
+
+
+class _ZarrStore(Store):
+    def _check(self, array: Any, name: str) -> None:
+        codecs = set(_codecs(array.metadata.to_dict()))
+        if codecs - _CODECS:
+            raise FileFormatError(
+                f"{name} is encoded with {listed(sorted(codecs - _CODECS))}, which is not among "
+                "the codecs that only compress numbers"
+            )
+        super()._check(array, name)
+
+    def _stored(self, array: Any, name: str) -> int:
+        total, root = 0, self.path.resolve()
+        folder = root / array.path
+        if not folder.resolve().is_relative_to(root):
+            raise FileFormatError(f"{name} is a link that leads out of the store")
+        for place, folders, files in os.walk(folder):
+            for entry in (*folders, *files):
+                path = Path(place, entry)
+                if not path.resolve().is_relative_to(root):
+                    raise FileFormatError(f"{path} is a link that leads out of the store")
+                if not (path.is_file() or path.is_dir()):
+                    raise FileFormatError(f"{path} is not a file: copy the store anew")
+            total += sum(Path(place, entry).stat().st_size for entry in files)
+        return total
+
+
+def _codecs(settings: Any) -> Iterator[str]:
+    """The names of all codecs in the settings of an array, however deep."""
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            if key in ("codecs", "index_codecs", "filters", "compressor", "compressors"):
+                for codec in value if isinstance(value, list | tuple) else [value]:
+                    if isinstance(codec, dict):
+                        name = str(codec.get("name", codec.get("id", codec)))
+                        yield name.removeprefix("numcodecs.")
+            yield from _codecs(value)
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            yield from _codecs(value)
+
+
+def _open_member(store: Store, samples_in: str, dataset: str | None) -> Opened:
+    """A dataset, a sparse group, or X of AnnData."""
+    root, path = store.root, store.path
+    if not hasattr(root, "dtype"):
+        names = sorted(root.keys())
+        if dataset is None:
+            if "X" in names:
+                dataset = "X"
+            elif len(names) == 1:
+                (dataset,) = names
+            elif not set(_PARTS) <= set(names):
+                raise FileFormatError(
+                    f"{path} holds {listed(names)}: name one of them with dataset="
+                )
+    dataset = (dataset or "").strip("/")
+    member = store.find(dataset)
+    if hasattr(member, "dtype"):
+        rows: Any = chunked_rows(member, samples_in)
+    else:
+        rows = _sparse_group(
+            member,
+            lambda part: store.find(part, member),
+            f"{path}:{dataset}",
+            path,
+            samples_in,
+            store.budget,
+        )
+    return Opened(rows, _annotations(store, dataset, samples_in))
+
+
+def _annotations(store: Store, dataset: str, samples_in: str) -> Names:
+    """The names of AnnData's observations and variables, for the members that have them."""
+    kind, _, rest = dataset.partition("/")
+    if kind not in ("X", "layers") and (kind, rest) != ("raw", "X"):
+        return Names()
+    variables = "raw/var" if kind == "raw" else "var"
+    return Names.of(_index(store, "obs"), _index(store, variables)).turned(samples_in)
+
+
+def _index(store: Store, table: str) -> list[str] | None:
+    """The index of a data frame of AnnData; None if there is no such thing."""
+    try:
+        group = store.find(table)
+        return store.texts(str(group.attrs["_index"]), group)
+    except (ConeNMFError, KeyError):
+        return None

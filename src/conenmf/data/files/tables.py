@@ -1,0 +1,182 @@
+"""Tables written as text, with one row on each line, parsed by pyarrow.
+
+A text is read once, from its beginning to its end, a few megabytes at a time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ...errors import EmptyDataError, FileFormatError
+from ...names import Names, visible
+from ..blocks import Array
+from .dialects import MISSING, Dialect, fault, guess
+from .limits import named_damage, needed
+from .sources import Opened
+from .spool import RowNames, Spool, piece_bytes
+
+__all__ = ["open_text"]
+
+_LOOKED_AT = 20  # lines from which the dialect is guessed ...
+_LOOKED_AT_BYTES = 1 << 20  # ... or fewer, if they are long
+_MANY = 200  # columns, each of which costs more than its numbers: better read as a single one
+_INDEX = "names"  # what the column of names is called while a text is parsed
+_QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
+
+
+def _longest_line(budget: int) -> int:
+    return min(max(budget // 16, 1 << 20), 256 << 20)
+
+
+def _decoded(text: bytes, path: Path) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as problem:
+        raise FileFormatError(
+            f"{path} is not UTF-8, in which names are read: save it as UTF-8, for example with "
+            "iconv -f latin1 -t utf-8"
+        ) from problem
+
+
+def open_text(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+    """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with named_damage(path), opener(path, "rb") as stream:
+        head = _head(stream, path, budget)
+        lines = [_decoded(text, path).strip("\r\n") for text in head if text.strip()]
+        if not lines:
+            raise EmptyDataError(f"{path} is empty: it needs at least one sample and one feature")
+        dialect = guess(lines, path)
+        line = 1
+        if dialect.titles is not None:
+            line += next(n for n, text in enumerate(head, 1) if text.strip())
+        parse = _parser(path, dialect)
+        spool = Spool(path, np.dtype(np.float64), budget)
+        rows = RowNames(budget)
+        blocks = itertools.chain([b"".join(head[line - 1 :])], _blocks(stream, path, budget))
+        for block in blocks:
+            if block.strip():
+                try:
+                    names, numbers = parse(block)
+                except Exception as problem:
+                    what = fault(block, line, dialect) or visible(problem)
+                    raise FileFormatError(f"{path}: {what}") from problem
+                spool.add(numbers)
+                rows.add(
+                    _decoded(name, path) if isinstance(name, bytes) else name for name in names
+                )
+            line += block.count(b"\n")
+        if not spool.count:
+            raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")
+        titles = None if dialect.titles is None else dialect.titles[dialect.has_index :]
+        found = Names.of(rows.names if dialect.has_index else None, titles)
+        features = dialect.fields - dialect.has_index
+        return Opened(spool.finish(features, samples_in), found.turned(samples_in))
+
+
+def _head(stream: IO[bytes], path: Path, budget: int) -> list[bytes]:
+    """The first lines of a text."""
+    head: list[bytes] = []
+    while len(head) < 2 or (len(head) < _LOOKED_AT and sum(map(len, head)) < _LOOKED_AT_BYTES):
+        line = _line(stream, path, budget)
+        if not line:
+            break
+        if not head:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+            if b"\r" in line.rstrip(b"\r\n"):
+                raise FileFormatError(
+                    f"{path}: lines end with a carriage return alone: end them with a newline"
+                )
+        head.append(line)
+    return head
+
+
+def _line(stream: IO[bytes], path: Path, budget: int) -> bytes:
+    longest = _longest_line(budget)
+    line = stream.readline(longest)
+    if len(line) == longest and not line.endswith(b"\n"):
+        raise FileFormatError(
+            f"{path} has a line of more than {longest} bytes: if that is right, raise max_memory"
+        )
+    return _without_zeros(line, path)
+
+
+def _blocks(stream: IO[bytes], path: Path, budget: int) -> Iterator[bytes]:
+    """Pieces of the text that end where a line ends."""
+    while block := stream.read(piece_bytes(budget)):
+        if not block.endswith(b"\n"):
+            block += _line(stream, path, budget)
+        yield _without_zeros(block, path)
+
+
+def _without_zeros(text: bytes, path: Path) -> bytes:
+    if b"\0" in text:
+        raise FileFormatError(f"{path} holds zero bytes, which no text does: save it as UTF-8")
+    return text
+
+
+def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]]:
+    """A function from lines to the names in them, and the numbers."""
+    pa, reader = needed("pyarrow", path), needed("pyarrow.csv", path)
+
+    def read(text: bytes, columns: list[str], **options: Any) -> Any:
+        types = {column: pa.binary() if column == _INDEX else pa.float64() for column in columns}
+        parsing = reader.ParseOptions(delimiter=dialect.delimiter, **options)
+        # A row has to be within one piece of what the library reads at a time.
+        reading = reader.ReadOptions(column_names=columns, block_size=len(text) + 1)
+        for sign in dialect.decimals:
+            conversion = reader.ConvertOptions(
+                column_types=types, null_values=MISSING, decimal_point=sign, check_utf8=False
+            )
+            try:
+                return reader.read_csv(pa.BufferReader(text), reading, parsing, conversion)
+            except pa.ArrowInvalid:
+                if sign == dialect.decimals[-1]:
+                    raise
+        raise AssertionError
+
+    def parse(block: bytes) -> tuple[Any, Array]:
+        if dialect.fields > _MANY:
+            names, lines = _without_names(block, dialect)
+            numbers = b"\n".join(lines)
+            if b'"' not in numbers:
+                numbers = numbers.replace(dialect.delimiter.encode(), b"\n") + b"\n"
+                column = read(numbers, ["0"], ignore_empty_lines=False).column(0)
+                return names, column.to_numpy().reshape(len(lines), -1)
+        columns = [str(column) for column in range(dialect.fields)]
+        if not dialect.has_index:
+            table = read(block, columns)
+            names = []
+        else:
+            table = read(block, [_INDEX, *columns[1:]])
+            names = table.column(0).to_pylist()
+            table = table.remove_column(0)
+        (batch,) = table.combine_chunks().to_batches()
+        return names, batch.to_tensor(null_to_nan=True).to_numpy()
+
+    return parse
+
+
+def _without_names(block: bytes, dialect: Dialect) -> tuple[list[bytes], list[bytes]]:
+    """The names in some lines, and what is left of each line."""
+    sign = dialect.delimiter.encode()
+    lines = [line.rstrip(b"\r") for line in block.split(b"\n")]
+    lines = [line for line in lines if line]
+    names: list[bytes] = []
+    if dialect.has_index:
+        for number, line in enumerate(lines):
+            quoted = _QUOTED.match(line)
+            end = quoted.end() if quoted else line.find(sign)
+            names.append(quoted[1].replace(b'""', b'"') if quoted else line[:end])
+            lines[number] = line[end + 1 :]
+    expected = dialect.fields - dialect.has_index - 1
+    if any(line.count(sign) != expected for line in lines):
+        raise FileFormatError(f"a line does not have {dialect.fields} fields")
+    return names, lines

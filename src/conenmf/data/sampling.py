@@ -1,0 +1,71 @@
+"""Random numbers that belong to samples, whichever block, process or machine a sample is in.
+
+A sample's numbers depend on its index and a seed alone: they come from a counter-based generator
+(Philox) that can be moved to any place in its sequence.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from .blocks import Array
+from .matrix import DataMatrix
+
+__all__ = ["Seed", "draw_samples", "new_seed", "uniform_rows"]
+
+Seed: TypeAlias = tuple[int, int]
+
+
+def new_seed(rng: np.random.Generator) -> Seed:
+    """Draw a seed for `uniform_rows`."""
+    low, high = rng.integers(2**63, size=2)
+    return int(low), int(high)
+
+
+def uniform_rows(samples: range, width: int, seed: Seed) -> Array:
+    """Return uniform numbers on [0, 1), one row of the given width for each sample.
+
+    >>> seed = (1, 2)
+    >>> whole = uniform_rows(range(0, 10), 3, seed)
+    >>> bool(np.array_equal(whole[4:7], uniform_rows(range(4, 7), 3, seed)))
+    True
+    """
+    blocks = -(-width // 4)  # the generator moves in steps of four numbers
+    generator = np.random.Philox(key=np.array(seed, dtype=np.uint64))
+    generator.advance(samples.start * blocks)
+    numbers = np.random.Generator(generator).random((len(samples), 4 * blocks))
+    return numbers[:, :width]
+
+
+def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+    """Return `count` different nonzero samples drawn at random, all if there are no more.
+
+    Every nonzero sample gets a random number, and those with the largest are taken, in that
+    order; V is not read.
+    """
+    drawn: Array
+    ((_, drawn, _),) = V.map(
+        _draw, V.norms_squared, reduce=_largest_of_two, count=count, seed=new_seed(rng)
+    )
+    return drawn
+
+
+def _draw(
+    samples: range, squared: Array, *, count: int, seed: Seed
+) -> tuple[tuple[Array, Array, int]]:
+    numbers = uniform_rows(samples, 1, seed)[:, 0]
+    nonzero = np.flatnonzero(squared > 0)
+    return (_largest(numbers[nonzero], nonzero + samples.start, count),)
+
+
+def _largest_of_two(
+    a: tuple[Array, Array, int], b: tuple[Array, Array, int]
+) -> tuple[Array, Array, int]:
+    return _largest(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]), a[2])
+
+
+def _largest(numbers: Array, samples: Array, count: int) -> tuple[Array, Array, int]:
+    order = np.argsort(-numbers, kind="stable")[:count]
+    return numbers[order], samples[order], count

@@ -1,0 +1,189 @@
+"""A sketch of V: its samples in the coordinates of a small basis, V ~ Q B.
+
+Q (F, r) spans nearly the leading r left singular vectors of V, found by a randomised subspace
+iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53, 2011);
+B = Q'V is kept beside the samples. A pass over the sketch costs r / F of one over V, so a solver
+may iterate on it and finish on V itself. Both are in single precision if V is large and in its
+range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from ..errors import ComponentsError, NotAvailableError
+from .blocks import Array, Block, products, weighted_sums
+from .doors import require_data_matrix
+from .matrix import Aligned, DataMatrix
+
+__all__ = ["Sketch", "is_dense", "sketch", "sketch_rank"]
+
+_STEPS = 3  # of the subspace iteration: text has flat spectra, for which two are too few
+_PER_COMPONENT = 2  # singular vectors for each component
+_WORTH = 3  # how many times cheaper a pass over the sketch must be
+_DENSE = 0.3  # share of entries that take part in products, from which on data count as dense
+_LARGE = 1 << 20  # entries from which on it is felt
+_INDEPENDENT = 1e-6  # sine of the angle between a column and those before it
+_SINGLE = 1e15  # norms up to which squares stay in the range of float32
+
+
+class Sketch(DataMatrix):
+    """V ~ Q B, for solvers: they see V through V'W = B'(Q'W) and VH' = Q (BH') alone.
+
+    Lengths of samples and the norm are those of V. Samples cannot be looked at.
+    """
+
+    def __init__(self, V: DataMatrix, Q: Array, B: Aligned) -> None:
+        super().__init__(V.shape, Q.dtype, V.n_threads)
+        self.norms_squared, self.total, self.nonzero = V.norms_squared, V.total, V.nonzero
+        self.sample_bytes = Q.shape[1] * Q.dtype.itemsize
+        self.V, self.Q, self.B = V, Q, B
+
+    @property
+    def depth(self) -> int:
+        """The number of vectors in the basis."""
+        return int(self.Q.shape[1])
+
+    @property
+    def mean(self) -> float:
+        """The mean entry of V."""
+        return self.V.mean
+
+    def coordinates(self, W: Array) -> Array:
+        """Return Q'W."""
+        inside: Array = self.Q.T @ W
+        return inside
+
+    def features(self, sums: Array) -> Array:
+        """Return Q times sums of samples."""
+        outside: Array = self.Q @ sums.astype(self.dtype, copy=False)
+        return outside.astype(sums.dtype, copy=False)
+
+    def align(self, array: Any) -> Aligned:
+        """Bring an array to where the samples of V are."""
+        return self.V.align(array)
+
+    def store(self, aligned: Aligned, folder: Path, name: str) -> None:
+        """Write an aligned array as V does."""
+        self.V.store(aligned, folder, name)
+
+    def restore(self, folder: Path, name: str) -> Aligned:
+        """Read it as V does."""
+        return self.V.restore(folder, name)
+
+    def own_threads(self) -> AbstractContextManager[None]:
+        """Hold the threads as V does."""
+        return self.V.own_threads()
+
+    def _run(
+        self,
+        how: str,
+        step: Callable[..., tuple[Any, ...]],
+        aligned: tuple[Aligned, ...],
+        reduce: Callable[[Any, Any], Any],
+        shared: dict[str, Any],
+    ) -> tuple[Any, ...]:
+        if how == "visit":
+            raise NotAvailableError("a sketch has no samples to look at: use V itself")
+        if how == "map":
+            return self.V.map(step, *aligned, reduce=reduce, **shared)
+        return self.V.map(_on_coordinates, self.B, *aligned, reduce=reduce, to=step, **shared)
+
+    def _gather(self, indices: Array) -> Block:
+        raise NotAvailableError("a sketch has no samples to look at: use V itself")
+
+
+def _on_coordinates(
+    samples: range, B: Array, *aligned: Array, to: Callable[..., tuple[Any, ...]], **shared: Any
+) -> tuple[Any, ...]:
+    return to(B.T, *aligned, **shared)
+
+
+def sketch(V: DataMatrix, rank: int) -> Sketch:
+    """Make a sketch of V with a basis of `rank` vectors; four passes, always the same bits.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> rng = np.random.default_rng(0)
+    >>> W, H = rng.random((30, 3)), rng.random((3, 50))
+    >>> S = sketch(from_columns(W @ H), 6)
+    >>> bool(np.allclose(S.Q @ S.B.T, W @ H, atol=1e-5))
+    True
+    """
+    require_data_matrix(V, nonzero=True)
+    if not 1 <= rank <= min(V.shape):
+        raise ComponentsError(
+            f"a sketch of a {V.shape[1]} x {V.shape[0]} matrix has a rank from 1 to "
+            f"{min(V.shape)}, not {rank}"
+        )
+    single = _entries(V) >= _LARGE and 1 / _SINGLE < V.norm < _SINGLE
+    dtype = np.dtype(np.float32 if single else np.float64)
+    Q = np.random.default_rng(0).standard_normal((V.shape[0], rank)).astype(dtype)
+    with V.own_threads():
+        for _ in range(_STEPS):
+            (image,) = V.sweep(_apply, Q=Q)
+            Q = _orthonormal(image).astype(dtype)
+        B, _ = V.sweep(_coordinates, Q=Q)
+    return Sketch(V, Q, B)
+
+
+def _orthonormal(Y: Array) -> Array:
+    """An orthonormal basis of the columns of Y (F, r), by Cholesky decomposition done twice.
+
+    Much faster than Householder's method for long columns; columns too close to dependent for it
+    are left to that.
+    """
+    basis: Array = Y / np.maximum(np.linalg.norm(Y, axis=0), np.finfo(np.float64).tiny)
+    try:
+        for _ in range(2):
+            L = np.linalg.cholesky(basis.T @ basis)
+            if np.diagonal(L).min() < _INDEPENDENT:
+                break
+            basis = basis @ np.linalg.inv(L).T
+        else:
+            return basis
+    except LinAlgError:
+        pass
+    orthonormal: Array = np.linalg.qr(Y)[0]
+    return orthonormal
+
+
+def _apply(block: Block, *, Q: Array) -> tuple[Array]:
+    block = block.astype(Q.dtype, copy=False)
+    return (weighted_sums(block, products(block, Q)).astype(np.float64),)
+
+
+def _coordinates(block: Block, *, Q: Array) -> tuple[Array, None]:
+    return products(block.astype(Q.dtype, copy=False), Q), None
+
+
+def sketch_rank(V: DataMatrix, K: int) -> int | None:
+    """Return the rank of the sketch that speeds up a solver with K components, or None.
+
+    A pass over V costs the entries of V times K, one over the sketch (F + N) r K at twice the
+    speed of double precision.
+    """
+    F, N = V.shape
+    rank = _PER_COMPONENT * K
+    dear_rounds = V.offers > 1  # a cluster, where an iteration takes a round whatever it reads
+    if dear_rounds or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
+        return None
+    cost = _entries(V) * V.dtype.itemsize / 4
+    return rank if cost >= _WORTH * (F + N) * rank else None
+
+
+def is_dense(V: DataMatrix) -> bool:
+    """Return whether most entries of V take part in a product."""
+    return _entries(V) > _DENSE * V.shape[0] * V.shape[1]
+
+
+def _entries(V: DataMatrix) -> float:
+    """Return about how many entries of V take part in a product: all, or the nonzero ones."""
+    return V.sample_bytes / V.dtype.itemsize * V.shape[1]

@@ -1,0 +1,1 @@
+"""How good an answer is: diagnosis, the number of components, scores and plots."""

@@ -1,0 +1,1 @@
+"""Linear algebra on a `DataMatrix`: nonnegative least squares and singular values."""

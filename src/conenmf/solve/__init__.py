@@ -1,0 +1,1 @@
+"""Iterating: initialisations, solvers, the one loop that alternates them, and its checkpoints."""

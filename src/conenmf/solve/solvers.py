@@ -1,0 +1,199 @@
+"""The update rules: each moves W, or H, closer to the best one given the other.
+
+Given W, the problem for the samples is known through G = W'W (K, K) and C = V'W (N, K) alone;
+given H it is known through G = HH' and C = VH' (F, K). So a rule is one pure function
+``(G, C, Y) -> Y`` that moves the rows of Y, each on its own, closer to the minimiser of
+y'Gy / 2 - c'y, and serves W and H alike. V is never seen here.
+
+C is dear and a sweep over Y is cheap, so `mult` and `hals` may sweep several times, until a sweep
+brings little beside the first one (Gillis and Glineur, "Accelerated multiplicative updates and
+hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation 24, 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import kernels
+from ..data.blocks import Array
+from ..errors import OptionError
+from ..linalg.nnls import nnls
+
+__all__ = ["FLOOR", "SOLVERS", "Rule", "Update", "get_rule", "hals", "mult", "nnlsb", "rule_name"]
+
+FLOOR = 1e-16  # smallest entry that the rules of the published experiments leave
+_LITTLE = 0.01  # a sweep that moves a row so little of what the first did, squared, is its last
+
+Update: TypeAlias = Callable[..., Array]
+
+
+def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
+    """Multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
+
+    >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
+    array([[2.]])
+    """
+
+    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
+        denominator = y @ G
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
+        new = np.maximum(y * ratio, FLOOR)
+        return new, ((new - y) ** 2).sum(axis=1)
+
+    return _swept(Y, sweeps, sweep)
+
+
+def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR) -> Array:
+    """Hierarchical alternating least squares: for k = 1..K, minimise exactly over column k.
+
+    y_k <- max(y_k - (Y G_k - c_k) / G_kk, floor)
+
+    With more than one sweep, rows that hardly move any more are left alone.
+
+    >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
+    array([[2.e+00, 1.e-16]])
+    """
+    if not kernels.AVAILABLE:
+        return _hals(G, C, Y, sweeps, floor)
+    Y = np.array(Y, order="C")
+    exact = Y.dtype.type
+    G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
+    kernels.hals_rows(G, C, Y, exact(floor), sweeps, _LITTLE)
+    return Y
+
+
+def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
+    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
+        y = np.asfortranarray(y)
+        moved = np.zeros(rows.size)
+        for k in range(G.shape[0]):
+            if G[k, k] > 0:
+                new = np.maximum(y[:, k] - (y @ G[:, k] - C[rows, k]) / G[k, k], floor)
+                moved += G[k, k] * (new - y[:, k]) ** 2
+                y[:, k] = new
+        return y, moved
+
+    return _swept(Y, sweeps, sweep)
+
+
+def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, Array]]) -> Array:
+    """Sweep over the rows of a copy of Y; one that moves little beside its first move is done.
+
+    `sweep` gets rows and their indices, and returns them as they are now and how far each moved,
+    squared.
+    """
+    Y = np.array(Y, order="C")
+    rows = np.arange(len(Y))
+    first = np.empty(0)
+    for number in range(sweeps):
+        Y[rows], moved = sweep(Y[rows], rows)
+        first = first if number else moved
+        going = moved > _LITTLE * first
+        rows, first = rows[going], first[going]
+        if rows.size == 0:
+            break
+    return Y
+
+
+def nnlsb(G: Array, C: Array, Y: Array) -> Array:
+    """Nonnegative least squares by block principal pivoting: the exact minimiser.
+
+    >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
+    array([[2., 0.]])
+    """
+    return nnls(G, C, Y)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An update rule and how the loop runs it.
+
+    Attributes
+    ----------
+    update : callable
+        ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
+    first : {"W", "H"}
+        Which factor an iteration updates first. A rule that begins with H needs no H to start,
+        unless that is to be raised.
+    rescale : bool
+        Scale W by <V, WH> / ||WH||^2 before the first iteration.
+    floored : bool
+        The rule holds entries at `FLOOR` that would be zero.
+    raise_start : bool
+        An H that is zero outside its cones is raised off zero before the first iteration: `mult`
+        cannot leave that point, and `hals` leaves it slowly.
+    sweeps : int, optional
+        The update takes a keyword `sweeps`; the loop asks for as many as pay beside the cost of
+        C, and at most for this many.
+    extrapolate : bool
+        Go beyond each update in the direction of the last one, as far as it lowers the error;
+        see `alternate`. Needs ``first="H"``.
+    """
+
+    update: Update
+    first: str = "W"
+    rescale: bool = False
+    floored: bool = False
+    raise_start: bool = False
+    sweeps: int | None = None
+    extrapolate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.first not in ("W", "H"):
+            raise OptionError.unknown("first", self.first, ("W", "H"))
+        if self.extrapolate and self.first == "W":
+            raise OptionError('extrapolate=True needs a rule that begins with H: first="H"')
+        if self.sweeps is not None and not self.sweeps >= 1:
+            raise OptionError(f"sweeps={self.sweeps}, expected at least 1, or None")
+
+    def sweeping(self, affordable: float) -> Update:
+        """Return the update, with as many sweeps as cost no more than computing C does."""
+        if self.sweeps is None:
+            return self.update
+        return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))
+
+
+SOLVERS: dict[str, Rule] = {
+    "hals": Rule(
+        partial(hals, floor=0.0), first="H", raise_start=True, sweeps=30, extrapolate=True
+    ),
+    "mult": Rule(mult, first="H", floored=True, raise_start=True, sweeps=30),
+    "nnlsb": Rule(nnlsb, first="H", extrapolate=True),
+    # as in the published experiments
+    "plain-hals": Rule(hals, rescale=True, floored=True, raise_start=True),
+    "plain-mult": Rule(mult, floored=True, raise_start=True),
+    "plain-nnlsb": Rule(nnlsb, first="H"),
+}
+
+
+def get_rule(solver: str | Rule | Update) -> Rule:
+    """Return the rule of that name; a rule is returned as it is, a function becomes a rule."""
+    if isinstance(solver, Rule):
+        return solver
+    if callable(solver):
+        return Rule(solver)
+    if solver not in SOLVERS:
+        problem = OptionError.unknown("solver", solver, SOLVERS)
+        known = {"cd": "hals", "mu": "mult"}.get(solver)
+        hint = f" (scikit-learn's {solver!r} is {known!r} here)" if known else ""
+        raise OptionError(f"{problem}{hint}")
+    return SOLVERS[solver]
+
+
+def rule_name(solver: Any) -> str | None:
+    """Return how a solver is told in a result: its name, or that of its function."""
+    if solver is None or isinstance(solver, str):
+        return solver
+    for name, rule in SOLVERS.items():
+        if solver == rule:
+            return name
+    function = solver.update if isinstance(solver, Rule) else solver
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", "custom"))

@@ -1,0 +1,275 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import certify, cr1_nmf, factorize, from_columns, make_cones
+from conenmf.cones.bounds import (
+    cone_sines,
+    deterministic_bound,
+    largest_angle_in_orthant,
+    lower_bound,
+    probabilistic_bound,
+    sample_size,
+    weighted_bound,
+)
+from conenmf.cones.geometry import enclosing_cones
+from conenmf.errors import FactorError, ShapeError, ZeroDataError
+
+
+def f(alpha):
+    return 0.5 - np.sin(2 * alpha) / (4 * alpha)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_theorem_4_for_any_data(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((7, 25)) ** 2
+    data = from_columns(V)
+    W, H, cones = cr1_nmf(data, int(rng.integers(1, 6)), rng=rng)
+    error = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    assert error <= deterministic_bound(data, W, cones.labels) + 1e-12
+    _, angles = enclosing_cones(data, cones.labels)
+    weighted = weighted_bound(data, cones.labels, angles)
+    assert error <= weighted + 1e-12
+    assert weighted <= np.sin(angles).max() + 1e-12
+
+
+def test_sines(main_backend, both_twins, sample_matrix):
+    V = main_backend(sample_matrix)
+    W, _, cones = cr1_nmf(V, 4)
+    sines = cone_sines(V, 3 * W, cones.labels)
+    assert sines[0] == sines[17] == 0
+    for n in (1, 20):
+        v, w = sample_matrix[:, n], W[:, cones.labels[n]]
+        angle = np.arccos(v @ w / np.linalg.norm(v) / np.linalg.norm(w))
+        assert sines[n] == pytest.approx(np.sin(angle))
+
+
+def test_labels_and_axes_that_do_not_fit(sample_matrix):
+    V = from_columns(sample_matrix)
+    W, _, cones = cr1_nmf(V, 4)
+    with pytest.raises(FactorError, match=r"W has shape \(4, 12\), expected \(12, K\)"):
+        deterministic_bound(V, W.T, cones.labels)
+    for labels in (cones.labels[:10], cones.labels + 5, cones.labels - 7, cones.labels * 1.0):
+        with pytest.raises(ShapeError, match="labels"):
+            deterministic_bound(V, W, labels)
+        with pytest.raises(ShapeError, match="labels"):
+            weighted_bound(V, labels, np.full(4, 0.1))
+    nowhere = np.full(40, -1)
+    assert deterministic_bound(V, W, nowhere) == 1
+    assert weighted_bound(V, nowhere, np.full(4, 0.1)) == 1
+
+
+# --- the paper's model ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.2, 0.11501), (0.3, 0.17165)])
+def test_the_papers_numbers(alpha, expected):
+    assert probabilistic_bound([alpha] * 40, 1 / np.arange(1, 41)) == pytest.approx(
+        expected, abs=5e-6
+    )
+    assert probabilistic_bound([alpha], [3.0]) == pytest.approx(np.sqrt(f(alpha)))
+
+
+def test_unequal_cones():
+    angles, rates, weights = [0.1, 0.4], [1.0, 4.0], [0.3, 0.7]
+    expected = np.sqrt((0.3 * f(0.1) + 0.7 * f(0.4) / 4) / (0.3 + 0.7 / 4))
+    assert probabilistic_bound(angles, rates, weights) == pytest.approx(expected)
+
+
+def test_theorem_8_without_projection_the_bound_is_the_limit():
+    """The error is sqrt(1 - sum sigma_1(V_k)^2 / ||V||^2); V may be negative, so by hand."""
+    model = make_cones(200, 8, 0.2, n_samples=10_000, project=False, rng=np.random.default_rng(0))
+    cones = (model.V[:, model.labels == k] for k in range(8))
+    explained = sum(np.linalg.eigvalsh(V_k @ V_k.T)[-1] for V_k in cones)
+    error = np.sqrt(1 - explained / (model.V**2).sum())
+    assert error == pytest.approx(probabilistic_bound(model.angles, model.rates), rel=0.01)
+
+
+def test_theorem_6_and_8_inside_the_orthant():
+    """Cones round constant axes in few dimensions lie in the orthant: the library's own error."""
+    rng = np.random.default_rng(1)
+    u = np.ones(4) / 2
+    beta = 0.2 * rng.random(20_000)
+    y = rng.standard_normal((4, beta.size))
+    y -= np.outer(u, u @ y)
+    V = np.cos(beta) * u[:, None] + np.sin(beta) * y / np.linalg.norm(y, axis=0)
+    assert 0.2 < largest_angle_in_orthant(u)
+    assert V.min() > 0
+    V = V * np.sqrt(rng.exponential(2.0, beta.size))
+    W, H, _ = cr1_nmf(from_columns(V), 1)
+    error = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    assert error == pytest.approx(probabilistic_bound([0.2], [0.5]), rel=0.01)
+
+
+def test_lemma_14_the_second_moment_of_a_sample():
+    model = make_cones(
+        6,
+        3,
+        [0.1, 0.3, 0.5],
+        angle=0.6,
+        rates=[1.0, 2.0, 0.5],
+        n_samples=400_000,
+        project=False,
+        rng=np.random.default_rng(0),
+    )
+    alpha, lam, U, F, K = model.angles, model.rates, model.axes, 6, 3
+    expected = (f(alpha) / lam).sum() / (K * (F - 1)) * np.eye(F)
+    weight = (1 - f(alpha) - f(alpha) / (F - 1)) / lam / K
+    expected += (U * weight) @ U.T
+    moment = model.V @ model.V.T / model.V.shape[1]
+    np.testing.assert_allclose(moment, expected, atol=0.01 * np.abs(expected).max())
+
+
+def test_theorem_9_the_eigenvalues_of_the_second_moment():
+    alpha, beta, K, F = 0.2, 0.9, 4, 30
+    model = make_cones(
+        F, K, alpha, angle=beta, rates=np.ones(K), n_samples=300_000, project=False,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    a = f(alpha) / (F - 1)
+    b = (1 - f(alpha) - a) / K
+    values = np.linalg.eigvalsh(model.V @ model.V.T / model.V.shape[1])[::-1]
+    assert values[0] == pytest.approx(a + b * (1 + (K - 1) * np.cos(beta)), rel=0.02)
+    np.testing.assert_allclose(values[1:K], a + b * (1 - np.cos(beta)), rtol=0.03)
+    np.testing.assert_allclose(values[K:], a, rtol=0.05)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_lemma_10_cones_in_the_orthant(seed):
+    rng = np.random.default_rng(seed)
+    u = rng.random(int(rng.integers(2, 8))) + 0.01
+    u /= np.linalg.norm(u)
+    alpha = largest_angle_in_orthant(3 * u)
+    y = rng.standard_normal(u.size)
+    y -= u * (u @ y)
+    y /= np.linalg.norm(y)
+    assert (np.cos(alpha) * u + np.sin(alpha) * y).min() >= -1e-12
+    e = -np.eye(u.size)[np.argmin(u)]  # towards the nearest face, a little farther
+    e -= u * (u @ e)
+    e /= np.linalg.norm(e)
+    assert (np.cos(alpha * 1.01 + 1e-6) * u + np.sin(alpha * 1.01 + 1e-6) * e).min() < 0
+
+
+def test_a_single_dimension_and_bad_axes():
+    assert largest_angle_in_orthant([2.0]) == pytest.approx(np.pi / 2)
+    for axis in ([0.0, 0.0], [-1.0, 1.0], [[1.0]], [np.nan, 1.0]):
+        with pytest.raises(FactorError):
+            largest_angle_in_orthant(axis)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 0.05), (0.02, 0.01)])
+def test_sample_size_is_enough(epsilon, delta):
+    angles, rates, weights = [0.2, 0.3, 0.1], [1.0, 0.2, 3.0], [0.5, 0.2, 0.3]
+    N = sample_size(angles, rates, epsilon=epsilon, delta=delta, weights=weights)
+    rng = np.random.default_rng(0)
+    k = rng.choice(3, (2000, N), p=weights)
+    lengths = rng.exponential(1 / np.take(rates, k))
+    sines = np.sin(rng.random((2000, N)) * np.take(angles, k)) ** 2
+    errors = np.sqrt((lengths * sines).sum(axis=1) / lengths.sum(axis=1))
+    limit = probabilistic_bound(angles, rates, weights)
+    assert (errors > limit + epsilon).mean() <= delta
+    assert (errors > limit + epsilon / 3).mean() > delta  # it is not idle either
+
+
+def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices():
+    sizes = [sample_size([0.3] * 3, [1.0] * 3, epsilon=e, delta=0.1) for e in (0.1, 0.03, 0.01)]
+    assert sizes == sorted(sizes)
+    assert sample_size([0.3], [1.0], epsilon=0.2, delta=0.01) == 1
+    for bad in ({"epsilon": 0, "delta": 0.1}, {"epsilon": 0.1, "delta": 1}):
+        with pytest.raises(ValueError, match="must be positive"):
+            sample_size([0.3], [1.0], **bad)
+
+
+@pytest.mark.parametrize(
+    ("angles", "rates", "weights"),
+    [([0.1], [1, 2], None), ([0.0], [1], None), ([2.0], [1], None), ([0.1], [1], [-1])],
+)
+def test_bad_models(angles, rates, weights):
+    with pytest.raises(ValueError, match=r"expected one size angle|weights nonnegative"):
+        probabilistic_bound(angles, rates, weights)
+
+
+# --- certificates -----------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6))
+def test_eckart_young_is_below_every_factorisation(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((7, 25))
+    K = int(rng.integers(1, 8))
+    W = rng.random((7, K))
+    H = np.linalg.lstsq(W, V, rcond=None)[0]
+    bound = lower_bound(from_columns(V), K)
+    assert bound <= np.linalg.norm(V - W @ H) / np.linalg.norm(V) + 1e-7
+    sigma = np.linalg.svd(V, compute_uv=False)
+    assert bound == pytest.approx(np.sqrt((sigma[K:] ** 2).sum() / (sigma**2).sum()), abs=1e-7)
+
+
+def test_certificate_of_a_fit(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    fit = factorize(V, 3, solver="nnlsb", tol=1e-12, max_iter=500)
+    certificate = certify(V, fit.W, fit.H)
+    assert certificate.relative_error == pytest.approx(fit.relative_error, rel=1e-10)
+    assert certificate.lower_bound == pytest.approx(lower_bound(V, 3))
+    assert certificate.gap == certificate.relative_error - certificate.lower_bound > 0
+    assert certificate.kkt_residual < 1e-5
+    rough = certify(V, fit.W + 0.1, fit.H)
+    assert rough.kkt_residual > 1e-2
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_kkt_residual_ignores_scales(seed):
+    rng = np.random.default_rng(seed)
+    V, W, H = rng.random((6, 15)), rng.random((6, 3)), rng.random((3, 15))
+    scale = 10 ** rng.uniform(-3, 3, 3)
+    plain = certify(from_columns(V), W, H).kkt_residual
+    moved = certify(from_columns(V), W * scale, H / scale[:, None]).kkt_residual
+    larger = certify(from_columns(1e5 * V), W, 1e5 * H).kkt_residual
+    assert moved == pytest.approx(plain, rel=1e-6)
+    assert larger == pytest.approx(plain, rel=1e-6)
+
+
+def test_an_exact_factorisation_has_no_residual():
+    rng = np.random.default_rng(0)
+    W, H = rng.random((8, 2)), rng.random((2, 20))
+    certificate = certify(from_columns(W @ H), W, H)
+    assert certificate.kkt_residual < 1e-12
+    assert certificate.relative_error < 1e-12
+    assert certificate.gap < 1e-7
+
+
+def test_bad_factors(sample_matrix):
+    V = from_columns(sample_matrix)
+    good_W, good_H = np.ones((12, 2)), np.ones((2, 40))
+    with pytest.raises(FactorError, match=r"expected \(12, K\) and \(K, 40\)"):
+        certify(V, good_W.T, good_H)
+    with pytest.raises(FactorError, match=r"expected \(12, K\)"):
+        certify(V, good_W, good_H[:1])
+    with pytest.raises(FactorError, match="finite and nonnegative"):
+        certify(V, -good_W, good_H)
+    with pytest.raises(FactorError, match="finite and nonnegative"):
+        certify(V, good_W, good_H * np.nan)
+    with pytest.raises(ZeroDataError):
+        certify(from_columns(np.zeros((12, 40))), good_W, good_H)
+
+
+def test_axes_must_be_nonnegative():
+    for W in (-np.eye(3), np.full((3, 3), np.nan)):
+        with pytest.raises(FactorError, match="finite and nonnegative"):
+            deterministic_bound(from_columns(np.eye(3)), W, np.arange(3))
+    assert (
+        deterministic_bound(from_columns(np.eye(3)), np.eye(3), np.arange(3, dtype=np.uint8)) == 0
+    )
+
+
+def test_tiny_angles_and_tiny_epsilons():
+    for alpha in (1e-8, 1e-4, 9.9e-3, 1.01e-2):
+        assert probabilistic_bound([alpha], [1.0]) == pytest.approx(
+            alpha / np.sqrt(3) * (1 - alpha**2 / 10), rel=1e-7
+        )
+    coarse = sample_size([0.2] * 5, [1.0] * 5, epsilon=1e-4, delta=0.01)
+    fine = sample_size([0.2] * 5, [1.0] * 5, epsilon=1e-6, delta=0.01)
+    assert fine / coarse == pytest.approx(1e4, rel=0.02)
+    assert sample_size([0.2, 0.05], [1e9, 1e9], epsilon=0.01, delta=0.01) > 1

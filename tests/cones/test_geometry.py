@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import cluster_cones, from_columns, make_cones
+from conenmf.cones.geometry import cone_geometry, enclosing_cones
+from conenmf.errors import NotADataMatrixError, ShapeError
+
+
+def independent_solution(X):
+    """The quadratic program by a general solver: minimise ||u||^2 / 2 with X'u >= 1, u >= 0."""
+    result = scipy.optimize.minimize(
+        lambda u: 0.5 * u @ u,
+        X.mean(axis=1) * 2,
+        jac=lambda u: u,
+        bounds=[(0, None)] * X.shape[0],
+        constraints={"type": "ineq", "fun": lambda u: X.T @ u - 1, "jac": lambda u: X.T},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    return result.x
+
+
+@given(seed=st.integers(0, 10**6))
+def test_small_cases_equal_an_independent_solver(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((int(rng.integers(2, 6)), int(rng.integers(1, 12)))) ** 2 + 0.05
+    axes, angles = enclosing_cones(from_columns(V), np.zeros(V.shape[1], int))
+    u = independent_solution(V / np.linalg.norm(V, axis=0))
+    np.testing.assert_allclose(axes[:, 0], u / np.linalg.norm(u), atol=1e-5)
+    assert np.cos(angles[0]) == pytest.approx(1 / np.linalg.norm(u), abs=1e-7)
+
+
+def kkt_residual(X, u):
+    """Distance from optimality: u = X m with m >= 0, m_i > 0 only where <x_i, u> = 1 >= 1."""
+    heights = X.T @ u
+    tight = X[:, heights < 1 + 1e-7]
+    _, distance = scipy.optimize.nnls(tight, u)
+    return max(1 - heights.min(), distance / np.linalg.norm(u))
+
+
+def test_two_thousand_samples_in_1600_dimensions():
+    rng = np.random.default_rng(0)
+    for V in (rng.random((1600, 2000)), make_cones(1600, 1, 0.3, n_samples=2000, rng=rng).V):
+        axes, angles = enclosing_cones(from_columns(V), np.zeros(2000, int))
+        X = V / np.linalg.norm(V, axis=0)
+        assert kkt_residual(X, axes[:, 0] / np.cos(angles[0])) < 1e-8
+        assert np.arccos((X.T @ axes[:, 0]).min()) == pytest.approx(angles[0], abs=1e-9)
+
+
+def test_every_storage(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    labels = cluster_cones(V, 3).labels
+    axes, angles = enclosing_cones(V, labels)
+    plain_axes, plain_angles = enclosing_cones(from_columns(sample_matrix), labels)
+    np.testing.assert_allclose(axes, plain_axes, atol=1e-8)
+    np.testing.assert_allclose(angles, plain_angles, atol=1e-8)
+    assert axes.min() >= 0
+
+
+def test_duplicates_and_single_directions():
+    V = from_columns([[1.0, 2.0, 1.0, 0.0], [0.0, 0.0, 0.0, 3.0]])
+    axes, angles = enclosing_cones(V, np.array([0, 0, 0, 1]))
+    np.testing.assert_allclose(axes, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(angles, 0, atol=1e-7)
+    axes, angles = enclosing_cones(V, np.zeros(4, int))
+    np.testing.assert_allclose(axes[:, 0], np.sqrt([0.5, 0.5]))
+    assert angles[0] == pytest.approx(np.pi / 4)
+
+
+def test_the_assumption_and_its_margin(main_backend):
+    model = make_cones(100, 4, [0.1, 0.2, 0.05, 0.15], n_samples=800, rng=np.random.default_rng(1))
+    geometry = cone_geometry(main_backend(model.V), model.labels)
+    assert (geometry.angles <= model.angles + 1e-9).all()
+    assert geometry.holds
+    largest, second = np.sort(geometry.angles)[::-1][:2]
+    off = ~np.eye(4, dtype=bool)
+    assert geometry.margin == pytest.approx(geometry.between[off].min() - 3 * largest - second)
+    assert geometry.separation >= geometry.margin - 1e-12  # equal but for rounding, here
+    assert geometry.between[geometry.closest] == geometry.between[off].min()
+    assert geometry.ambiguous.size == 0
+
+
+def test_broken_assumption_names_the_pair_and_the_samples_between():
+    def at(degrees):
+        return [np.cos(np.radians(degrees)), np.sin(np.radians(degrees))]
+
+    V = np.array([at(0), at(10), at(12), at(30), at(80), at(90)]).T
+    geometry = cone_geometry(from_columns(V), np.array([0, 0, 1, 1, 2, 2]))
+    assert not geometry.holds
+    assert geometry.closest == (0, 1)
+    np.testing.assert_allclose(np.degrees(geometry.angles), [5, 9, 5])
+    assert np.degrees(geometry.margin) == pytest.approx(16 - 3 * 9 - 5)
+    assert np.degrees(geometry.separation) == pytest.approx(16 - 14 - 18)
+    assert geometry.ambiguous.tolist() == [2]  # at 12 degrees: 7 from axis 0, 9 from its own
+    overlapping = cone_geometry(from_columns(V), np.array([0, 0, 0, 1, 1, 1]))
+    assert overlapping.ambiguous.tolist() == [3]
+
+
+def test_one_cone():
+    geometry = cone_geometry(from_columns(np.eye(3)), np.zeros(3, int))
+    assert geometry.holds
+    assert geometry.margin == np.inf
+    assert geometry.closest is None
+    assert geometry.angles[0] == pytest.approx(np.arccos(1 / np.sqrt(3)))
+
+
+def test_it_costs_a_few_passes():
+    model = make_cones(200, 5, 0.2, n_samples=1000, rng=np.random.default_rng(0))
+    V = from_columns(model.V)
+    cone_geometry(V, model.labels)
+    assert V.passes < 10
+
+
+def test_bad_labels(sample_matrix):
+    V = from_columns(sample_matrix)
+    with pytest.raises(ShapeError, match=r"labels have shape \(3,\)"):
+        enclosing_cones(V, np.zeros(3, int))
+    with pytest.raises(ShapeError, match="expected 40 integers"):
+        enclosing_cones(V, np.zeros(40))
+    with pytest.raises(ShapeError, match="cluster 1 has no nonzero sample"):
+        enclosing_cones(V, np.where(np.arange(40) < 20, 0, 2))
+    with pytest.raises(ShapeError, match="cluster 0 has no nonzero sample"):
+        enclosing_cones(V, np.full(40, -1))
+    with pytest.raises(NotADataMatrixError):
+        enclosing_cones(sample_matrix, np.zeros(40, int))
+
+
+def test_labels_of_any_integer_kind():
+    V = from_columns(np.eye(3))
+    for labels in ([0, 1, 2], np.arange(3, dtype=np.uint8), np.arange(3, dtype=np.int16)):
+        assert cone_geometry(V, labels).closest == (0, 1)

@@ -1,0 +1,55 @@
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import from_columns
+from conenmf.cones.greedy import LazyScores
+from conenmf.data.memory import DenseMatrix
+
+
+@pytest.mark.parametrize("offers", [1, 5, 40])
+@pytest.mark.parametrize("piece", [1, 13, 10**6])
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), tie=st.sampled_from([0.0, 0.05]))
+def test_the_choice_is_that_of_looking_at_everything(piece, offers, seed, tie):
+    """Scores after k choices are the k-th row of a table that falls from row to row."""
+    rng = np.random.default_rng(seed)
+    N, K = int(rng.integers(1, 200)), int(rng.integers(1, 8))
+    table = np.minimum.accumulate(rng.integers(0, 40, (K + 1, N)) / 10.0, axis=0)
+    forbidden = rng.random(N) < 0.2
+    forbidden[rng.integers(N)] = False
+    looked_at = []
+
+    def score(block, squared, *, seen, row):
+        samples = block[0].astype(int) - 1  # the only feature is the number of the sample
+        np.testing.assert_allclose(squared, block[0] ** 2)
+        looked_at.extend(samples)
+        return row[samples]
+
+    V = from_columns(np.arange(1.0, N + 1)[None])
+    V.offers = offers
+    with mock.patch.object(DenseMatrix, "_visited", return_value=piece):
+        lazy = LazyScores(V, np.where(forbidden, -np.inf, table[0]), score, chosen=0, tie=tie)
+        for k in range(1, K + 1):
+            exact = np.where(forbidden, -np.inf, table[k])
+            index, largest, column = lazy.worst(k, row=table[k])
+            assert largest == exact.max()
+            assert index == np.flatnonzero(exact >= exact.max() - tie)[0]
+            assert column.tolist() == [index + 1]
+    assert not forbidden[looked_at].any()
+
+
+@pytest.mark.parametrize("offers", [1, 4])
+def test_what_is_excluded_is_not_chosen_again(offers):
+    V = from_columns(np.arange(1.0, 6.0)[None])
+    V.offers = offers
+    lazy = LazyScores(
+        V, V.norms_squared, lambda block, squared, *, seen: squared, chosen=0, tie=0.0
+    )
+    chosen = []
+    for k in range(3):
+        chosen.append(lazy.worst(k, np.array(chosen, dtype=int))[0])
+    assert chosen == [4, 3, 2]

@@ -1,0 +1,319 @@
+"""Samples in cones up to noise: the statements of "Beyond the paper: noise" in docs/theory.md."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
+from conenmf.cones.bounds import lower_bound, weighted_bound
+from conenmf.cones.clustering import Cones, rank_one_factors
+from conenmf.cones.geometry import cone_geometry
+from conenmf.cones.noise import noise_bound
+from conenmf.errors import OptionError
+
+GOLDEN = (1 + np.sqrt(5)) / 2
+seeds = st.integers(0, 10**7)
+
+
+def lengths(A):
+    return np.linalg.norm(A, axis=0)
+
+
+def angle_between(a, b):
+    """Accurate for small angles too."""
+    a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
+    return 2 * np.arctan2(np.linalg.norm(a - b), np.linalg.norm(a + b))
+
+
+def draw_cones(rng, *, spare=(0.05, 0.3)):
+    """Cones that satisfy the geometric assumption with some room to spare."""
+    K = int(rng.integers(2, 6))
+    angles = rng.uniform(0.01, 0.2, K)
+    largest, second = np.sort(angles)[::-1][:2]
+    apart = max(3 * largest + second + rng.uniform(*spare), 0.02)
+    model = make_cones(40, K, angles, angle=apart, n_samples=60, rng=rng)
+    assume(np.unique(model.labels).size == K)
+    return model, from_columns(model.V), K
+
+
+def draw_noise(rng, model, kind, size):
+    """Noise whose samples have lengths up to `size` times those of V."""
+    V, most = model.V, size * lengths(model.V)
+    if kind == "dense":
+        E = rng.standard_normal(V.shape)
+    elif kind == "sparse":
+        E = rng.standard_normal(V.shape) * (rng.random(V.shape) < 0.1)
+    elif kind == "outward":  # along what the axes do not explain
+        u = model.axes[:, model.labels]
+        E = V - u * (u * V).sum(axis=0)
+    else:  # turned towards, or away from, the axis of another cone: by as much as is possible
+        u = model.axes[:, rng.permutation(model.axes.shape[1])[model.labels]]
+        return turn(V, u if kind == "towards" else -u, np.arcsin(size)) - V
+    return E * (most / np.maximum(lengths(E), 1e-300))
+
+
+KINDS = ("dense", "sparse", "outward", "towards", "away")
+
+
+def turn(V, towards, angle):
+    """Turn every sample by an angle, at the price of the least noise, ||v|| sin(angle)."""
+    unit = V / lengths(V)
+    side = towards - unit * (unit * towards).sum(axis=0)
+    side /= np.maximum(lengths(side), 1e-300)
+    return V * np.cos(angle) ** 2 + side * lengths(V) * np.cos(angle) * np.sin(angle)
+
+
+def same_partition(a, b):
+    pairs = set(zip(a.tolist(), b.tolist(), strict=True))
+    return len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs})
+
+
+def factors_of_cones(X, model):
+    """W H of Algorithm 2, given the true clusters."""
+    labels = np.where(lengths(X) > 0, model.labels, -1)
+    cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size))
+    W, H = rank_one_factors(from_columns(X), cones)
+    return W @ H
+
+
+# --- clusters ---------------------------------------------------------------------------------
+
+
+@given(seed=seeds)
+def test_noise_turns_a_sample_by_no_more_than_its_arcsine(seed):
+    rng = np.random.default_rng(seed)
+    v, e = rng.random(5), rng.standard_normal(5)
+    e *= rng.random() * np.linalg.norm(v) / np.linalg.norm(e)
+    most = np.arcsin(np.linalg.norm(e) / np.linalg.norm(v))
+    assert angle_between(v, v + e) <= most + 1e-12
+    clipped = np.maximum(v + e, 0)
+    assert (np.abs(clipped - v) <= np.abs(e) + 1e-15).all()
+    assert angle_between(v, clipped) <= most + 1e-12
+    turned = turn(v[:, None], rng.random((5, 1)), most)[:, 0]
+    assert angle_between(v, turned) == pytest.approx(most, abs=1e-9)
+    assert np.linalg.norm(turned - v) == pytest.approx(np.linalg.norm(e))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds, share=st.floats(0.9, 0.999))
+def test_clusters_are_kept_within_the_tolerance(kind, seed, share):
+    rng = np.random.default_rng(seed)
+    model, V, K = draw_cones(rng)
+    geometry = cone_geometry(V, model.labels)
+    tolerance = noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
+    X = np.maximum(model.V + draw_noise(rng, model, kind, share * tolerance), 0)
+    noise = (lengths(X - model.V) / lengths(model.V)).max()
+    bound = noise_bound(geometry.angles, geometry.separation, noise, sample_noise=noise)
+    assert bound.clusters_kept
+    assert same_partition(model.labels, cluster_cones(from_columns(X), K, rng=rng).labels)
+    cosines = X.T @ X / np.outer(lengths(X), lengths(X))
+    together = model.labels == model.labels[:, None]
+    assert cosines[together].min() > cosines[~together].max()
+
+
+@pytest.mark.parametrize("beyond", [-1e-6, 1e-6])
+def test_the_tolerance_cannot_be_larger(beyond):
+    """In the plane, the noise that widens one cone and brings the other closer."""
+    alpha, gap = 0.2, 0.7
+    at = 0.1 + np.array([2 * alpha, 0.0, 2 * alpha + gap])
+    V = np.array([np.cos(at), np.sin(at)])
+    separation = cone_geometry(from_columns(V), np.array([0, 0, 1])).separation
+    assert separation == pytest.approx(gap - 2 * alpha)
+    tau = separation / 4 + beyond
+    moved = at + np.array([tau, -tau, -tau])
+    X = np.cos(tau) * np.array([np.cos(moved), np.sin(moved)])
+    noise = lengths(X - V)
+    np.testing.assert_allclose(noise, np.sin(tau))
+    bound = noise_bound([alpha, 0.0], separation, 0.0, sample_noise=noise.max())
+    found = cluster_cones(from_columns(X), 2, first=0).labels
+    assert X.min() >= 0
+    assert bound.clusters_kept == (beyond < 0)
+    assert same_partition(np.array([0, 0, 1]), found) == (beyond < 0)
+
+
+@given(seed=seeds, size=st.floats(0.0, 0.5), kind=st.sampled_from(KINDS))
+def test_whatever_the_clusters_twice_the_angle_is_enough(seed, size, kind):
+    rng = np.random.default_rng(seed)
+    model, V, K = draw_cones(rng, spare=(-0.1, 0.1))
+    X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
+    W, H, _ = cr1_nmf(from_columns(X), K, rng=rng)
+    turned = np.arcsin((lengths(X - model.V) / lengths(model.V)).max())
+    angle = 2 * (cone_geometry(V, model.labels).angles.max() + turned)
+    error = np.linalg.norm(X - W @ H) / np.linalg.norm(X)
+    assert error <= np.sin(min(angle, np.pi / 2)) + 1e-9
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds, size=st.floats(0.0, 0.9))
+def test_the_errors_are_below_their_bounds(kind, seed, size):
+    rng = np.random.default_rng(seed)
+    model, V, _ = draw_cones(rng)
+    spread = rng.random(60) if seed % 2 else np.ones(60)
+    X = np.maximum(model.V + spread * draw_noise(rng, model, kind, size), 0)
+    product = factors_of_cones(X, model)
+    noise = np.linalg.norm(X - model.V) / V.norm
+    geometry = cone_geometry(V, model.labels)
+    energy = np.bincount(model.labels, (model.V**2).sum(axis=0))
+    known = {"sample_noise": (lengths(X - model.V) / lengths(model.V)).max()}
+    widest = noise_bound(geometry.angles, geometry.separation, noise, **known)
+    weighted = noise_bound(geometry.angles, geometry.separation, noise, **known, weights=energy)
+    assert noise_bound(geometry.angles, 0.0, 0.0, weights=energy).error == pytest.approx(
+        weighted_bound(V, model.labels, geometry.angles)
+    )
+    error = np.linalg.norm(X - product) / np.linalg.norm(X)
+    clean = np.linalg.norm(model.V - product) / V.norm
+    assert error <= weighted.error + 1e-9
+    assert clean <= weighted.clean + 1e-9
+    assert weighted.error <= widest.error + 1e-12
+    assert weighted.clean <= widest.clean + 1e-12
+    assert widest.error <= np.sin(geometry.angles.max()) + noise + 1e-12
+    # and without angles, from the error of V itself
+    before = np.linalg.norm(model.V - factors_of_cones(model.V, model)) / V.norm
+    sharpest = noise_bound([np.arcsin(before)], 0.0, noise)
+    assert error <= sharpest.error + 1e-9
+    assert clean <= sharpest.clean + 1e-9
+
+
+@given(alpha=st.floats(0.0, 0.6), share=st.floats(0.0, 1.0))
+def test_the_bound_on_the_error_is_attained(alpha, share):
+    """Two samples on either side of an axis, both turned away from it."""
+    tau = share * (np.pi / 4 - alpha) * 0.99
+    at = np.pi / 4 + np.array([-alpha, alpha])
+    V = np.array([np.cos(at), np.sin(at)])
+    moved = at + np.array([-tau, tau])
+    X = np.cos(tau) * np.array([np.cos(moved), np.sin(moved)])
+    W, H, _ = cr1_nmf(from_columns(X), 1)
+    noise = np.linalg.norm(X - V) / np.linalg.norm(V)
+    bound = noise_bound([alpha], np.inf, noise, sample_noise=noise)
+    assert bound.clusters_kept
+    error = np.linalg.norm(X - W @ H) / np.linalg.norm(X)
+    assert error == pytest.approx(bound.error, abs=1e-7)
+
+
+def test_the_golden_ratio_is_attained():
+    """Noise takes from the one component and gives to another, which then leads."""
+    V = np.diag([GOLDEN, 0.0])
+    X = np.diag([1.0, 1.0 + 1e-6])
+    W, H, _ = cr1_nmf(from_columns(X), 1)
+    noise = np.linalg.norm(X - V) / np.linalg.norm(V)
+    clean = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    bound = noise_bound([0.0], np.inf, noise).clean
+    assert clean <= bound + 1e-9
+    assert clean == pytest.approx(GOLDEN * noise, rel=1e-5)
+    assert clean == pytest.approx(bound, rel=1e-5)
+
+
+@given(seed=seeds, close=st.floats(0.0, 0.2))
+def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(seed, close):
+    """Any matrix, any noise; hardest where noise decides which singular value leads."""
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(1, 5, 2)
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in shape)
+    V, E = np.zeros(shape), np.zeros(shape)
+    np.fill_diagonal(V, rng.random(min(shape)) * (rng.random() < 0.7))
+    V[0, 0] = V.max() + rng.random()
+    values = np.full(min(shape), V.max() * rng.uniform(0.5, 1.0))
+    np.fill_diagonal(E, values + close * rng.standard_normal(values.size) - np.diagonal(V))
+    E = left @ (E * (rng.random() < 0.8)) @ right + close * rng.standard_normal(shape)
+    V = left @ V @ right
+    u, sigma, v = np.linalg.svd(V + E)
+    off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
+    rest = np.linalg.norm(np.linalg.svd(V, compute_uv=False)[1:])
+    assert off <= rest + GOLDEN * np.linalg.norm(E) + 1e-12
+
+
+@given(seed=seeds, size=st.floats(0.01, 1.0), rest=st.floats(0.0, 0.9))
+def test_between_distant_singular_values_noise_adds_in_squares(seed, size, rest):
+    """The worst noise mixes the two leading pairs, or makes the first one longer."""
+    rng = np.random.default_rng(seed)
+    V = np.diag(np.append([1.0, rest], rest * rng.random(2)))
+    gap = 1 - rest
+    E = rng.standard_normal((4, 4)) * rng.random()
+    E[:2, :2] += rng.standard_normal((2, 2))
+    E[0, 1] += rng.choice([0.0, 3.0])
+    E[1, 0] += rng.choice([0.0, 3.0])
+    E *= 0.999 * size * gap / np.sqrt(2) / np.linalg.norm(E)
+    u, sigma, v = np.linalg.svd(V + E)
+    off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
+    left, noise = np.linalg.norm(V[1:]), np.linalg.norm(E)
+    assert off <= np.hypot(noise, left + noise**2 / gap) + 1e-12
+    longer = 1 + noise  # and all noise along the first pair costs the squares at least
+    off = np.linalg.norm(V - np.diag([longer, 0, 0, 0]))
+    assert off == pytest.approx(np.hypot(noise, left))
+
+
+@given(seed=seeds)
+def test_kept_clusters_have_distant_singular_values(seed):
+    """If clusters are kept, the sharper bound on the distance to V applies."""
+    rng = np.random.default_rng(seed)
+    model, V, _ = draw_cones(rng)
+    geometry = cone_geometry(V, model.labels)
+    m = 0.999 * noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
+    bound = noise_bound(geometry.angles, geometry.separation, m, sample_noise=m)
+    widest = geometry.angles.max()
+    assert np.arcsin(m) + widest < np.pi / 4
+    q = m / (np.cos(widest) - np.sin(widest))
+    assert bound.clean == pytest.approx(np.hypot(m, np.sin(widest) + q * m))
+
+
+def test_noise_of_mean_zero_adds_in_squares():
+    """Counts: the mean squared error is at most that without noise plus the mean squared noise."""
+    model = make_cones(40, 3, 0.2, n_samples=60, rng=np.random.default_rng(0))
+    rates = 4 * model.V
+    before = np.linalg.norm(rates - factors_of_cones(rates, model)) ** 2
+    rng = np.random.default_rng(1)
+    draws = [rng.poisson(rates).astype(float) for _ in range(100)]
+    after = np.mean([np.linalg.norm(X - factors_of_cones(X, model)) ** 2 for X in draws])
+    assert rates.sum() > before  # noise is most of it
+    assert 0.8 * (before + rates.sum()) < after < before + rates.sum()
+
+
+@given(seed=seeds, size=st.floats(0.0, 0.9), kind=st.sampled_from(KINDS))
+def test_the_lower_bound_turns_no_farther_than_the_data(seed, size, kind):
+    rng = np.random.default_rng(seed)
+    model, V, K = draw_cones(rng)
+    X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
+    turned = np.arcsin(np.linalg.norm(X - model.V) / V.norm)
+    before, after = (np.arcsin(lower_bound(data, K)) for data in (V, from_columns(X)))
+    assert abs(before - after) <= turned + 1e-6
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def test_without_noise_it_is_theorem_4_and_with_too_much_nothing_is_said():
+    calm = noise_bound([0.1, 0.3], 0.2, 0.0, sample_noise=0.0)
+    assert calm.error == calm.clean == pytest.approx(np.sin(0.3))
+    assert calm.clusters_kept
+    wild = noise_bound([0.1, 0.3], 0.2, 3.0, sample_noise=5.0)
+    assert wild.error == 1
+    assert wild.clean == pytest.approx(np.sqrt(10))
+    assert not wild.clusters_kept
+    assert not noise_bound([0.1], 0.2, 0.0).clusters_kept  # all may be in one sample
+    assert noise_bound([0.3, 0.3], -0.1, 0.0, sample_noise=0.0).tolerance == 0
+    assert not noise_bound([0.3, 0.3], -0.1, 0.0, sample_noise=0.0).clusters_kept
+    assert noise_bound([0.3], np.inf, 0.0).tolerance == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"angles": []}, "size angles"),
+        ({"angles": [2.0]}, "size angles"),
+        ({"angles": [np.nan]}, "size angles"),
+        ({"noise": -0.1}, "noise=-0.1 must be"),
+        ({"noise": np.nan}, "noise=nan must be"),
+        ({"sample_noise": -1}, "sample_noise=-1 must be"),
+        ({"separation": np.nan}, "separation is not a number"),
+        ({"weights": [1.0]}, "one nonnegative number"),
+        ({"weights": [0.0, 0.0]}, "not all zero"),
+        ({"weights": [-1.0, 2.0]}, "nonnegative"),
+    ],
+)
+def test_numbers_that_make_no_sense(changed, message):
+    with pytest.raises(OptionError, match=message):
+        noise_bound(**{"angles": [0.1, 0.2], "separation": 0.1, "noise": 0.1, **changed})

@@ -1,0 +1,81 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf.data.files.dialects import Dialect, fault, guess
+from conenmf.errors import ConeNMFError, FileFormatError
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "titles", "has_index", "fields"),
+    [
+        ("1,2\n3,4", ",", None, False, 2),
+        ("a,b\n1,2", ",", ["a", "b"], False, 2),
+        ("g,a,b\nx,1,2", ",", ["g", "a", "b"], True, 3),
+        (",a,b\nx,1,2", ",", ["", "a", "b"], True, 3),
+        (",0,1\n0,1,2", ",", ["", "0", "1"], True, 3),  # as pandas writes it
+        ("id,a\n7,2", ",", ["id", "a"], True, 2),
+        ("sample,1,2\n7,1,2", ",", ["sample", "1", "2"], False, 3),
+        ("a\tb\nx\t1\t2", "\t", ["", "a", "b"], True, 3),  # as R writes it
+        ('"a b","c,d"\n"x",1,2', ",", ["", "a b", "c,d"], True, 3),
+        ("x,1,2\ny,3,4", ",", None, True, 3),
+        ("x;1,5;2\ny;3;4,25", ";", None, True, 3),
+        ("x;1.5;2\ny;3;4.25", ";", None, True, 3),
+        ("1,5;2\n3;4,25", ";", None, False, 2),
+        ("name;a\nx;1,5", ";", ["name", "a"], True, 2),
+        ("a|b\n1|NA\n|4", "|", ["a", "b"], False, 2),
+        ("a\n1\n2", ";", ["a"], False, 1),
+        ("1e-3,+2,-.5\n1,inf,3.", ",", None, False, 3),
+    ],
+)
+def test_what_a_text_looks_like(text, delimiter, titles, has_index, fields):
+    assert guess(text.split("\n"), "it") == Dialect(delimiter, titles, has_index, fields)
+
+
+def test_a_header_of_another_length():
+    with pytest.raises(
+        FileFormatError, match="it: the header has 2 fields and the first row has 4"
+    ):
+        guess(["a,b", "1,2,3,4"], "it")
+
+
+def test_more_columns_than_anybody_has():
+    with pytest.raises(FileFormatError, match="more than 1000000 columns"):
+        guess(["," * 1_000_000], "it")
+
+
+def test_the_first_fault_is_named_with_its_line():
+    dialect = Dialect(",", ["", "a", "b\x1b"], True, 3)
+    assert fault(b"x,1,2\r\n\r\ny,3,4\n", 5, dialect) is None
+    assert fault(b"x,1,2\n\ny,3\n", 5, dialect) == "line 7 has 2 fields, expected 3"
+    wrong = fault(b"x,1,2\ny,3,\x1b[m\n", 5, dialect)
+    assert wrong == r"line 6, column 'b\\x1b': '\\x1b[m' is not a number"
+    assert "column '1'" in fault(b"1,x\n", 1, Dialect(",", None, False, 2))
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
+def test_any_text_has_a_dialect_or_is_refused(lines):
+    try:
+        dialect = guess(lines, "it")
+    except ConeNMFError:
+        return
+    assert dialect.titles is None or len(dialect.titles) == dialect.fields
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "named"),
+    [
+        ("Sample_ID", ["1000", "1001", "1002"], True),
+        ("patient no", ["1", "2", "3"], True),
+        ("sampleID", ["7", "8", "9"], True),
+        ("Sample_ID", ["1", "1", "2"], False),  # these repeat
+        ("patient_id", ["1.5", "2.5", "3.5"], False),
+        ("valid", ["1", "2", "3"], False),
+        ("gene_0", ["1", "2", "3"], False),
+        ("gene_0", ["1", "n.d.", "3"], False),  # one that is wrong makes no names of the others
+        ("gene_0", ["a", "b", "3"], True),
+    ],
+)
+def test_a_first_column_that_names_the_rows(title, column, named):
+    lines = [f"{title},x,y", *(f"{text},2,3" for text in column)]
+    assert guess(lines, "file").has_index is named

@@ -1,0 +1,151 @@
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from conenmf import factorize, from_rows, open_data
+from conenmf.data.disk import StoredMatrix
+from conenmf.data.memory import DenseMatrix
+from conenmf.errors import DataChangedError, FileFormatError, OptionError, ReadError
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(0).integers(0, 255, (9, 4, 5), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path, pixels):
+    folder = tmp_path / "faces"
+    (folder / "b").mkdir(parents=True)
+    for number, image in enumerate(pixels):
+        name = f"b/{number}.bmp" if number > 6 else f"a{number}.png"
+        Image.fromarray(image).save(folder / name)
+    (folder / "notes.txt").write_text("not an image")
+    (folder / ".hidden.png").write_text("not an image")
+    return folder
+
+
+def test_a_folder_of_images(folder, pixels):
+    V = open_data(folder)
+    assert isinstance(V, DenseMatrix)
+    X = pixels.reshape(9, 20).astype(float)
+    np.testing.assert_array_equal(V.columns(np.arange(9)).T, X)
+    assert V.names.image_shape == (4, 5)
+    assert V.names.samples == (*(f"a{n}.png" for n in range(7)), "b/7.bmp", "b/8.bmp")
+    result, expected = factorize(V, 2), factorize(from_rows(X), 2)
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """More images than a quarter of the least memory that reading them takes."""
+    grey = np.random.default_rng(1).integers(0, 256, (150, 4, 5), dtype=np.uint8)
+    for number, image in enumerate(grey):
+        Image.fromarray(image).save(tmp_path / f"a{number:03d}.png")
+    return tmp_path, grey.reshape(150, 20)
+
+
+def test_images_that_do_not_fit_are_decoded_as_needed(many):
+    path, X = many
+    V = open_data(path, max_memory=11_000)
+    assert isinstance(V, StoredMatrix)
+    np.testing.assert_array_equal(V.columns([0, 77, 149]).T, X[[0, 77, 149]])
+    result, expected = factorize(V, 2, max_iter=5), factorize(from_rows(X), 2, max_iter=5)
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffixes"),
+    [
+        ("1", "jpg gif tif pgm bmp png"),
+        ("L", "jpeg gif tiff pgm bmp png"),
+        ("P", "gif tif bmp png"),
+        ("RGB", "jpg gif tif bmp png"),
+        ("RGBA", "tif png"),
+        ("LA", "tif png"),
+    ],
+)
+def test_colours_become_grey(tmp_path, mode, suffixes):
+    white = Image.new("RGB", (3, 2), (255, 255, 255)).convert(mode)
+    for suffix in suffixes.split():
+        white.save(tmp_path / f"a.{suffix}")
+    V = open_data(tmp_path)
+    assert V.shape == (6, len(suffixes.split()))
+    np.testing.assert_array_equal(V.columns([0, 1]), 255)
+
+
+def test_deep_images_keep_their_numbers(tmp_path):
+    deep = np.array([[0, 60_000], [1, 256]], np.uint16)
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    assert open_data(tmp_path).columns([0]).ravel().tolist() == [0, 60_000, 1, 256]
+    Image.fromarray(deep.astype(np.uint8)).save(tmp_path / "b.png")
+    with pytest.raises(
+        FileFormatError, match=r"b\.png has 2 x 2 pixels of 8 bits, unlike .*a\.png"
+    ):
+        open_data(tmp_path)
+
+
+def test_the_first_odd_one_is_named(folder):
+    Image.new("L", (7, 4)).save(folder / "a5.png")
+    with pytest.raises(FileFormatError, match=r"a5\.png has 4 x 7 .* unlike .*a0\.png, .* 4 x 5"):
+        open_data(folder)
+
+
+def test_options_that_make_no_sense(folder):
+    with pytest.raises(OptionError, match="each of which is a sample"):
+        open_data(folder, samples_in="columns")
+    with pytest.raises(OptionError):
+        open_data(folder, dataset="x")
+
+
+def test_images_that_are_none(folder):
+    (folder / "a3.png").write_bytes(b"GIF89a and so on")
+    with pytest.raises(FileFormatError, match=r"a3\.png is not an image"):
+        open_data(folder)
+    Image.new("L", (5, 4)).save(folder / "a3.png")
+    whole = (folder / "a3.png").read_bytes()
+    (folder / "a3.png").write_bytes(whole[:-20])
+    with pytest.raises(FileFormatError, match=r"a3\.png is damaged or cut off"):
+        open_data(folder)
+    (folder / "a3.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 4\n")
+    with pytest.raises(FileFormatError, match=r"a3\.png is not an image"):
+        open_data(folder)  # what would be handed to another program
+
+
+def test_an_image_that_promises_too_many_pixels(folder):
+    (folder / "a3.png").write_bytes(b"")
+    header = b"BM" + b"\0" * 12 + np.array([40, 60_000, 60_000, 8 << 16 | 1], "<u4").tobytes()
+    (folder / "a3.png").write_bytes(header + b"\0" * 24)
+    with pytest.raises(FileFormatError, match=r"a3\.png"):
+        open_data(folder)
+    Image.new("L", (9000, 9000)).save(folder / "a3.png")
+    with pytest.raises(FileFormatError, match=r"promises 9000 x 9000 pixels, more than"):
+        open_data(folder)
+
+
+def test_links_that_lead_out_of_the_folder(folder, tmp_path):
+    outside = tmp_path / "secret.png"
+    Image.new("L", (5, 4), 99).save(outside)
+    (folder / "inside.png").symlink_to(folder / "a0.png")
+    (folder / "elsewhere").symlink_to(tmp_path)  # a folder is not followed
+    assert open_data(folder).shape == (20, 10)
+    (folder / "link.png").symlink_to(outside)
+    with pytest.raises(FileFormatError, match=r"link\.png is a link that leads out of the folder"):
+        open_data(folder)
+    (folder / "link.png").unlink()
+    os.mkfifo(folder / "pipe.png")
+    with pytest.raises(FileFormatError, match=r"pipe\.png is not a file"):
+        open_data(folder)
+
+
+def test_images_that_change(many):
+    folder, _ = many
+    V = open_data(folder, max_memory=11_000)
+    Image.new("L", (5, 4)).save(folder / "a005.png")
+    with pytest.raises(ReadError, match=r"a005\.png was changed"):
+        _ = V.mean
+    (folder / "a005.png").unlink()
+    with pytest.raises(DataChangedError, match=r"a005\.png is gone"):
+        V.columns([5])

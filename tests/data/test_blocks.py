@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_rows
+from conenmf.data.blocks import (
+    cone_products,
+    cross_products,
+    feature_gram,
+    products,
+    residual_squared,
+    weighted_sums,
+)
+from conenmf.errors import ShapeError
+
+
+def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
+    block = from_rows(np.ascontiguousarray(sample_matrix.T)[:, :-1]).columns(np.arange(40))
+    labels = np.zeros(40, int)
+    h, _ = cone_products(block, labels, np.ones((1, 11)))
+    np.testing.assert_allclose(h, sample_matrix[:-1].sum(axis=0))
+    with pytest.raises(ShapeError, match="one direction per label"):
+        cone_products(block, labels + 1, np.ones((1, 11)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
+    V = main_backend(sample_matrix.astype(dtype))
+    block = V.columns(np.arange(40))
+    labels = np.where(sample_matrix.any(axis=0), np.arange(40) % 3, -1)
+    Q = np.random.default_rng(0).random((3, 12))
+    h, S = cone_products(block, labels, Q)
+    exact = sample_matrix.astype(dtype).astype(float)
+    expected = np.einsum("fn,nf->n", exact, Q[labels])
+    np.testing.assert_allclose(h, expected, rtol=1e-13)
+    for k in range(3):
+        np.testing.assert_allclose(
+            S[k], exact[:, labels == k] @ expected[labels == k], rtol=1e-13, atol=1e-14
+        )
+    alone, nothing = cone_products(block, labels, Q, sums=False)
+    np.testing.assert_allclose(alone, h, rtol=1e-14)
+    assert nothing.shape == (0, 12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix):
+    block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((12, 3)), np.asfortranarray(rng.random((40, 3)))
+    exact = sample_matrix.astype(dtype).astype(float)
+    np.testing.assert_allclose(products(block, X), exact.T @ X, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(weighted_sums(block, Y), exact @ Y, rtol=1e-13, atol=1e-14)
+    assert products(block, X.astype(dtype)).dtype == dtype
+    assert weighted_sums(block, Y.astype(dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("weights", [None, np.linspace(0, 2, 40)])
+def test_feature_gram(main_backend, sample_matrix, weights):
+    block = main_backend(sample_matrix).columns(np.arange(40))
+    scaled = sample_matrix if weights is None else sample_matrix * np.sqrt(weights)
+    np.testing.assert_allclose(
+        feature_gram(block, weights), scaled @ scaled.T, rtol=1e-12, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("distance", [1.0, 1e-3, 1e-7, 0.0])
+def test_residuals_are_exact_even_when_tiny(main_backend, distance):
+    rng = np.random.default_rng(5)
+    W, H = rng.random((30, 4)), rng.random((600, 4))
+    V = (H @ W.T).T * (1 + distance * rng.random((30, 600)))
+    block = main_backend(V).columns(np.arange(600))
+    expected = ((V - W @ H.T) ** 2).sum(axis=0)
+    norms = (
+        np.asarray(block.multiply(block).sum(axis=0)).ravel()
+        if sp.issparse(block)
+        else (block**2).sum(axis=0)
+    )
+    squared = residual_squared(block, norms, block.T @ W, W.T @ W, W, H)
+    np.testing.assert_allclose(squared, expected, rtol=1e-6, atol=1e-28)
+
+
+def test_cross_products(main_backend, sample_matrix):
+    V = main_backend(sample_matrix)
+    products = cross_products(V.columns(np.arange(40)), V.columns([3, 7]))
+    np.testing.assert_allclose(products, sample_matrix.T @ sample_matrix[:, [3, 7]], atol=1e-14)

@@ -1,0 +1,446 @@
+"""Dask arrays: in this process, and on a cluster of two worker processes that can be killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from multiprocessing import forkserver
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
+
+from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
+from conenmf.cones.simulate import make_cones
+from conenmf.data.cluster import RechunkWarning, Traffic
+from conenmf.errors import (
+    CheckpointError,
+    ClusterError,
+    DataTypeError,
+    FactorError,
+    NegativeValueError,
+    OptionError,
+    ReadError,
+    ShapeError,
+)
+from conenmf.solve.checkpoint import Checkpoint
+
+pytestmark = [
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def X():
+    model = make_cones(50, 4, 0.15, n_samples=2000, rng=np.random.default_rng(0))
+    return np.ascontiguousarray(model.V.T)
+
+
+@pytest.fixture(scope="module")
+def forked():
+    """Processes as copies of one that has imported everything: they start in no time."""
+    settings = {
+        "multiprocessing.context": "forkserver",
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(settings):
+        get_mp_context().set_forkserver_preload(["distributed", "conenmf.data.cluster", "numba"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OMP_NUM_THREADS", "1")  # too late when Dask sets it for a copy
+            forkserver.ensure_running()
+        yield
+
+
+@pytest.fixture(scope="module")
+def client(forked):
+    with (
+        dask.config.set(
+            {
+                "scheduler": None,
+                # on a busy machine, Dask's 15 s are too few for a worker to come back
+                "distributed.deploy.lost-worker-timeout": "10 minutes",
+            }
+        ),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def chunked(X, size=300):
+    return da.from_array(X, chunks=(size, X.shape[1]))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(client, X):
+    """What a run of 8 iterations gives if nothing happens to it; kept here, not on the workers."""
+    run = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
+    return replace(run, H=np.asarray(run.H))
+
+
+def same_bits(a, b):
+    return np.array_equal(a.W, b.W) and np.array_equal(np.asarray(a.H), np.asarray(b.H))
+
+
+# --- in this process --------------------------------------------------------------------------
+
+
+def test_processes_without_a_cluster(X, forked):
+    with dask.config.set(scheduler="processes"):  # starts them anew for every round
+        V = from_rows(chunked(X, 1000))
+        norms = np.asarray(V.norms_squared)
+    np.testing.assert_allclose(norms, (X**2).sum(axis=1))
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_any_scheduler(X, scheduler):
+    with dask.config.set(scheduler=scheduler):
+        V = from_rows(chunked(X))
+        result = factorize(V, 4, max_iter=4)
+        H = np.asarray(result.H)
+    expected = factorize(from_rows(X), 4, max_iter=4)
+    np.testing.assert_allclose(result.W, expected.W, atol=1e-10)
+    np.testing.assert_allclose(H, expected.H, atol=1e-10)
+
+
+def test_the_estimator_takes_and_returns_dask_arrays(X):
+    model = ConeNMF(4)
+    A = model.fit_transform(chunked(X))
+    assert isinstance(A, da.Array)
+    assert A.shape == (2000, 4)
+    plain = ConeNMF(4).fit(X)
+    np.testing.assert_allclose(model.components_, plain.components_, atol=1e-10)
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    np.testing.assert_allclose(model.transform(chunked(X, 500)), A, atol=1e-10)
+    back = model.inverse_transform(A)
+    assert isinstance(back, da.Array)  # not brought to the client
+    np.testing.assert_allclose(back, np.asarray(A) @ model.components_)
+    assert model.score(chunked(X)) == pytest.approx(plain.score(X))
+    assert model.certificate_.gap == pytest.approx(plain.certificate_.gap, abs=1e-8)
+    with pytest.raises(ValueError, match="49 features, but ConeNMF is expecting 50"):
+        model.transform(chunked(X)[:, 1:])
+
+
+def test_results_can_be_saved(X, tmp_path):
+    result = factorize(from_rows(chunked(X)), 4, max_iter=3)
+    result.save(tmp_path / "result.npz")
+    loaded = Factorization.load(tmp_path / "result.npz")
+    np.testing.assert_array_equal(loaded.H, result.H)
+    np.testing.assert_array_equal(loaded.labels, result.labels)
+
+
+def test_own_factors_in_any_form(X):
+    rng = np.random.default_rng(0)
+    W, H = rng.random((50, 4)), rng.random((4, 2000))
+    V = from_rows(chunked(X))
+    expected = factorize(from_rows(X), 4, init=(W, H), max_iter=3)
+    for own in (H, da.from_array(H, chunks=(2, 123))):
+        result = factorize(V, 4, init=(W, own), max_iter=3)
+        np.testing.assert_allclose(result.W, expected.W, atol=1e-10)
+    assert certify(V, result.W, result.H.rechunk({0: 2})).gap > 0
+    certificate = certify(V, result.W, np.asarray(result.H))
+    assert certificate.relative_error == pytest.approx(expected.relative_error)
+
+
+def test_chunks_along_features_are_cut_anew_with_a_warning(X):
+    with pytest.warns(RechunkWarning, match="cut along features into 5 chunks"):
+        V = from_rows(da.from_array(X, chunks=(500, 10)))
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+    sparse = da.from_array(X, chunks=(500, 25)).map_blocks(sp.csr_matrix, dtype=float)
+    with pytest.warns(RechunkWarning):
+        V = from_rows(sparse)
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+
+
+def test_empty_chunks_and_unknown_chunks(X):
+    whole = chunked(X)
+    V = from_rows(da.concatenate([whole[:0], whole[:600], whole[600:600], whole[600:]]))
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+    unknown = whole[whole[:, 0] > whole[:, 0].mean()]
+    with pytest.raises(ShapeError, match="compute_chunk_sizes"):
+        from_rows(unknown)
+    known = from_rows(unknown.compute_chunk_sizes())
+    assert 0 < known.shape[1] < 2000
+
+
+def test_bad_entries_are_named(X):
+    X = X.copy()
+    X[1234, 5] = -1.0
+    with pytest.raises(NegativeValueError, match=r"row 1234 \(sample\), column 5 \(feature\)"):
+        from_rows(chunked(X))
+    with pytest.raises(NegativeValueError, match=r"row 5 \(feature\), column 1234 \(sample\)"):
+        from_columns(chunked(X).T)
+
+
+def fail_at(X, problem):
+    """A Dask array whose third chunk cannot be loaded."""
+
+    def load(block, block_info=None):
+        if block_info and block_info[0]["chunk-location"][0] == 2:
+            raise problem
+        return block
+
+    return chunked(X).map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("problem", [FileNotFoundError("part-2"), RuntimeError("checksum")])
+def test_an_unreadable_chunk(X, problem, persist):
+    with pytest.raises(ReadError, match=r"a chunk .* could not be computed: .*(part-2|checksum)"):
+        from_rows(fail_at(X, problem), persist=persist)
+
+
+def test_masked_chunks(X):
+    with pytest.raises(DataTypeError, match="masked"):
+        from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) > 1))
+
+
+def test_bad_coefficients_on_a_cluster(X):
+    V, W = from_rows(chunked(X)), np.ones((50, 4))
+    for H, message in (
+        (da.zeros((4, 2000)), "not all zero"),
+        (da.full((4, 2000), -1.0), "entries from -1 to -1"),
+        (da.full((4, 2000), np.nan), "entries from nan"),
+        (da.ones((3, 2000)), r"shape \(3, 2000\), expected \(4, 2000\)"),
+    ):
+        with pytest.raises(FactorError, match=message):
+            factorize(V, 4, init=(W, H))
+
+
+def test_persist_is_for_dask(X):
+    with pytest.raises(OptionError, match="persist"):
+        from_rows(X, persist=True)
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_data_are_persisted_only_when_asked(X, persist):
+    reads = []
+
+    def load(block_info=None):
+        reads.append(block_info[None]["chunk-location"])
+        start = 500 * block_info[None]["chunk-location"][0]
+        return X[start : start + 500]
+
+    lazy = da.map_blocks(load, chunks=((500,) * 4, (50,)), dtype=float, meta=np.empty((0, 0)))
+    V = from_rows(lazy, persist=persist)
+    _ = V.mean
+    assert len(reads) == (4 if persist else 8)
+
+
+def test_what_travels_does_not_depend_on_the_number_of_samples(X):
+    """W out and the sums in, per iteration; nothing that has a row per sample."""
+    K, F = 4, 50
+    for copies in (1, 3):
+        V = from_rows(chunked(np.tile(X, (copies, 1)), 1000))
+        traffic = []
+
+        def watch(progress, V=V, traffic=traffic):
+            traffic.append(V.traffic)
+
+        factorize(V, K, tol=0, max_iter=6, callback=watch)
+        per_iteration = Traffic(*np.subtract(traffic[-1], traffic[-2]))
+        out = 8 * (F * K + K * K) + 4 * 8  # W, G, unit, beta, floor, the rule
+        back = 8 * (F * K + K * K) + 8  # VH', HH', <V, WH>
+        assert per_iteration == Traffic(1, 2 * copies, out, back)
+
+
+# --- on two worker processes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_the_cluster_gives_the_same_bits_as_one_process(client, X, sparse):
+    data = chunked(X)
+    data = data.map_blocks(sp.csr_matrix, dtype=float) if sparse else data
+    result = factorize(from_rows(data), 4, max_iter=5)
+    with dask.config.set(scheduler="synchronous"):
+        alone = factorize(from_rows(data), 4, max_iter=5)
+        H = np.asarray(alone.H)
+    assert np.array_equal(result.W, alone.W)
+    assert np.array_equal(np.asarray(result.H), H)
+    assert isinstance(result.H, da.Array)
+
+
+def test_everything_runs_on_the_cluster(client, X):
+    model = ConeNMF().fit(chunked(X))
+    assert model.n_components_ == 4
+    assert model.certificate_.relative_error == pytest.approx(model.relative_error_)
+
+
+@pytest.mark.parametrize("persist", [True, False], ids=["persisted", "read-again"])
+def test_a_killed_worker_changes_nothing_but_the_time(client, X, undisturbed, persist):
+    def kill(progress):
+        if progress.iteration == 4:
+            pids = client.run(os.getpid)
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+    V = from_rows(chunked(X), persist=persist)
+    disturbed = factorize(V, 4, tol=0, max_iter=8, callback=kill)
+    assert same_bits(disturbed, undisturbed)
+    client.wait_for_workers(2, timeout=300)
+
+
+CLIENT = """
+    import os, signal, sys
+    import dask.array as da
+    import numpy as np
+    from distributed import Client
+    from conenmf import Checkpoint, factorize, from_rows
+    def callback(progress):
+        if sys.argv[1] == "die" and progress.iteration == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+    with Client("{address}"):
+        V = from_rows(da.from_array(np.load("{folder}/X.npy"), chunks=(300, 50)))
+        checkpoint = Checkpoint("{folder}/run", every=0)
+        result = factorize(V, 4, tol=0, max_iter=8, callback=callback, checkpoint=checkpoint)
+        result.save("{folder}/result.npz")
+"""
+
+
+def test_a_killed_client_resumes_with_the_same_bits(client, X, undisturbed, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    address = client.scheduler.address
+    script = textwrap.dedent(CLIENT.format(address=address, folder=tmp_path))
+
+    def run(how):
+        return subprocess.run([sys.executable, "-c", script, how], check=False).returncode
+
+    assert run("die") == -signal.SIGKILL
+    assert len(list((tmp_path / "run" / "00000003").glob("H-*.npy"))) == 7  # by the workers
+    assert run("resume") == 0
+    assert same_bits(Factorization.load(tmp_path / "result.npz"), undisturbed)
+
+
+def test_a_checkpoint_cut_differently_is_refused(client, X, tmp_path):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    factorize(from_rows(chunked(X)), 4, max_iter=3, tol=0, checkpoint=checkpoint)
+    with pytest.raises(CheckpointError, match="the chunks are cut differently now"):
+        factorize(from_rows(chunked(X, 400)), 4, tol=0, checkpoint=checkpoint)
+
+
+def wait_for(path):
+    for _ in range(300):
+        if path.exists():
+            return
+        time.sleep(0.1)
+    raise TimeoutError(path)
+
+
+def test_a_lost_scheduler_is_a_named_error(X, tmp_path):
+    file = tmp_path / "scheduler.json"
+    common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    program = [sys.executable, "-m", "dask"]
+    scheduler = subprocess.Popen([*program, "scheduler", "--port", "0", *common], **quiet)
+    worker = None
+    try:
+        wait_for(file)
+        worker = subprocess.Popen([*program, "worker", "--nthreads", "1", *common], **quiet)
+        checkpoint = Checkpoint(tmp_path / "run", every=0)
+
+        def kill(progress):
+            if progress.iteration == 3:
+                scheduler.kill()
+
+        with (
+            dask.config.set({"scheduler": None, "distributed.comm.timeouts.connect": "2s"}),
+            Client(scheduler_file=str(file)) as lost,
+        ):
+            lost.wait_for_workers(1, timeout=60)
+            V = from_rows(chunked(X))
+            with pytest.raises(ClusterError, match=r"(?s)the cluster was lost.*has a checkpoint"):
+                factorize(V, 4, tol=0, max_iter=50, callback=kill, checkpoint=checkpoint)
+        (saved,) = (tmp_path / "run").iterdir()
+        assert saved.name == "00000002"  # what was saved before is intact
+    finally:
+        for process in (scheduler, worker):
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def no_stealing(client):
+    """Dask may move a chunk with all its pieces to an idle worker; here it must not."""
+
+    async def steal(dask_scheduler, how):
+        await getattr(dask_scheduler.extensions["stealing"], how)()
+
+    client.run_on_scheduler(steal, how="stop")
+    yield
+    client.run_on_scheduler(steal, how="start")
+
+
+def test_what_really_travels_does_not_depend_on_the_samples(client, no_stealing):
+    """Counted by the workers themselves: W comes, sums go, H stays."""
+
+    def sent():
+        counts = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+        return sum(counts.values())
+
+    K, F = 5, 50
+    per_iteration = []
+    for N in (4000, 32_000):
+        data = da.random.default_rng(0).random((N, F), chunks=(N // 4, F))
+        V = from_rows(data, persist=True)
+        counts = []
+
+        def watch(progress, counts=counts):
+            counts.append(sent())
+
+        factorize(V, K, init="random", tol=0, max_iter=8, callback=watch)
+        per_iteration.append((counts[-1] - counts[0]) / 7)
+    assert max(per_iteration) < 20 * 8 * F * K  # a piece of H alone has N / 4 * K numbers
+    assert per_iteration[1] < per_iteration[0] + 8 * 8 * F * K
+
+
+def test_a_worker_killed_after_a_checkpoint(client, X, undisturbed, tmp_path):
+    """Its pieces come from the checkpoint, and the steps before it are forgotten."""
+
+    def kill(progress):
+        if progress.iteration == 5:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    V = from_rows(chunked(X))
+    checkpoint = Checkpoint(tmp_path, every=0)
+    disturbed = factorize(V, 4, tol=0, max_iter=8, callback=kill, checkpoint=checkpoint)
+    assert same_bits(disturbed, undisturbed)
+    client.wait_for_workers(2, timeout=300)
+
+
+def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
+    """Peak of what Python allocates on the client, at N and at 8 N."""
+    script = """
+        import tracemalloc
+        import dask.array as da
+        import numpy as np
+        from distributed import Client
+        from conenmf import factorize, from_rows
+        with Client("{address}"):
+            rng = da.random.default_rng(0)
+            peaks = []
+            for N in (4000, 4000, 32000):
+                V = from_rows(rng.random((N, 50), chunks=(N // 4, 50)))
+                tracemalloc.start()
+                factorize(V, 5, tol=0, max_iter=5)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+            print(*peaks[1:])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script.format(address=client.scheduler.address))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    small, large = map(int, done.stdout.split())
+    assert large < small + 28_000 * 8  # not even a number per sample

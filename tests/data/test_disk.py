@@ -1,0 +1,211 @@
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, open_data
+from conenmf.cones.geometry import cone_geometry
+from conenmf.data import disk
+from conenmf.data.disk import StoredMatrix, memory_budget
+from conenmf.errors import DataChangedError, OptionError, ReadError
+from conenmf.solve.checkpoint import Checkpoint
+
+
+@pytest.fixture
+def X():
+    model = make_cones(30, 3, 0.15, n_samples=600, rng=np.random.default_rng(0))
+    return np.ascontiguousarray(model.V.T)
+
+
+@pytest.fixture
+def path(tmp_path, X):
+    np.save(tmp_path / "data.npy", X)
+    return tmp_path / "data.npy"
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("1GB", 10**9), ("1.5 gb", 15 * 10**8), ("2MiB", 2**21), ("7", 7), ("3k", 3000), (10, 10)],
+)
+def test_budgets(text, bytes_):
+    assert memory_budget(text) == bytes_
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "1XB", 0, True, 1.5e300, "GB", "nan"])
+def test_bad_budgets(text, path):
+    with pytest.raises(OptionError, match="max_memory="):
+        open_data(path, max_memory=text)
+
+
+def test_blocks_stay_within_the_budget(path):
+    V = open_data(path, max_memory="1MB", n_threads=64)
+    assert isinstance(V, StoredMatrix)
+    block = V.block_samples * 30 * 8
+    assert block <= 10**6 / 64
+    assert (V.n_threads + 2) * 4 * block <= 10**6 / 4
+    with pytest.raises(OptionError, match="a sample takes 240 bytes"):
+        open_data(path, max_memory=1000)
+
+
+def test_the_number_of_threads_does_not_matter(path):
+    runs = [
+        factorize(open_data(path, max_memory="1MB", n_threads=n), 3, max_iter=5) for n in (1, 2, 4)
+    ]
+    for run in runs[1:]:
+        assert np.array_equal(run.W, runs[0].W)
+        assert np.array_equal(run.H, runs[0].H)
+
+
+def test_every_byte_that_is_read_is_counted(path, X):
+    V = open_data(path, max_memory="1MB")
+    assert V.bytes_read == X.nbytes
+    V.columns([3, 3, 500])
+    assert V.bytes_read == X.nbytes + 2 * 240  # the same sample is read once
+    before, passes = V.bytes_read, V.passes
+    factorize(V, 3, max_iter=5)
+    assert V.bytes_read - before == pytest.approx((V.passes - passes) * X.nbytes, rel=1e-3)
+
+
+def test_blocks_are_read_ahead_and_in_order(path, monkeypatch):
+    V = open_data(path, max_memory="200kB", n_threads=2)
+    reads = []
+    original = StoredMatrix._read_rows
+
+    def watched(self, start, stop):
+        reads.append((threading.current_thread().name, start))
+        return original(self, start, stop)
+
+    monkeypatch.setattr(StoredMatrix, "_read_rows", watched)
+    V.sweep(lambda block: (float(block.sum()),))
+    assert {name for name, _ in reads} == {"conenmf-reader"}
+    assert [start for _, start in reads] == list(range(0, 600, V.block_samples))
+
+
+# --- coefficients that do not fit in memory ---
+
+
+def test_a_large_h_is_kept_in_a_file_beside_the_data(path, X):
+    expected = factorize(from_rows(X), 3, max_iter=5)
+    result = factorize(open_data(path, max_memory="100kB"), 3, max_iter=5)
+    assert isinstance(result.H, np.memmap)
+    assert Path(result.H.filename) == path.with_name("data.npy.H.npy")
+    np.testing.assert_allclose(result.H, expected.H, atol=1e-10)
+    assert sorted(os.listdir(path.parent)) == ["data.npy", "data.npy.H.npy"]
+    again = factorize(open_data(path, max_memory="70kB"), 2, max_iter=5)
+    assert Path(again.H.filename).name == "data.npy.H-1.npy"  # the earlier result is intact
+    np.testing.assert_allclose(result.H, expected.H, atol=1e-10)
+    result.save(path.with_name("result.npz"))
+    np.testing.assert_array_equal(Factorization.load(path.with_name("result.npz")).H, result.H)
+
+
+def test_temporary_files_go_with_their_arrays(path):
+    model = ConeNMF(3, max_memory="100kB", max_iter=500)
+    A = model.fit(open_data(path, max_memory="100kB")).transform(
+        open_data(path, max_memory="100kB")
+    )
+    assert isinstance(A, np.memmap)
+    np.testing.assert_array_equal(A, model.result_.H.T)
+    assert len(os.listdir(path.parent)) == 3
+    del A
+    assert sorted(os.listdir(path.parent)) == ["data.npy", "data.npy.H.npy"]
+
+
+def test_a_folder_that_cannot_be_written_to(path, monkeypatch, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    monkeypatch.setattr(disk.os, "access", lambda folder, mode: False)
+    monkeypatch.setattr(disk.tempfile, "gettempdir", lambda: str(other))
+    result = factorize(open_data(path, max_memory="100kB"), 3, max_iter=2)
+    assert Path(result.H.filename) == other / "data.npy.H.npy"
+    assert os.listdir(path.parent) == ["data.npy"]
+
+
+def test_a_full_disk(path):
+    """In a process whose files may not grow beyond what H needs."""
+    script = f"""
+        import resource
+        from conenmf import factorize, open_data
+        from conenmf.errors import DiskFullError
+        V = open_data({str(path)!r}, max_memory="70kB")
+        factorize(V, 2, max_iter=1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
+        try:
+            factorize(V, 3, max_iter=1)
+        except DiskFullError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("no room for 1.44e-05 GB of coefficients in ")
+    assert sorted(os.listdir(path.parent)) == ["data.npy", "data.npy.H.npy"]
+    assert np.load(path.with_name("data.npy.H.npy")).shape == (600, 2)
+
+
+def test_changes_in_a_private_mapping_are_not_lost(path, tmp_path):
+    np.save(tmp_path / "labels.npy", np.zeros(600, dtype=int))
+    labels = np.load(tmp_path / "labels.npy", mmap_mode="c")
+    labels[:] = np.arange(600) % 3
+    cone_geometry(open_data(path, max_memory="70kB"), labels)
+    assert labels.tolist() == (np.arange(600) % 3).tolist()
+
+
+def test_a_large_h_resumes_from_its_file(path, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    options = {"tol": 0, "checkpoint": checkpoint}
+    factorize(open_data(path, max_memory="100kB"), 3, max_iter=4, **options)
+    V = open_data(path, max_memory="100kB")
+    assert isinstance(V.restore(tmp_path / "run" / "00000003", "H"), np.memmap)
+    resumed = factorize(V, 3, max_iter=7, **options)
+    whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)
+    assert np.array_equal(resumed.H, whole.H)
+
+
+def test_a_sample_larger_than_a_block(tmp_path, monkeypatch, X):
+    monkeypatch.setattr(disk, "BLOCK_BYTES", 100)
+    np.save(tmp_path / "wide.npy", X)
+    V = open_data(tmp_path / "wide.npy", max_memory="1MB")
+    assert V.block_samples == 1
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+
+
+# --- files that do not stay as they were ---
+
+
+def test_a_file_that_grows_or_shrinks(path):
+    V = open_data(path)
+    size = path.stat().st_size
+    with open(path, "ab") as file:
+        file.write(b"more")
+    with pytest.raises(DataChangedError, match=rf"had {size} bytes .* now has {size + 4}"):
+        factorize(V, 3)
+    os.truncate(path, size // 2)
+    with pytest.raises(DataChangedError, match=rf"now has {size // 2}"):
+        factorize(V, 3)
+    with pytest.raises(DataChangedError, match=r"ends at byte .* copy it anew"):
+        V.columns([599])
+    path.unlink()
+    with pytest.raises(DataChangedError, match="is gone"):
+        factorize(V, 3)
+
+
+def test_a_file_that_is_rewritten(path, X):
+    V = open_data(path)
+    os.utime(path, (1, 1))
+    with pytest.raises(DataChangedError, match="was written to since"):
+        factorize(V, 3)
+
+
+def test_a_file_that_shrinks_in_the_middle_of_a_pass(path):
+    V = open_data(path, max_memory="200kB")
+
+    def shrink(progress):
+        if progress.iteration == 2:
+            os.truncate(path, 1000)
+
+    with pytest.raises(ReadError, match="now has 1000"):
+        factorize(V, 3, tol=0, callback=shrink)

@@ -1,0 +1,231 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_columns, from_rows
+from conenmf.data import memory
+from conenmf.data.doors import require_data_matrix
+from conenmf.errors import (
+    DataTypeError,
+    EmptyDataError,
+    NegativeValueError,
+    NonFiniteError,
+    NotADataMatrixError,
+    OptionError,
+    ScaleError,
+    ShapeError,
+    ZeroDataError,
+)
+
+
+def products(block, piece, *, W):
+    C = block.T @ W
+    return C, piece + 1, (block @ C, float(C.sum()))
+
+
+def test_sweep_gives_each_block_its_pieces_and_sums_the_rest(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    W = np.random.default_rng(0).random((12, 3))
+    C, shifted, (VC, total) = V.sweep(products, np.arange(40), W=W)
+    np.testing.assert_allclose(C, sample_matrix.T @ W, rtol=1e-13, atol=1e-14)
+    np.testing.assert_array_equal(shifted, np.arange(40) + 1)
+    np.testing.assert_allclose(VC, sample_matrix @ sample_matrix.T @ W, rtol=1e-12)
+    assert total == pytest.approx((sample_matrix.T @ W).sum())
+
+
+def test_norms_and_shape(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    assert V.shape == (12, 40)
+    assert V.dtype == np.float64
+    assert 1 <= V.sample_bytes <= 12 * 16
+    np.testing.assert_allclose(V.norms_squared, (sample_matrix**2).sum(axis=0), rtol=1e-14)
+    assert V.norm == pytest.approx(np.linalg.norm(sample_matrix))
+    assert V.mean == pytest.approx(sample_matrix.mean())
+
+
+def test_columns(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    block = V.columns([20, 0, 3, 3])
+    np.testing.assert_allclose(block @ np.eye(4), sample_matrix[:, [20, 0, 3, 3]], rtol=1e-15)
+
+
+def test_passes_count_what_is_read(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    assert V.passes == 1.0
+    V.columns([1, 2])
+    assert V.passes == pytest.approx(1 + 2 / 40)
+    V.sweep(products, np.arange(40), W=np.ones((12, 1)))
+    assert V.passes == pytest.approx(2 + 2 / 40)
+
+
+def test_the_callers_matrix_is_not_altered(sample_matrix):
+    X = sp.csr_matrix((np.ones(4), [1, 0, 0, 0], [0, 2, 4]), shape=(2, 2))  # not canonical
+    V = from_rows(X)
+    assert V.norms_squared.tolist() == [2.0, 4.0]
+    assert X.data.tolist() == [1.0] * 4
+    assert X.indices.tolist() == [1, 0, 0, 0]
+
+
+NUMBER_TYPES = [
+    (np.float32, np.float32),
+    (np.float64, np.float64),
+    (np.longdouble, np.float64),
+    (np.uint8, np.float64),
+    (np.int64, np.float64),
+    (bool, np.float64),
+]
+DENSE_NUMBER_TYPES = [(np.float16, np.float32), (">f8", np.float64)]  # scipy.sparse has neither
+
+
+@pytest.mark.parametrize(
+    ("make", "dtype", "computed"),
+    [(np.asarray, *types) for types in NUMBER_TYPES + DENSE_NUMBER_TYPES]
+    + [(sp.csr_array, *types) for types in NUMBER_TYPES],
+)
+def test_number_types(make, dtype, computed):
+    numbers = np.array([[1, 0, 1], [0, 1, 1]])
+    V = from_rows(make(numbers.astype(dtype)))
+    assert V.dtype == computed
+    assert (V.columns([0]).T @ np.ones(3, computed)).dtype == computed
+    np.testing.assert_array_equal(V.norms_squared, [2, 2])
+
+
+def test_small_integers_do_not_overflow():
+    V = from_rows(np.full((2, 3), 255, np.uint8))
+    assert V.norms_squared.tolist() == [3 * 255.0**2] * 2
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_same_bits_for_any_number_of_threads(make, dtype, monkeypatch):
+    monkeypatch.setattr(memory, "BLOCK_SAMPLES", 100)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 14)
+    X = np.random.default_rng(0).random((3000, 60)).astype(dtype)
+    X[X < 0.7] = 0
+    W = np.random.default_rng(1).random((60, 9)).astype(dtype)
+    runs = []
+    for n_threads in (1, 2, 4):
+        V = from_rows(make(X), n_threads=n_threads)
+        assert V.block_samples < 3000
+        runs.append((V.norms_squared, *V.sweep(products, np.arange(3000), W=W)))
+    for norms, C, _, (VC, total) in runs[1:]:
+        assert np.array_equal(norms, runs[0][0])
+        assert np.array_equal(C, runs[0][1])
+        assert np.array_equal(VC, runs[0][3][0])
+        assert total == runs[0][3][1]
+
+
+def test_an_aligned_array_of_another_length(sample_matrix):
+    with pytest.raises(ShapeError, match="has 39 rows, expected one for each of 40"):
+        from_columns(sample_matrix).sweep(products, np.arange(39), W=np.ones((12, 1)))
+
+
+def test_n_threads_follow_the_environment(monkeypatch, sample_matrix):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert from_columns(sample_matrix).n_threads == 3
+    with pytest.raises(OptionError, match="n_threads=0"):
+        from_columns(sample_matrix, n_threads=0)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+MAKERS = [np.asarray, sp.csr_array, sp.coo_matrix]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_negative_entries(make, small_blocks):
+    X = np.ones((20, 3))
+    X[17, 2] = -0.5
+    X[18, 1] = -0.25
+    with pytest.raises(NegativeValueError, match=r"row 17 \(sample\), column 2 .* is -0.5") as info:
+        from_rows(make(X))
+    assert "shift it, or set it to zero, first" in str(info.value)
+    with pytest.raises(NegativeValueError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
+        from_columns(make(X.T))
+    with pytest.raises(NegativeValueError):
+        from_rows(make(X), negative="clip")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
+    X = np.ones((20, 3))
+    X[17, 2] = -1e-9
+    with pytest.raises(NegativeValueError, match=r'negative="clip"'):
+        from_rows(make(X))
+    V = from_rows(make(X), negative="clip")
+    assert (V.columns([17]) @ np.eye(1)).min() == 0.0
+    assert V.norms_squared[17] == 2.0
+    assert V.sweep(lambda block: (block.min(),), reduce=min) == (0.0,)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    ("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
+)
+def test_non_finite_entries(make, value, name, small_blocks):
+    X = np.ones((20, 3))
+    X[11, 1] = value
+    with pytest.raises(NonFiniteError, match=rf"row 11 \(sample\), column 1 \(feature\) is {name}"):
+        from_rows(make(X))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty(shape):
+    with pytest.raises(EmptyDataError, match="at least one sample and one feature"):
+        from_rows(np.ones(shape))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2, 2)])
+def test_not_a_matrix(shape):
+    with pytest.raises(ShapeError, match=f"got {len(shape)}"):
+        from_rows(np.ones(shape))
+
+
+@pytest.mark.parametrize("X", [[["a", "b"]], np.array([[{}, 1]], dtype=object)])
+def test_not_numbers(X):
+    with pytest.raises(DataTypeError, match=r"astype\(float\)"):
+        from_rows(X)
+
+
+def test_masked_arrays_are_not_read_as_if_they_were_not():
+    with pytest.raises(DataTypeError, match="masked"):
+        from_rows(np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)))
+
+
+def test_complex():
+    with pytest.raises(DataTypeError, match="Complex data not supported"):
+        from_rows(np.ones((2, 2), complex))
+
+
+def test_unknown_option():
+    with pytest.raises(OptionError, match="'raise', 'clip'"):
+        from_rows(np.ones((2, 2)), negative="ignore")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(1e200, np.float64), (1e25, np.float32), (5e-324, np.float64), (1e-80, np.float64)],
+)
+def test_squares_that_leave_the_number_format(make, value, dtype):
+    with pytest.raises(ScaleError, match="divide the data by their largest entry"):
+        from_rows(make(np.full((3, 2), value, dtype)))
+
+
+def test_subnormal_entries_beside_normal_ones_are_legal():
+    V = from_rows([[1.0, 5e-324], [5e-324, 5e-324]])
+    assert V.norms_squared.tolist() == [1.0, 0.0]
+
+
+def test_zeros_can_be_read_but_not_factored():
+    V = from_rows(np.zeros((3, 2)))
+    require_data_matrix(V)
+    with pytest.raises(ZeroDataError, match="nothing to factor"):
+        require_data_matrix(V, nonzero=True)
+
+
+def test_a_bare_array_is_refused_with_the_names_of_the_doors():
+    with pytest.raises(
+        NotADataMatrixError, match=r"ndarray: use from_rows\(X\).*from_columns\(V\)"
+    ):
+        require_data_matrix(np.ones((2, 2)))

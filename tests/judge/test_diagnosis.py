@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_columns, make_cones
+from conenmf.cones.bounds import deterministic_bound
+from conenmf.judge.diagnosis import Diagnosis
+from conenmf.solve.inits import mixing
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_cones(60, 5, 0.15, n_samples=400, rng=np.random.default_rng(1))
+
+
+def diagnosed(V, K, **options):
+    result = factorize(V, K, **options)
+    return result, diagnose(V, result.W, result.H, result.labels)
+
+
+def test_every_storage_is_diagnosed_alike(model, main_backend, small_blocks):
+    V = main_backend(model.V)
+    result, facts = diagnosed(V, 5)
+    assert facts.certificate == certify(V, result.W, result.H)
+    assert facts.rank.K == 5
+    np.testing.assert_allclose(
+        facts.rank.singular_values, estimate_rank(from_columns(model.V)).singular_values, rtol=1e-6
+    )
+    assert facts.cones.geometry.holds
+    assert facts.cones.unmixed
+    assert facts.advice[0] == "cr1"
+    assert result.relative_error <= facts.cones.error <= facts.cones.bound
+    assert facts.sizes.sum() == facts.cones.sizes.sum() == 400
+
+
+def test_cones_are_numbered_like_components(model):
+    few = np.flatnonzero((model.labels != 2) | (np.arange(400) % 2 == 0))  # unlike sizes
+    V = from_columns(model.V[:, few])
+    result = factorize(V, 5)
+    order = np.array([3, 0, 4, 1, 2])  # no permutation that is its own inverse
+    labels = np.argsort(order)[result.labels]
+    facts = diagnose(V, result.W[:, order], result.H[order], labels)
+    W = result.W[:, order] / np.linalg.norm(result.W[:, order], axis=0)
+    np.testing.assert_array_equal((facts.cones.geometry.axes.T @ W).argmax(axis=1), np.arange(5))
+    np.testing.assert_array_equal(facts.cones.sizes, np.bincount(labels))
+    np.testing.assert_array_equal(facts.sizes, np.bincount(labels))
+    assert np.unique(facts.sizes).size > 1
+    axes, _, cones = cr1_nmf(V, 5)
+    assert facts.cones.bound == pytest.approx(deterministic_bound(V, axes, cones.labels))
+    assert facts.cones.mixing == pytest.approx(mixing(V, 5, axes))
+
+
+def test_samples_are_looked_at_one_by_one(model):
+    result, facts = diagnosed(from_columns(model.V), 5)
+    samples = facts.samples
+    np.testing.assert_array_equal(samples.indices, np.arange(400))
+    rest = model.V - result.W @ result.H
+    errors = np.linalg.norm(rest, axis=0) / np.linalg.norm(model.V, axis=0)
+    np.testing.assert_allclose(samples.errors, errors, rtol=1e-8)
+    shown = samples.indices[samples.examples]
+    assert (np.diff(samples.errors[samples.examples]) >= 0).all()
+    assert samples.errors[samples.examples[-1]] == samples.errors.max()
+    np.testing.assert_array_equal(samples.originals, model.V[:, shown])
+    np.testing.assert_array_equal(samples.coefficients.argmax(axis=1), samples.labels)
+
+
+def test_few_of_many_samples_are_kept():
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((4, 3)) @ rng.random((3, 5000)))
+    facts = diagnosed(V, 3)[1]
+    assert facts.samples.indices.size == 2000
+    assert facts.samples.originals.shape == (4, 6)
+
+
+def test_mixtures_are_no_cones():
+    rng = np.random.default_rng(0)
+    parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
+    V = from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3)
+    facts = diagnosed(V, 4)[1]
+    assert not facts.cones.unmixed
+    assert facts.cones.mixing > 0.05
+    name, reason = facts.advice
+    assert name == "auto"
+    assert "mixtures rather than cones" in reason
+
+
+def test_fewer_directions_than_components():
+    V = from_columns(np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 0.0]))
+    facts = diagnosed(V, 2, init="random", rng=np.random.default_rng(0))[1]
+    assert facts.cones is None
+    assert facts.advice[0] == "nndsvda"
+    assert facts.samples.errors[2] == 0
+
+
+def test_taken_apart_and_put_together(model):
+    V = from_columns(model.V)
+    for K in (1, 5):
+        facts = diagnosed(V, K)[1]
+        again = Diagnosis.from_arrays(facts.arrays(), 60, 400, K)
+        assert again.certificate == facts.certificate
+        assert again.cones.geometry.closest == facts.cones.geometry.closest
+        assert again.advice == facts.advice
+        assert again.arrays().keys() == facts.arrays().keys()
+        for name, array in facts.arrays().items():
+            np.testing.assert_array_equal(again.arrays()[name], array)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("sizes", np.ones(3, int)),
+        ("samples_indices", np.full(400, 10**9)),
+        ("samples_labels", np.full(400, -7)),
+        ("samples_originals", np.ones((2, 6))),
+        ("cones_geometry_closest", np.array([0, 9])),
+        ("cones_geometry_between", np.ones((5, 4))),
+        ("rank_K", np.array(99)),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(model, part, value):
+    arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
+    with pytest.raises(ValueError, match=f"its part {part} cannot be of this factorisation"):
+        Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
+
+
+def test_every_singular_value_has_a_next():
+    V = from_columns(np.random.default_rng(0).random((10, 30)))
+    facts = diagnosed(V, 10, init="random", rng=np.random.default_rng(0))[1]
+    assert facts.rank.ratios.size == 9
+    assert facts.rank.ratios[1:].max() < 3

@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import factorize, from_columns, from_rows, make_cones, select_k
+from conenmf.data.doors import shuffled_samples
+from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
+from conenmf.judge.selection import METHODS, Vote, _masked_nnls
+from conenmf.solve.inits import mixing
+
+
+@pytest.fixture(scope="module")
+def cones():
+    return make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Mixtures of five parts, with noise."""
+    rng = np.random.default_rng(1)
+    W = np.repeat(np.eye(5), 8, axis=0) * rng.uniform(0.5, 1, (40, 1))
+    H = rng.gamma(1.0, 1.0, (5, 250))
+    return np.maximum(W @ H + 0.05 * rng.standard_normal((40, 250)), 0)
+
+
+def test_cones_are_counted_by_the_ratio(cones, main_backend):
+    table = select_k(main_backend(cones), range(2, 9), methods=["ratio", "parallel"])
+    assert table.K == 4
+    assert table.decided_by == "ratio"
+    assert "cones are evident" in table.reason
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_estimator_counts_parts(name, parts):
+    vote = select_k(from_columns(parts), range(2, 9), methods=[name]).votes[name]
+    assert vote.K == 5, vote
+    assert vote.scores.shape == (7,)
+
+
+def test_every_estimator_reads_sparse_data(parts):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(parts.T * (rng.random(parts.T.shape) < 0.5))
+    table = select_k(from_rows(X), [2, 3, 4])
+    assert set(table.votes) == set(METHODS)
+    assert all(np.isfinite(vote.scores).all() for vote in table.votes.values())
+
+
+def test_mixtures_are_not_left_to_the_ratio(parts):
+    table = select_k(from_columns(parts), range(2, 9), methods=["ratio", "crossval"])
+    assert table.decided_by == "crossval"
+    assert table.K == 5
+    assert mixing(from_columns(parts), 5) > 0.12
+
+
+def test_an_estimator_of_your_own(cones):
+    def elbow(V, ks, rng):
+        return Vote(np.ones(ks.size), 3, "because")
+
+    table = select_k(from_columns(cones), [2, 3], methods=[elbow])
+    assert (table.K, table.decided_by, table.reason) == (3, "elbow", "because")
+
+
+def test_the_table_reads_well(cones):
+    text = str(select_k(from_columns(cones), [3, 4, 5], methods=["ratio", "parallel"]))
+    lines = text.splitlines()
+    assert lines[0].split() == ["K", "ratio", "parallel"]
+    assert lines[2].split()[0] == "4"
+    assert lines[2].split()[1].endswith("*")
+    assert lines[-1].startswith("recommended: 4; ")
+
+
+def test_auto_says_who_decided(cones, parts):
+    assert factorize(from_columns(cones), max_iter=1).settings["K_decided_by"] == "ratio"
+    result = factorize(from_columns(parts), max_iter=1)
+    assert result.settings["K_decided_by"] == "parallel"
+    assert result.K == 5
+
+
+def test_a_seed_decides(parts):
+    V = from_columns(parts)
+    tables = [select_k(V, [4, 5], methods=["crossval", "stability"]) for _ in range(2)]
+    for name in ("crossval", "stability"):
+        first, second = (table.votes[name].scores for table in tables)
+        np.testing.assert_array_equal(first, second)
+
+
+def test_large_data_are_sampled():
+    V = from_columns(make_cones(50, 3, 0.1, n_samples=5000, rng=np.random.default_rng(0)).V)
+    before = V.passes
+    table = select_k(V, [2, 3, 4], methods=["parallel", "crossval", "stability"])
+    assert V.passes - before < 2
+    assert table.votes["parallel"].K == 3
+
+
+def test_bad_input(cones):
+    V = from_columns(cones)
+    with pytest.raises(ComponentsError, match="expected integers of at least 1"):
+        select_k(V, [0, 1])
+    with pytest.raises(ComponentsError, match="expected integers"):
+        select_k(V, [])
+    with pytest.raises(ComponentsError, match="61 components are more than"):
+        select_k(V, [61])
+    with pytest.raises(OptionError, match=r"methods='magic' is unknown.*'ratio', 'parallel'"):
+        select_k(V, [2], methods=["magic"])
+    with pytest.raises(OptionError, match="methods is empty"):
+        select_k(V, [2], methods=[])
+    with pytest.raises(NotADataMatrixError):
+        select_k(cones)
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def test_shuffling_keeps_features_and_breaks_samples(main_backend, sample_matrix):
+    mixed = shuffled_samples(main_backend(sample_matrix), np.random.default_rng(0))
+    dense = mixed.columns(np.arange(40)) @ np.eye(40)
+    np.testing.assert_allclose(np.sort(dense, axis=1), np.sort(sample_matrix, axis=1))
+    assert not np.allclose(dense, sample_matrix)
+
+
+def test_masked_least_squares_sees_only_known_entries():
+    rng = np.random.default_rng(0)
+    W, H = rng.random((30, 3)), rng.random((20, 3))
+    V = W @ H.T
+    known = rng.random(V.shape) < 0.7
+    corrupted = np.where(known, V, 100.0)
+    found = np.full_like(H, 0.5)
+    for _ in range(100):
+        found = _masked_nnls(W, corrupted, known, found)
+    np.testing.assert_allclose(found, H, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((10, 10)),
+        np.outer(np.arange(1.0, 27), np.arange(1.0, 42)),
+        np.outer([0, 0, 3.0, 0], np.arange(5.0)),
+        np.outer(np.ones(9), np.arange(1.0, 9)) + 1e-10 * np.eye(9, 8),
+    ],
+    ids=["constant", "outer", "one sample", "almost"],
+)
+def test_auto_finds_one_component_in_rank_one_data(X):
+    result = factorize(from_rows(X), max_iter=5)
+    assert result.K == 1
+    assert result.relative_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    "X", [np.eye(4), np.eye(8), [[1.0, 2.0], [3.0, 4.0]], [[2.0]], np.ones((5, 3))], ids=str
+)
+def test_tiny_tables_have_an_answer(X):
+    table = select_k(from_rows(X))
+    assert 1 <= table.K <= min(np.shape(X))
+    assert str(table)
+
+
+def test_zero_samples_are_no_samples():
+    X = np.zeros((42, 6))
+    X[3], X[40] = np.arange(6), 1.0
+    table = select_k(from_rows(X), [3, 4], methods="crossval")
+    assert "too few entries" in table.reason

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import kernels
+from conenmf.errors import NonFiniteError, ShapeError
+from conenmf.linalg.nnls import _positive_definite, _solve, _solve_one_by_one, nnls
+
+module = __import__("conenmf.linalg.nnls", fromlist=["nnls"])
+
+
+def problem(seed):
+    """A random W (F, K), possibly rank deficient, badly scaled or with a zero column, and V."""
+    rng = np.random.default_rng(seed)
+    F, K, n = int(rng.integers(1, 15)), int(rng.integers(1, 9)), int(rng.integers(1, 30))
+    W = rng.random((F, K)) if rng.random() < 0.5 else rng.integers(0, 3, (F, K)).astype(float)
+    if rng.random() < 0.3:
+        W = W * 10.0 ** rng.integers(-6, 6, K)
+    if rng.random() < 0.3:
+        W[:, rng.integers(K)] = 0
+    if rng.random() < 0.3:
+        W[:, rng.integers(K)] = W[:, rng.integers(K)]
+    V = rng.random((F, n)) if rng.random() < 0.5 else rng.integers(0, 3, (F, n)).astype(float)
+    return W, V
+
+
+def kkt_residual(G, C, Y):
+    """How far y >= 0, gradient >= 0, y * gradient = 0 are from holding, free of scales."""
+    size = np.sqrt(np.maximum(np.diagonal(G), 1e-300))
+    gradient = (Y @ G - C) / size
+    scaled = Y * size
+    limit = np.abs(C / size).max(axis=1, keepdims=True) + 1e-300
+    worst = np.minimum(scaled, gradient) / limit
+    return np.abs(np.where(np.diagonal(G) > 0, worst, 0)).max()
+
+
+@given(seed=st.integers(0, 10**7))
+def test_solutions_satisfy_the_optimality_conditions(both_twins, seed):
+    W, V = problem(seed)
+    G, C = W.T @ W, V.T @ W
+    Y = nnls(G, C)
+    assert Y.min() >= 0
+    assert kkt_residual(G, C, Y) < 1e-8
+    warm = nnls(G, C, np.random.default_rng(seed).integers(0, 2, C.shape).astype(float))
+    assert kkt_residual(G, C, warm) < 1e-8
+
+
+@given(seed=st.integers(0, 10**7))
+def test_errors_equal_scipys(both_twins, seed):
+    W, V = problem(seed)
+    Y = nnls(W.T @ W, V.T @ W)
+    for y, v in zip(Y, V.T, strict=True):
+        error, expected = np.linalg.norm(v - W @ y), scipy.optimize.nnls(W, v)[1]
+        assert error <= expected + 1e-6 * np.linalg.norm(v)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_well_conditioned_solutions_are_exact(both_twins, warm):
+    rng = np.random.default_rng(0)
+    W, V = rng.random((50, 12)), rng.random((50, 200))
+    G, C = W.T @ W, V.T @ W
+    Y = nnls(G, C, rng.random(C.shape) - 0.5 if warm else None)
+    expected = np.array([scipy.optimize.nnls(W, v)[0] for v in V.T])
+    np.testing.assert_allclose(Y, expected, atol=1e-12)
+
+
+def test_the_scale_of_a_right_hand_side_does_not_matter(both_twins):
+    rng = np.random.default_rng(1)
+    W, V = rng.random((20, 6)), rng.random((20, 40))
+    G, C = W.T @ W, V.T @ W
+    for scale in (1e-150, 1e150):
+        np.testing.assert_allclose(nnls(G, C * scale) / scale, nnls(G, C), rtol=1e-9, atol=1e-14)
+
+
+def test_zero_right_hand_side(both_twins):
+    assert not nnls(np.eye(3), np.zeros((4, 3))).any()
+    assert not nnls(np.eye(3), -np.ones((4, 3)), np.ones((4, 3))).any()
+
+
+def test_a_component_that_is_zero_gets_nothing(both_twins):
+    Y = nnls(np.diag([1.0, 0.0]), np.array([[1.0, 0.0], [2.0, 0.0]]), np.ones((2, 2)))
+    np.testing.assert_array_equal(Y, [[1, 0], [2, 0]])
+
+
+def test_shapes_that_do_not_fit():
+    G, C = np.eye(5), np.ones((7, 5))
+    for arguments in ((G[:4], C), (G, C[:, :4]), (G, C[0]), (G, C, np.ones((2, 5)))):
+        with pytest.raises(ShapeError, match="shape"):
+            nnls(*arguments)
+
+
+def test_integers_and_values_that_are_not_finite():
+    np.testing.assert_allclose(nnls(2 * np.eye(2), [[3, 1]]), [[1.5, 0.5]])
+    with pytest.raises(NonFiniteError):
+        nnls(np.eye(2), [[np.nan, 1.0]])
+
+
+def test_smooth_components_whose_pivoting_cycles(both_twins):
+    """Overlapping bumps make a Gram matrix so bad that pivoting gives up on many rows."""
+    grid = np.linspace(0, 1, 100)[:, None]
+    W = np.exp(-((grid - np.linspace(0, 1, 20)) ** 2) / 0.02)
+    V = np.random.default_rng(0).random((100, 60))
+    G, C = W.T @ W, V.T @ W
+    Y = nnls(G, C)
+    assert kkt_residual(G, C, Y) < 1e-8
+
+
+def test_float32_in_float32_out(both_twins):
+    Y = nnls(np.eye(2), np.array([[1, -1]], np.float32))
+    assert Y.dtype == np.float32
+
+
+def test_the_backup_rule_and_the_last_resort(both_twins, monkeypatch):
+    """With hardly any pivots allowed, the one-at-a-time method finishes what is left."""
+    rng = np.random.default_rng(2)
+    W, V = rng.random((30, 10)), rng.random((30, 50))
+    expected = nnls(W.T @ W, V.T @ W)
+    monkeypatch.setattr(module, "_max_pivots", lambda gram: 1)
+    np.testing.assert_allclose(nnls(W.T @ W, V.T @ W), expected, atol=1e-12)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_last_resort_is_exact(seed):
+    W, V = problem(seed)
+    size = np.linalg.norm(W, axis=0)
+    W = W[:, size > 0] / size[size > 0]
+    if W.shape[1]:
+        gram = _positive_definite(W.T @ W)
+        assert kkt_residual(gram, V.T @ W, _solve_one_by_one(gram, V.T @ W)) < 1e-8
+
+
+@given(seed=st.integers(0, 10**6))
+def test_without_patience_only_the_backup_rule_is_left(seed):
+    """Murty's rule alone must reach the same solutions."""
+    rng = np.random.default_rng(seed)
+    W, V = rng.random((12, 5)), rng.random((12, 10))
+    gram, sides = W.T @ W, V.T @ W
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_RETRIES", 0)
+        X = _solve(gram, sides, np.zeros_like(sides))
+    np.testing.assert_allclose(X, nnls(gram, sides), atol=1e-9)
+
+
+def test_twins_agree():
+    assert kernels.AVAILABLE, "the test environment installs numba"
+    rng = np.random.default_rng(3)
+    W, V = rng.random((40, 15)), rng.random((40, 300))
+    G, C = W.T @ W, V.T @ W
+    compiled = nnls(G, C)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "AVAILABLE", False)
+        np.testing.assert_allclose(compiled, nnls(G, C), atol=1e-12)
+
+
+def test_what_is_not_a_gram_matrix():
+    for G, C in (([[-1.0]], [[1.0]]), (np.zeros((0, 0)), np.zeros((3, 0)))):
+        with pytest.raises(ShapeError, match="not a Gram matrix"):
+            nnls(G, C)

@@ -1,0 +1,289 @@
+"""Reports in a browser: they draw, answer to pointer and keys, and ask nobody for anything."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf.names import Names
+from conenmf.report import write_report
+from conenmf.solve.loop import History
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+    pytest.mark.xdist_group("browser"),
+]
+
+HOSTILE = "</script><img src=x onerror=window.__pwned=1><svg onload=window.__pwned=1>"
+VIEWS = ("curves", "terms", "images")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # which root cannot have
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--disable-gpu", "--disable-dev-shm-usage", *sandbox]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """The same result in each view; its names are hostile."""
+    folder = tmp_path_factory.mktemp("reports")
+    model = make_cones(80, 5, 0.15, n_samples=300, rng=np.random.default_rng(0))
+    result = factorize(from_columns(model.V), 5, max_iter=15, tol=0)
+    names = Names.of([f"{n}{HOSTILE}" for n in range(300)], [f"{f}{HOSTILE}" for f in range(80)])
+    parts = {name: getattr(result, name) for name in result.__dataclass_fields__}
+    steps = result.history.relative_error.size
+    seconds = np.linspace(0.0005 / steps, 0.0005, steps)  # whose last, long label is at the edge
+    history = History(result.history.relative_error, seconds, result.history.passes)
+    result = Factorization(**{**parts, "names": names, "history": history})
+    for view in VIEWS:
+        shape = (8, 10) if view == "images" else None
+        write_report(
+            result,
+            folder / f"{view}.html",
+            view=view,
+            image_shape=shape,
+            title=HOSTILE,
+            source=HOSTILE,
+        )
+    one = factorize(from_columns(np.random.default_rng(0).random((20, 30))), 1, solver=None)
+    write_report(one, folder / "one.html")
+    return folder
+
+
+@pytest.fixture
+def opened(browser, reports):
+    """A function that opens a report; whatever goes wrong in it fails the test."""
+    contexts, problems = [], []
+
+    def open_report(name, *, width=1100, scheme="light", **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            **options,
+        )
+        contexts.append(context)
+        context.set_offline(True)
+        page = context.new_page()
+        page.set_default_timeout(5000)
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(("file:", "data:")) else problems.append(request.url)
+            ),
+        )
+        page.goto((reports / f"{name}.html").as_uri())
+        return page
+
+    yield open_report
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize("name", [*VIEWS, "one"])
+@pytest.mark.parametrize("width", [360, 1100])
+def test_it_fits_and_nothing_in_it_acts(opened, name, width):
+    page = opened(name, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("window.__pwned") is None
+    assert page.locator("h2").count() == 8
+    assert page.locator("#map svg").bounding_box()["width"] > 200
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_component_is_chosen_by_mouse_and_keys(opened, view):
+    page = opened(view)
+    tabs = page.get_by_role("tab")
+    assert tabs.count() == 5
+    assert page.locator(".component:visible").count() == 1
+    tabs.nth(3).click()
+    assert page.locator("#component-3").is_visible()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#component-4").is_visible()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#component-0").is_visible()
+    page.keyboard.press("End")
+    assert tabs.nth(4).get_attribute("aria-selected") == "true"
+    assert page.locator(".component:visible").count() == 1
+    assert page.evaluate("window.__pwned") is None
+
+
+def test_the_error_is_drawn_by_iteration_or_by_time(opened):
+    page = opened("curves")
+    assert page.locator("#error-iteration").is_visible()
+    assert not page.locator("#error-seconds").is_visible()
+    page.get_by_role("button", name="by time").click()
+    assert not page.locator("#error-iteration").is_visible()
+    page.locator("#error-seconds").focus()
+    page.keyboard.press("End")
+    readout = page.locator("figure:has(#error-seconds) .readout")
+    assert readout.text_content().startswith("iteration 15,")
+    page.keyboard.press("ArrowLeft")
+    assert readout.text_content().startswith("iteration 14,")
+
+
+def test_pointing_tells(opened):
+    page = opened("curves")
+    tip = page.locator("#tip")
+    assert not tip.is_visible()
+    for place, told in (
+        ("#error-iteration .area", "iteration 8,"),
+        ("#values .area", "singular value"),
+        ("#ratios .area", "times the next"),
+        ("#angles .area", "cone 2: "),
+        ("#curve-0 .area", HOSTILE),
+    ):
+        page.locator(place).scroll_into_view_if_needed()
+        page.wait_for_timeout(100)  # for the end of scrolling, which takes away what was told
+        page.locator(place).hover()
+        assert told in tip.text_content(), place
+        assert tip.is_visible()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+def test_angles_by_keys(opened):
+    page = opened("curves")
+    page.locator("#angles").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.locator("figure:has(#angles) .readout").text_content().startswith("cones 1 and 2: ")
+
+
+def view_box(page):
+    return [float(x) for x in page.locator("#map svg").get_attribute("viewBox").split()]
+
+
+def test_the_map_zooms_and_moves(opened):
+    page = opened("curves")
+    whole = view_box(page)
+    page.get_by_role("button", name="Zoom in").click()
+    near = view_box(page)
+    assert near[2] == pytest.approx(whole[2] / 1.5, rel=1e-3)
+    area = page.locator("#map")
+    area.focus()
+    page.keyboard.press("ArrowRight")
+    assert view_box(page)[0] > near[0]
+    page.keyboard.press("+")
+    assert view_box(page)[2] < near[2]
+    page.keyboard.press("0")
+    assert view_box(page)[2] == pytest.approx(whole[2], rel=1e-3)
+    area.hover()
+    page.mouse.wheel(0, -200)
+    page.wait_for_function(
+        "was => +document.querySelector('#map svg').getAttribute('viewBox').split(' ')[2] < was",
+        arg=whole[2] - 0.01,
+    )
+    before = view_box(page)
+    page.mouse.down()
+    box = area.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2 + 40, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    assert view_box(page)[0] < before[0]
+    page.get_by_role("button", name="Show the whole map").click()
+    assert view_box(page)[2] == pytest.approx(whole[2], rel=1e-3)
+
+
+def test_the_wheel_scrolls_past_a_map_that_was_not_chosen(opened):
+    page = opened("curves")
+    page.locator("#map").scroll_into_view_if_needed()
+    page.locator("#map").hover()
+    before = view_box(page)
+    page.mouse.wheel(0, -200)
+    page.wait_for_timeout(100)
+    assert view_box(page) == before
+
+
+def test_samples_are_found_pointed_at_and_told_apart(opened):
+    page = opened("curves")
+    page.get_by_label("Find a sample").fill("17<")
+    readout = page.locator("figure:has(#map) .readout")
+    assert readout.text_content().startswith(f"17{HOSTILE}")
+    assert "mostly component" in readout.text_content()
+    page.locator("#map .ring").hover(force=True)
+    assert page.locator("#tip").text_content().startswith(f"17{HOSTILE}")
+    page.get_by_label("Find a sample").fill("nobody")
+    assert "no sample of that name" in readout.text_content()
+    page.locator(".marks button").nth(2).click()
+    assert page.locator(".samples.dim").count() == 4
+    page.locator(".marks button").nth(2).click()
+    assert page.locator(".samples.dim").count() == 0
+
+
+CONTRAST = """selector => [...document.querySelectorAll(selector)].map(part => {
+  const numbers = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const light = text => numbers(text)
+    .map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = part => getComputedStyle(part).backgroundColor;
+  let behind = part;
+  while (ground(behind) === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  const [a, b] = [getComputedStyle(part).color, ground(behind)].map(light);
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+})"""
+TEXTS = (
+    "p, dd, dt, h1, h2, h3, h4, a, button, th, td, code, .axis span, .readout, .of, .value, small"
+)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(opened, scheme):
+    page = opened("terms", scheme=scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    first = page.evaluate(ground)
+    assert min(page.evaluate(CONTRAST, TEXTS)) >= 4.5
+    page.locator("#theme").click()
+    assert page.evaluate(ground) != first
+    assert min(page.evaluate(CONTRAST, TEXTS)) >= 4.5
+    page.locator("#theme").click()
+    assert page.evaluate(ground) == first
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_print_shows_all_and_no_controls(opened, view):
+    page = opened(view, width=680, scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator(".component:visible").count() == 5
+    assert page.locator("#error-iteration").is_visible()
+    assert page.locator("#error-seconds").is_visible()
+    assert page.locator(".controls:visible, nav:visible").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+
+
+def test_without_scripts_all_is_there(opened):
+    page = opened("images", java_script_enabled=False)
+    assert page.locator(".component").count() == 5
+    assert all(part.is_visible() for part in page.locator(".component img").all())
+    assert page.locator("#error-seconds svg").is_visible()
+    assert not page.locator("#theme").is_visible()
+
+
+def test_every_control_has_a_name_and_can_be_reached(opened):
+    page = opened("curves")
+    unnamed = """[...document.querySelectorAll("button, input, [tabindex='0']")].filter(part =>
+      !(part.textContent.trim() || part.ariaLabel || part.labels?.length)).length"""
+    assert page.evaluate(unnamed) == 0
+    reached = set()
+    page.locator("body").focus()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id"))
+        if "find" in reached:
+            break
+    assert {"theme", "error-iteration", "angles", "choose-0", "curve-0", "map", "find"} <= reached

@@ -1,0 +1,389 @@
+import base64
+import hashlib
+import json
+import os
+import re
+import struct
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
+from conenmf.errors import NotAvailableError, OptionError, ShapeError
+from conenmf.judge.diagnosis import SampleFacts
+from conenmf.names import Names
+from conenmf.report import drawings, render, write_report
+from conenmf.report.markup import Html, element, script_json
+
+HOSTILE = "</script><img src=x onerror=window.__pwned=1>'\"&\u2028${title}"
+
+
+def renamed(result, **names):
+    parts = {name: getattr(result, name) for name in result.__dataclass_fields__}
+    return Factorization(**{**parts, "names": Names.of(**names)})
+
+
+@pytest.fixture(scope="module")
+def cones():
+    model = make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0))
+    return factorize(from_columns(model.V))
+
+
+@pytest.fixture(scope="module")
+def mixtures():
+    rng = np.random.default_rng(0)
+    V = rng.gamma(0.5, size=(40, 5)) @ rng.dirichlet(np.ones(5), 90).T
+    return factorize(from_columns(V), 5, init="random", rng=rng, max_iter=20)
+
+
+class _Page(HTMLParser):
+    """Elements, the text outside scripts and styles, and the data of the script."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.text, self.open = [], "", []
+        self.feed(page)
+        self.close()
+        found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+        self.data = json.loads(found[1])
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in ("meta", "img", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+# --- what it shows ----------------------------------------------------------------------------
+
+
+def test_it_tells_what_was_found(cones):
+    page = _Page(render(cones, title="Four cones", source="cones.npy"))
+    assert page.open == []
+    for told in cones.summary():
+        assert told[1:] in page.text
+    certificate, facts = cones.diagnosis.certificate, cones.diagnosis.cones
+    for value in (certificate.relative_error, certificate.lower_bound, facts.error, facts.bound):
+        assert f"{value:.4g}" in page.text
+    assert "The geometric assumption holds" in page.text
+    assert "300 samples \N{MULTIPLICATION SIGN} 80 features" in page.text
+    assert "V = open_data('cones.npy')" in page.text
+    assert "result = factorize(V, 'auto', init='cr1', solver='hals'" in page.text
+    headings = [tag for tag, _ in page.elements if tag in ("h1", "h2", "main", "nav", "header")]
+    assert headings == ["header", "h1", "nav", "main", *["h2"] * 8]
+    assert page.all("html") == [{"lang": "en"}]
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_numbers_to_point_at_are_those_of_the_result(cones):
+    data = _Page(render(cones)).data
+    history, diagnosis = cones.history, cones.diagnosis
+    assert len(data["charts"]["error-iteration"]["text"]) == cones.n_iter
+    assert data["charts"]["error-seconds"]["text"][-1].endswith(f"{history.relative_error[-1]:.5g}")
+    assert data["samples"]["labels"] == diagnosis.samples.labels.tolist()
+    assert np.allclose(
+        data["angles"]["between"], np.degrees(diagnosis.cones.geometry.between), 0, 0.1
+    )
+    top = [shares[0][0] for shares in data["samples"]["shares"]]
+    assert top == diagnosis.samples.labels.tolist()
+    assert len(data["curves"]["values"]) == cones.K
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "expected"),
+    [
+        ({}, {}, "curves"),
+        ({"image_shape": (8, 10)}, {}, "images"),
+        ({}, {"image_shape": (10, 8)}, "images"),
+        ({"features": [f"gene {f}" for f in range(80)]}, {}, "terms"),
+        ({"features": [f"{400 + 2.5 * f}" for f in range(80)]}, {}, "curves"),
+        ({"features": ["nan", *map(str, range(79))]}, {}, "terms"),
+        ({"features": [f"gene {f}" for f in range(80)]}, {"view": "curves"}, "curves"),
+        ({"image_shape": (8, 10)}, {"view": "terms"}, "terms"),
+    ],
+)
+def test_components_are_shown_as_their_field_does(cones, names, options, expected):
+    cones = _with_diagnosis(cones, renamed(cones, **names))
+    page = _Page(render(cones, **options))
+    classes = [attributes.get("class") for _, attributes in page.elements]
+    assert f"components {expected}" in classes
+    assert f"pairs {expected}" in classes
+    assert ("curves" in page.data) == (expected == "curves")
+    pictures = [image["src"] for image in page.all("img")]
+    assert len(pictures) == (4 + 12 if expected == "images" else 0)
+
+
+def _with_diagnosis(known, result):
+    result.__dict__.update(diagnosis=known.diagnosis, certificate=known.certificate)
+    return result
+
+
+def test_numbers_that_name_features_are_their_places(cones):
+    wavelengths = [f"{400 + 5 * f}" for f in reversed(range(80))]
+    page = render(_with_diagnosis(cones, renamed(cones, features=wavelengths)))
+    data = _Page(page).data["curves"]
+    assert data["names"][0] == "400"
+    assert data["values"][2][0] == pytest.approx(cones.W[-1, 2], rel=0.01)
+    assert ">500</span>" in page
+
+
+def test_terms_are_the_heaviest_features(cones):
+    page = render(_with_diagnosis(cones, renamed(cones, features=[f"gene {f}" for f in range(80)])))
+    article = page[page.index('id="component-2"') : page.index('id="component-3"')]
+    heaviest = np.argsort(-cones.W[:, 2])[:12]
+    assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
+
+
+def test_reconstructions_go_from_the_best_to_the_worst(mixtures):
+    page = render(mixtures)
+    errors = [float(e) for e in re.findall(r"relative error ([\d.e-]+)</span></figcaption>", page)]
+    assert len(errors) == 6
+    assert errors == sorted(errors)
+
+
+def test_samples_are_called_by_name(cones):
+    page = render(
+        _with_diagnosis(cones, renamed(cones, samples=[f"person {n}" for n in range(300)]))
+    )
+    assert _Page(page).data["samples"]["names"][7] == "person 7"
+    coefficients = cones.diagnosis.samples.coefficients
+    strongest = np.argmax(coefficients[:, 1] / coefficients.sum(axis=1))
+    article = page[page.index('id="component-1"') : page.index('id="component-2"')]
+    assert f"person {cones.diagnosis.samples.indices[strongest]}<" in article
+
+
+def test_further_facts(cones):
+    page = _Page(render(cones, extra={"command": "conenmf fit <x>", "seed": 7}))
+    assert "conenmf fit <x>" in page.text
+    assert "seed7" in page.text
+
+
+def test_own_functions_are_not_called_by_name(cones):
+    own = factorize(
+        from_columns(np.eye(4) + 0.1), 2, init=lambda V, K, rng: (np.ones((4, 2)), None)
+    )
+    assert "init='<lambda>'" not in render(own)
+    assert "# init: your own" in _Page(render(own)).text
+
+
+# --- all kinds of results ---------------------------------------------------------------------
+
+
+RNG = np.random.default_rng(0)
+KINDS = {
+    "one component": (RNG.random((20, 30)), {"K": 1}),
+    "two components": (RNG.random((20, 30)), {"K": 2}),
+    "no cones": (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), {"K": 2, "init": "random"}),
+    "no solver": (RNG.random((20, 30)), {"K": 3, "solver": None}),
+    "no iteration": (RNG.random((20, 30)), {"K": 3, "max_iter": 0}),
+    "exact": (np.eye(3), {"K": 3}),
+    "zero samples": (RNG.random((20, 30)) * (np.arange(30) % 3 > 0), {"K": 3}),
+    "zero features": (RNG.random((20, 30)) * (np.arange(20) % 3 > 0)[:, None], {"K": 3}),
+    "one feature": (RNG.random((1, 30)), {"K": 1}),
+    "one sample": (RNG.random((20, 1)), {"K": 1}),
+    "tiny": (1e-30 * RNG.random((20, 30)), {"K": 3}),
+    "huge": (1e30 * RNG.random((20, 30)), {"K": 3}),
+    "float32": (RNG.random((20, 30), dtype=np.float32), {"K": 3}),
+    "integers": (RNG.integers(0, 9, (20, 30)), {"K": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("view", ["curves", "terms", "images"])
+def test_every_kind_of_result_has_a_report(kind, view):
+    data, options = KINDS[kind]
+    V = from_columns(data)
+    result = factorize(V, rng=np.random.default_rng(0), **options)
+    page = _Page(render(result, view=view, image_shape=(1, data.shape[0])))
+    assert page.open == []
+    assert "nan" not in page.text
+    assert ("There are no cones" in page.text) == (result.diagnosis.cones is None)
+    assert ("There was no iteration" in page.text) == (result.n_iter == 0)
+
+
+def test_a_loaded_result_has_the_same_report(cones, tmp_path):
+    _ = cones.diagnosis
+    cones.save(tmp_path / "result.npz")
+    assert render(Factorization.load(tmp_path / "result.npz")) == render(cones)
+
+
+def test_without_a_diagnosis_or_data_there_is_none(tmp_path):
+    factorize(from_columns(np.eye(3)), 2).save(tmp_path / "result.npz")
+    with pytest.raises(NotAvailableError, match="diagnosis"):
+        render(Factorization.load(tmp_path / "result.npz"))
+
+
+def test_wrong_options(cones):
+    with pytest.raises(OptionError, match="view='pie' is unknown"):
+        render(cones, view="pie")
+    with pytest.raises(OptionError, match="needs image_shape"):
+        render(cones, view="images")
+    with pytest.raises(ShapeError, match="9 x 9 have 81 pixels, and there are 80 features"):
+        render(cones, image_shape=(9, 9))
+
+
+# --- safety -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["curves", "terms", "images"])
+def test_names_stay_text(cones, view):
+    names = {"samples": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)], "features": [HOSTILE] * 80}
+    result = _with_diagnosis(cones, renamed(cones, **names, image_shape=(8, 10)))
+    result.settings["init"] = HOSTILE
+    result.settings[HOSTILE] = HOSTILE
+    try:
+        plain = _Page(render(cones, view=view, image_shape=(8, 10)))
+        text = render(
+            result,
+            view=view,
+            title=HOSTILE,
+            source=HOSTILE,
+            extra={HOSTILE: HOSTILE, "command": HOSTILE},
+        )
+    finally:
+        result.settings.pop(HOSTILE)
+        result.settings["init"] = "cr1"
+    page = _Page(text)
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements}
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in page.data["samples"]["names"][0]
+    assert page.text.count("onerror") > 3
+
+
+def test_the_policy_lets_in_only_the_script_of_the_page(cones):
+    page = render(cones)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{digest}'; ")
+    assert "http:" not in page.replace("http-equiv", "")
+    assert "https:" not in page
+    assert "innerHTML" not in script
+
+
+def test_elements_escape():
+    assert element("p", "<", Html("<b>"), title='"') == '<p title="&quot;">&lt;<b></p>'
+    assert json.loads(script_json({"<a>": HOSTILE})) == {"<a>": HOSTILE}
+    assert not re.search("[<>&\u2028\u2029]", script_json(HOSTILE + "\u2029"))
+
+
+# --- drawings ---------------------------------------------------------------------------------
+
+
+def test_pictures_are_png():
+    image = np.arange(12.0).reshape(3, 4)
+    content = base64.b64decode(drawings.picture(image, 11.0).split(",")[1])
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", content[16:24]) == (4, 3)
+    length = struct.unpack(">I", content[33:37])[0]
+    rows = np.frombuffer(zlib.decompress(content[41 : 41 + length]), np.uint8).reshape(3, 5)
+    pixels = np.cumsum(rows[:, 1:], axis=1, dtype=np.uint8)
+    np.testing.assert_array_equal(pixels, np.round(image / 11 * 255))
+
+
+def test_long_curves_keep_their_peaks():
+    values = np.zeros(50_000)
+    values[31_234] = 7.0
+    curve = drawings.Curve.over(np.arange(50_000.0))
+    assert curve.thinned
+    assert curve.highs(values).max() == 7.0
+    assert curve.x.size == 400
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 9, 30])
+def test_samples_have_places_of_their_own(K):
+    shares = np.random.default_rng(K).dirichlet(np.full(K, 0.2 / max(K / 9, 1)), 500)
+    tour = drawings.round_tour(shares.T @ shares)
+    assert sorted(tour) == list(range(K))
+    anchors, places = drawings.spread_out(shares, tour)
+    assert len(np.unique(places.round(6), axis=0)) == 500
+    assert np.abs(places).max() < drawings.extent(anchors, places)
+    pure = shares.max(axis=1) > 0.95
+    nearest = np.argmin(((places[pure, None] - anchors) ** 2).sum(axis=2), axis=1)
+    assert (nearest == shares[pure].argmax(axis=1)).mean() > 0.9
+
+
+def test_similar_components_are_neighbours():
+    angle = np.random.default_rng(0).permutation(12) * 2 * np.pi / 12
+    tour = drawings.round_tour(np.cos(angle[:, None] - angle))
+    steps = np.abs(np.diff(angle[np.append(tour, tour[0])]))
+    np.testing.assert_allclose(np.minimum(steps, 2 * np.pi - steps), 2 * np.pi / 12)
+
+
+# --- size and files ---------------------------------------------------------------------------
+
+
+def test_large_results_have_small_reports(cones):
+    """Of 50,000 features and as many samples as are ever shown; only the diagnosis is made up."""
+    rng, F, K, S = np.random.default_rng(0), 50_000, 20, 2000
+    samples = SampleFacts(
+        indices=np.arange(S),
+        coefficients=rng.dirichlet(np.full(K, 0.2), S),
+        labels=rng.integers(0, K, S),
+        errors=rng.random(S),
+        examples=np.arange(6),
+        originals=rng.random((F, 6)),
+    )
+    sizes = np.full(K, 100)
+    known = replace(cones.diagnosis, cones=None, samples=samples, sizes=sizes)
+    parts = {name: getattr(cones, name) for name in cones.__dataclass_fields__}
+    parts |= {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels, "data": None}
+    result = Factorization(**parts)
+    result.__dict__.update(diagnosis=known, certificate=known.certificate)
+    assert len(render(result).encode()) < 2e6
+    assert len(render(result, view="terms").encode()) < 1e6
+    assert len(render(result, image_shape=(250, 200)).encode()) < 5e6
+
+
+def test_it_is_written_whole(cones, tmp_path):
+    target = tmp_path / "report.html"
+    target.write_text("earlier")
+    with pytest.raises(OptionError):
+        write_report(cones, target, view="pie")
+    assert target.read_text() == "earlier"
+    write_report(cones, target, title="Cones")
+    assert target.read_text(encoding="utf-8") == render(cones, title="Cones")
+    assert os.listdir(tmp_path) == ["report.html"]
+    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+        write_report(cones, tmp_path / "nowhere" / "report.html")
+
+
+def test_samples_in_rows_with_names():
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).random((30, 4))
+    frame = pandas.DataFrame(X, [f"cell {n}" for n in range(30)], list("ACGT"))
+    page = _Page(render(factorize(from_rows(frame), 2)))
+    assert "cell 0" in page.data["samples"]["names"]
+
+
+def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
+    for result in (cones, mixtures):
+        geometry = result.diagnosis.cones.geometry
+        first, second = np.degrees(np.sort(geometry.angles)[::-1][:2])
+        page = _Page(render(result)).text
+        told = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"
+        assert told in page
+
+
+def test_each_component_tells_its_number_of_samples(mixtures):
+    page = render(mixtures)
+    sizes = np.bincount(mixtures.labels[mixtures.labels >= 0], minlength=5)
+    assert np.unique(sizes).size > 1
+    for k, size in enumerate(sizes):
+        start = page.index(f'id="component-{k}"')
+        assert f"{size} of 90" in page[start : page.find("</article>", start)]

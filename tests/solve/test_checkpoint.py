@@ -1,0 +1,298 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from conenmf import ConeNMF, factorize, from_columns, make_cones
+from conenmf.errors import CheckpointError, DiskFullError, OptionError
+from conenmf.solve.checkpoint import Checkpoint
+from conenmf.solve.solvers import SOLVERS
+
+
+@pytest.fixture
+def cones():
+    return make_cones(40, 3, 0.2, n_samples=200, noise=0.02, rng=np.random.default_rng(0)).V
+
+
+class KilledError(Exception):
+    pass
+
+
+def die_at(iteration):
+    def callback(progress):
+        if progress.iteration == iteration:
+            raise KilledError
+
+    return callback
+
+
+@pytest.mark.parametrize(
+    ("solver", "init"),
+    [*zip(SOLVERS, 2 * ["cr1", "random", "cr1"], strict=True), ("hals", "random")],
+)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, sample_matrix, small_blocks, solver, init):
+    check_resumed(from_columns(sample_matrix), tmp_path, solver, init)
+
+
+@pytest.mark.parametrize(("solver", "init"), [("hals", "random"), ("plain-mult", "cr1")])
+def test_a_resumed_run_on_every_storage(
+    tmp_path, sample_matrix, main_backend, small_blocks, solver, init
+):
+    """With two arrays per sample to save, as extrapolation needs, and with one."""
+    check_resumed(main_backend(sample_matrix), tmp_path, solver, init)
+
+
+def check_resumed(V, tmp_path, solver, init):
+    options = {"init": init, "solver": solver, "max_iter": 12, "tol": 0}
+    undisturbed = np.random.default_rng(4)
+    whole = factorize(V, 3, rng=undisturbed, **options)
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    for iteration in (3, 7):
+        with pytest.raises(KilledError):
+            factorize(
+                V,
+                3,
+                rng=np.random.default_rng(4),
+                checkpoint=checkpoint,
+                callback=die_at(iteration),
+                **options,
+            )
+        assert os.listdir(tmp_path / "run") == [f"{iteration - 1:08d}"]
+    rng = np.random.default_rng(4)
+    resumed = factorize(V, 3, rng=rng, checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(np.asarray(resumed.H), np.asarray(whole.H))
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+    np.testing.assert_allclose(resumed.history.passes, whole.history.passes)
+    assert (np.diff(resumed.history.elapsed) > 0).all()
+    assert resumed.settings == whole.settings
+    assert resumed.seconds["start"] > 0
+    assert rng.random() == undisturbed.random()
+
+
+def test_a_run_that_the_user_ended_goes_on(tmp_path, cones):
+    V = from_columns(cones)
+    options = {"max_iter": 12, "tol": 0}
+    whole = factorize(V, 3, **options)
+    checkpoint = Checkpoint(tmp_path / "run")  # saves every minute, and when the run is ended
+    callback = lambda now: now.iteration == 5  # noqa: E731
+    ended = factorize(V, 3, checkpoint=checkpoint, callback=callback, **options)
+    assert ended.n_iter == 5
+    resumed = factorize(V, 3, checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+
+
+@pytest.mark.parametrize("iteration", [2, 3, 5])  # before, at and after the leap
+def test_a_run_with_a_sketch_is_resumed_too(tmp_path, cones, iteration):
+    V = from_columns(cones)
+    options = {"init": "random", "sketch": 8, "max_iter": 12, "tol": 0}
+    whole = factorize(V, 3, rng=np.random.default_rng(4), **options)
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    with pytest.raises(KilledError):
+        factorize(
+            V,
+            3,
+            rng=np.random.default_rng(4),
+            checkpoint=checkpoint,
+            callback=die_at(iteration),
+            **options,
+        )
+    resumed = factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **options)
+    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+    other = options | {"sketch": None}
+    with pytest.raises(CheckpointError, match="its sketch is 8, now it is None"):
+        factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **other)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    factorize(V, 3, max_iter=3, checkpoint=checkpoint)
+    (state,) = tmp_path.glob("*/state.npz")
+    np.savez(state, header=np.array('{"format": "conenmf-checkpoint-1"}'))
+    with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-1', this version"):
+        factorize(V, 3, max_iter=3, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
+def test_every_kind_of_generator(tmp_path, cones, kind):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    with pytest.raises(KilledError):
+        factorize(
+            V,
+            3,
+            init="random",
+            checkpoint=checkpoint,
+            rng=np.random.Generator(kind(1)),
+            callback=die_at(2),
+        )
+    rng = np.random.Generator(kind(1))
+    factorize(V, 3, init="random", checkpoint=checkpoint, rng=rng)
+    other = np.random.Generator(kind(1))
+    factorize(V, 3, init="random", rng=other)
+    assert rng.random() == other.random()
+    wrong = np.random.SFC64
+    with pytest.raises(CheckpointError, match="its random state is"):
+        factorize(V, 3, init="random", checkpoint=checkpoint, rng=np.random.Generator(wrong(1)))
+
+
+def test_a_process_that_is_really_killed(tmp_path, cones):
+    np.save(tmp_path / "V.npy", cones)
+    script = f"""
+        import os, signal, sys
+        import numpy as np
+        from conenmf import Checkpoint, factorize, open_data
+        def callback(progress):
+            if sys.argv[1] == "die" and progress.iteration == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+        V = open_data({str(tmp_path / "V.npy")!r}, samples_in="columns")
+        checkpoint = Checkpoint({str(tmp_path / "run")!r}, every=0) if sys.argv[2:] else None
+        result = factorize(V, 3, tol=0, max_iter=15, callback=callback, checkpoint=checkpoint)
+        result.save({str(tmp_path)!r} + "/" + sys.argv[1] + ".npz")
+    """
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), *arguments], check=False
+        ).returncode
+
+    assert run("whole") == 0
+    assert run("die", "checkpoint") == -9
+    assert not (tmp_path / "die.npz").exists()
+    assert run("resumed", "checkpoint") == 0
+    with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "resumed.npz") as resumed:
+        for name in ("W", "H", "labels", "relative_error", "history_relative_error"):
+            assert np.array_equal(whole[name], resumed[name]), name
+
+
+def test_saves_are_as_rare_as_asked(tmp_path, cones):
+    factorize(from_columns(cones), 3, checkpoint=tmp_path / "run")
+    assert os.listdir(tmp_path / "run") == []  # much less than a minute
+    with pytest.raises(OptionError, match="every=-1"):
+        Checkpoint(tmp_path, every=-1)
+
+
+def test_more_iterations_can_be_asked_for(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    factorize(V, 3, tol=0, max_iter=5, checkpoint=checkpoint)
+    longer = factorize(V, 3, tol=0, max_iter=9, checkpoint=checkpoint)
+    assert np.array_equal(longer.W, factorize(V, 3, tol=0, max_iter=9).W)
+
+
+def test_the_estimator_resumes(tmp_path, cones):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    with pytest.raises(KilledError):
+        ConeNMF(3, checkpoint=checkpoint, callback=die_at(4)).fit(cones.T)
+    resumed = ConeNMF(3, checkpoint=checkpoint).fit(cones.T)
+    assert np.array_equal(resumed.components_, ConeNMF(3).fit(cones.T).components_)
+
+
+def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    factorize(from_columns(cones), 3, checkpoint=checkpoint)
+    for V, K, options, what in (
+        (cones, 4, {}, "its K is 3, now it is 4"),
+        (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
+        (cones, 3, {"init": "spa"}, "its init is 'cr1'"),
+        (cones, 3, {"init": np.ones((40, 3))}, "its init is 'cr1'"),
+        (2 * cones, 3, {}, "its norm is"),
+        (cones[:, ::-1], 3, {}, "its order of samples is"),
+        (cones, 3, {"rng": np.random.default_rng(0)}, "its random state is None"),
+        (cones, 3, {"max_iter": 1}, r"is at iteration \d+, beyond max_iter=1"),
+        (cones[:, 1:], 3, {}, r"its shape is \[40, 200\], now it is \[40, 199\]"),
+    ):
+        with pytest.raises(CheckpointError, match=what):
+            factorize(from_columns(V), K, checkpoint=checkpoint, **options)
+
+
+def test_what_a_killed_save_left_is_removed(tmp_path, cones):
+    left = tmp_path / f".00000003.{16 * 'a'}"
+    left.mkdir()
+    (tmp_path / "mine").mkdir()
+    factorize(from_columns(cones), 3, checkpoint=tmp_path)
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_own_factors_belong_to_the_run(tmp_path, cones):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    W = np.random.default_rng(0).random((40, 3))
+    factorize(V, np.int64(3), init=W, max_iter=3, checkpoint=checkpoint)
+    factorize(V, 3, init=W, max_iter=4, checkpoint=checkpoint)
+    with pytest.raises(CheckpointError, match="its arrays is"):
+        factorize(V, 3, init=W + 1, checkpoint=checkpoint)
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    """A process whose files may not grow beyond a few kilobytes."""
+    script = f"""
+        import resource
+        import dask.array as da
+        import numpy as np
+        from conenmf import Checkpoint, factorize, from_rows
+        from conenmf.errors import DiskFullError
+        X = np.random.default_rng(0).random((4000, 10))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+        result = factorize(from_rows(X), 4, max_iter=1)
+        for V in (from_rows(X), from_rows(da.from_array(X, chunks=(1000, 10)))):
+            try:
+                factorize(V, 4, checkpoint=Checkpoint({str(tmp_path)!r}, every=0))
+            except DiskFullError:
+                print("named")
+        try:
+            result.save({str(tmp_path / "result.npz")!r})
+        except DiskFullError:
+            print("named")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["named"] * 3
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["state.npz", "H.npy"])
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_damaged_checkpoints(tmp_path, cones, name, how):
+    checkpoint = Checkpoint(tmp_path, every=0)
+    factorize(from_columns(cones), 3, checkpoint=checkpoint)
+    (saved,) = tmp_path.iterdir()
+    file = saved / name
+    if how == "cut":
+        file.write_bytes(file.read_bytes()[:-100])
+    else:
+        file.unlink()
+    with pytest.raises(CheckpointError, match="is not a checkpoint of conenmf, or is damaged"):
+        factorize(from_columns(cones), 3, checkpoint=checkpoint)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
+    V = from_columns(cones)
+    whole = factorize(V, 3, tol=0, max_iter=8)
+    saves = []
+    original = np.savez
+
+    def full(stream, **arrays):
+        saves.append(stream)
+        if len(saves) == 4:
+            raise OSError(28, "No space left on device")
+        original(stream, **arrays)
+
+    checkpoint = Checkpoint(tmp_path, every=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(DiskFullError, match="the one before is intact"):
+            factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
+    assert os.listdir(tmp_path) == ["00000002"]
+    resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
+    assert np.array_equal(resumed.W, whole.W)
+
+
+def test_a_place_where_no_folder_can_be(tmp_path, cones):
+    (tmp_path / "file").write_text("in the way")
+    for place in (tmp_path / "file", tmp_path / "missing" / "run"):
+        with pytest.raises(CheckpointError, match="cannot be made a folder"):
+            factorize(from_columns(cones), 3, checkpoint=place)

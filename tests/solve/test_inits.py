@@ -1,0 +1,204 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conenmf import cr1_nmf, from_columns, make_cones
+from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
+from conenmf.linalg.nnls import nnls
+from conenmf.solve.inits import INITS, raise_off_zero, start
+from conenmf.solve.solvers import SOLVERS
+
+ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
+HALS, MULT, NNLSB = SOLVERS["plain-hals"], SOLVERS["mult"], SOLVERS["nnlsb"]
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
+def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
+    case = np.load(path)
+    W, H = INITS["nndsvd"](main_backend(case["V"]), int(case["K"]), None)
+    np.testing.assert_allclose(W, case["nndsvd_W"], atol=1e-9)
+    np.testing.assert_allclose(H, case["nndsvd_H"], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", INITS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix.astype(dtype))
+    W, H, *_ = start(V, 4, name, HALS, rng())
+    assert W.shape == (12, 4)
+    assert H.shape == (4, 40)
+    assert W.dtype == H.dtype == V.dtype
+    assert W.min() >= 0
+    assert H.min() >= 0
+    assert np.isfinite(W).all()
+    assert np.isfinite(H).all()
+    assert W.any(axis=0).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["auto", "cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
+)
+def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
+    W, H, *_ = start(backend(sample_matrix), 4, name, HALS, rng())
+    W0, H0, *_ = start(from_columns(sample_matrix), 4, name, HALS, rng())
+    np.testing.assert_allclose(W, W0, atol=1e-10)
+    np.testing.assert_allclose(H, H0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", INITS)
+def test_the_generator_decides(name, sample_matrix):
+    V = from_columns(sample_matrix)
+    first, second = (start(V, 4, name, HALS, rng()) for _ in range(2))
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix):
+    V = from_columns(sample_matrix)
+    W, H, _ = cr1_nmf(V, 4, tol=5e-2)
+    for rule in (MULT, HALS):
+        start_W, start_H, *_ = start(V, 4, "cr1", rule)
+        np.testing.assert_array_equal(start_W, W)
+        np.testing.assert_allclose(start_H, H + H[H > 0].mean(), rtol=1e-14)
+    start_W, start_H, *_ = start(V, 4, "cr1", NNLSB)
+    np.testing.assert_array_equal(start_W, W)
+    assert start_H is None
+
+
+@pytest.mark.parametrize("name", ["cr1", "cr1++"])
+def test_what_cones_leave_is_known_and_zeros_are_raised(name, sample_matrix):
+    V = from_columns(sample_matrix)
+    factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
+    W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
+    point = start(V, 4, name, MULT, rng())
+    np.testing.assert_array_equal(point.W, W)
+    np.testing.assert_allclose(point.H, H + H[H > 0].mean(), rtol=1e-14)
+    assert point.name == name
+    assert point.error == pytest.approx(np.linalg.norm(sample_matrix - W @ H) / V.norm, rel=1e-9)
+
+
+def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
+    V = main_backend(sample_matrix)
+    W, H = INITS["nndsvd"](V, 4, None)
+    assert (W == 0).any()
+    assert (H == 0).any()
+    Wa, Ha = INITS["nndsvda"](V, 4, None)
+    np.testing.assert_allclose(Wa, np.where(W == 0, sample_matrix.mean(), W))
+    np.testing.assert_allclose(Ha, np.where(H == 0, sample_matrix.mean(), H))
+    War, Har = INITS["nndsvdar"](V, 4, rng())
+    assert War[W == 0].max() <= sample_matrix.mean() / 100
+    np.testing.assert_array_equal(Har[H != 0], H[H != 0])
+
+
+def test_nnsvdlrc_is_better_than_nndsvd_before_any_iteration():
+    rng_ = rng()
+    V = rng_.gamma(1.0, size=(40, 6)) @ rng_.gamma(0.3, size=(6, 90))
+    errors = [
+        np.linalg.norm(V - W @ H)
+        for W, H in (INITS[name](from_columns(V), 6, None) for name in ("nnsvdlrc", "nndsvd"))
+    ]
+    assert errors[0] < errors[1]
+    with pytest.raises(ComponentsError, match="nnsvdlrc makes at most 3 components"):
+        INITS["nnsvdlrc"](from_columns(V[:2]), 4, None)
+
+
+def test_spherical_k_means_finds_cones():
+    model = make_cones(60, 3, 0.1, n_samples=200, rng=rng())
+    W, _ = INITS["spkm"](from_columns(model.V), 3, np.random.default_rng(4))
+    np.testing.assert_allclose(np.linalg.norm(W, axis=0), 1)
+    cosines = W.T @ model.axes
+    assert (cosines.max(axis=0) > 0.95).all()
+
+
+def test_k_means_finds_clusters_and_marks_them():
+    centres = np.array([[0.0, 10.0, 5.0], [10.0, 0.0, 5.0]])
+    labels = np.arange(60) % 3
+    V = np.abs(centres[:, labels] + 0.1 * rng().standard_normal((2, 60)))
+    W, H = INITS["kmeans"](from_columns(V), 3, np.random.default_rng(3))
+    order = np.argsort(W[0])
+    np.testing.assert_allclose(W[:, order], centres[:, [0, 2, 1]], atol=0.2)
+    assert set(np.unique(H).round(6)) == {0.2, 1.2}
+    assert (H.argmax(axis=0)[labels == 0] == order[0]).all()
+
+
+def test_an_empty_cluster_takes_the_farthest_sample():
+    """Five copies of one sample and two others: whatever the seeds, no cluster stays empty."""
+    V = from_columns([[1.0] * 5 + [9.0, 0.0], [1.0] * 5 + [0.0, 7.0]])
+    for seed in range(20):
+        W, _ = INITS["kmeans"](V, 3, np.random.default_rng(seed))
+        assert sorted(W.T.round(6).tolist()) == [[0, 7], [1, 1], [9, 0]]
+
+
+def test_more_clusters_than_samples(sample_matrix):
+    for name in ("spkm", "kmeans"):
+        with pytest.raises(ComponentsError, match="38 nonzero samples, fewer than the 39"):
+            INITS[name](from_columns(sample_matrix), 39, rng())
+
+
+# --- the user's own ---------------------------------------------------------------------------
+
+
+def test_own_factors(sample_matrix):
+    V = from_columns(sample_matrix)
+    W, H = rng().random((12, 3)), rng().random((3, 40))
+    start_W, start_H, *_ = start(V, 3, (W, H), HALS)
+    np.testing.assert_array_equal(start_W, W)
+    np.testing.assert_array_equal(start_H, H)
+    start_W, start_H, *_ = start(V, 3, W, MULT)
+    best = nnls(W.T @ W, sample_matrix.T @ W).T
+    np.testing.assert_allclose(start_H, raise_off_zero(V, best))
+    start_W, start_H, *_ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    np.testing.assert_array_equal(start_W, W)
+    assert start_H is None
+
+
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        (np.ones((3, 12)), r"bad W: shape \(3, 12\), expected \(12, 3\)"),
+        ((np.ones((12, 3)), np.ones((3, 39))), r"bad H: shape \(3, 39\), expected \(3, 40\)"),
+        (-np.eye(12, 3), r"bad W: negative at \(0, 0\): -1.0"),
+        (np.full((12, 3), np.nan), r"bad W: not finite at \(0, 0\): nan"),
+        (np.zeros((12, 3)), "bad W: all zero"),
+        (np.full((12, 3), "x"), "bad W: type <U1, expected real numbers"),
+        ((1, 2, 3), "tuple of 3"),
+        (lambda V, K, rng: (np.ones((2, 2)), None), r"bad W: shape \(2, 2\)"),
+    ],
+)
+def test_bad_own_factors(init, message, sample_matrix):
+    with pytest.raises(FactorError, match=message):
+        start(from_columns(sample_matrix), 3, init, HALS)
+
+
+def test_bad_options(sample_matrix):
+    with pytest.raises(OptionError, match=r"init='svd' is unknown; choose one of 'auto', 'cr1'"):
+        start(from_columns(sample_matrix), 3, "svd", HALS)
+    with pytest.raises(ComponentsError):
+        start(from_columns(sample_matrix), 0, "random", HALS)
+    with pytest.raises(NotADataMatrixError):
+        start(sample_matrix, 3, "random", HALS)
+    with pytest.raises(ComponentsError, match="12 singular values"):
+        start(from_columns(sample_matrix), 13, "nndsvd", HALS)
+
+
+def test_raising_an_empty_h():
+    V = from_columns(np.eye(2))
+    np.testing.assert_array_equal(raise_off_zero(V, np.zeros((2, 2))), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "spa", "snpa"])
+def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
+    scale = 2.0**-200
+    W, H = INITS[name](from_columns(sample_matrix), 4, rng())
+    W_small, H_small = INITS[name](from_columns(scale * sample_matrix), 4, rng())
+    if H is None:
+        np.testing.assert_allclose(W_small / scale, W, rtol=1e-9)
+    else:
+        np.testing.assert_allclose(W_small @ H_small / scale, W @ H, rtol=1e-6, atol=1e-9)

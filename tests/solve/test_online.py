@@ -1,0 +1,197 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import factorize, from_columns, make_cones
+from conenmf.errors import ComponentsError, NotADataMatrixError, ShapeError
+from conenmf.solve import online
+from conenmf.solve.loop import coefficients
+from conenmf.solve.online import ConeStream
+
+
+def cut(V, size):
+    return [V[:, start : start + size] for start in range(0, V.shape[1], size)]
+
+
+def run(V, K, size):
+    stream = ConeStream(V.shape[0], K)
+    for batch in cut(V, size):
+        stream.update(from_columns(batch, n_threads=1))
+    return stream
+
+
+def in_order(model, order, rng):
+    """Samples and labels in an order."""
+    n = {
+        "as drawn": np.arange(model.labels.size),
+        "cone after cone": np.argsort(model.labels, kind="stable"),
+        "one of each cone last": np.argsort(-rng.permutation(model.labels.size)),
+    }[order]
+    if order == "one of each cone last":
+        firsts = [np.flatnonzero(model.labels[n] == k)[0] for k in np.unique(model.labels)]
+        n = np.concatenate([np.delete(n, firsts), n[firsts]])
+    return model.V[:, n], model.labels[n]
+
+
+def owners(stream, model):
+    """The true cone of each centre."""
+    return (model.axes.T @ stream.cones.directions).argmax(axis=0)
+
+
+def relative_error(V, W):
+    data = from_columns(V)
+    return np.sqrt(coefficients(data, W)[2] / data.total)
+
+
+ORDERS = ("as drawn", "cone after cone", "one of each cone last")
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    K=st.integers(1, 5),
+    alpha=st.floats(0.01, 0.3),
+    size=st.sampled_from([1, 2, 7, 60]),
+    order=st.sampled_from(ORDERS),
+)
+def test_cones_are_right_for_every_order_and_size_of_batch(seed, K, alpha, size, order):
+    rng = np.random.default_rng(seed)
+    model = make_cones(20, K, alpha, n_samples=60, rng=rng)
+    V, labels = in_order(model, order, rng)
+    V[:, rng.random(60) < 0.05] = 0.0
+    nonzero = V.any(axis=0)
+    stream = ConeStream(20, K)
+    seen, settled = 0, None
+    for batch in cut(V, size):
+        stream.update(from_columns(batch, n_threads=1))
+        seen += batch.shape[1]
+        sent = np.flatnonzero(nonzero[:seen])
+        mine = owners(stream, model)
+        assert set(mine) == set(labels[sent])
+        assert stream.cones.counts.sum() == sent.size
+        if len(set(labels[sent])) == K:
+            assert sorted(mine) == list(range(K))
+            if settled is not None:
+                np.testing.assert_array_equal(stream.cones.directions, settled)
+            settled = stream.cones.directions
+        for k in set(mine):  # no sum holds a sample of another cone
+            truth = V[:, sent[labels[sent] == k]].sum(axis=1)
+            np.testing.assert_allclose(stream.cones.sums[:, mine == k].sum(axis=1), truth)
+    assert stream.samples == 60
+    W = stream.W
+    assert np.isfinite(W).all()
+    assert W.min() >= 0
+    if settled is not None:
+        axes_error = relative_error(V, stream.cones.sums)
+        assert axes_error <= np.sin(2 * alpha) + 1e-12
+    assert pickle.loads(pickle.dumps(stream)).W.tobytes() == W.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 20, 150])
+@pytest.mark.parametrize("order", ORDERS[:2])
+def test_a_stream_of_cones_ends_near_the_batch_error(order, size):
+    rng = np.random.default_rng(1)
+    model = make_cones(200, 8, 0.2, n_samples=1500, rng=rng)
+    V, _ = in_order(model, order, rng)
+    batch = factorize(from_columns(V), 8, init="cr1").relative_error
+    assert relative_error(V, run(V, 8, size).W) <= 1.01 * batch
+
+
+def test_small_cones_one_after_the_other_end_near_algorithm_two():
+    """Few samples of few features: what hals gains on all at once is out of reach."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        model = make_cones(60, 4, 0.15, n_samples=200, rng=rng)
+        V, _ = in_order(model, "cone after cone", rng)
+        batch = factorize(from_columns(V), 4, init="cr1", solver=None).relative_error
+        assert relative_error(V, run(V, 4, 10).W) <= 1.01 * batch
+
+
+def test_every_backend(main_backend, small_blocks, sample_matrix):
+    expected = run(sample_matrix, 5, 20)
+    stream = ConeStream(12, 5)
+    for batch in cut(sample_matrix, 20):
+        stream.update(main_backend(batch))
+    np.testing.assert_allclose(stream.cones.sums.sum(axis=1), sample_matrix.sum(axis=1))
+    assert stream.W.shape == expected.W.shape
+    assert relative_error(sample_matrix, stream.W) < 0.6
+
+
+def test_the_same_bits_for_any_number_of_threads(small_blocks, sample_matrix):
+    def bits(n_threads):
+        stream = ConeStream(12, 4)
+        for batch in cut(sample_matrix, 20):
+            stream.update(from_columns(batch, n_threads=n_threads))
+        return stream.W.tobytes()
+
+    assert bits(1) == bits(3)
+
+
+def test_passes():
+    model = make_cones(50, 3, 0.2, n_samples=90, rng=np.random.default_rng(0))
+    stream = ConeStream(50, 3)
+    first, second = from_columns(model.V[:, :50]), from_columns(model.V[:, 50:])
+    stream.update(first)
+    assert first.passes == 1 + 2 + online._FIRST_ROUNDS
+    stream.update(second)
+    assert second.passes == 1 + 1 + online._ROUNDS
+
+
+def test_fewer_directions_than_components_and_zero_samples():
+    stream = ConeStream(3, 3)
+    stream.update(from_columns(np.zeros((3, 4))))
+    assert not stream.W.any()
+    stream.update(from_columns(np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])))
+    np.testing.assert_array_equal(stream.W, np.diag([1.0, 0.0, 0.0]))
+    stream.update(from_columns(np.array([[0.0], [5.0], [0.0]])))
+    np.testing.assert_allclose(stream.W, np.diag([1.0, 1.0, 0.0]), atol=1e-12)
+    assert (stream.samples, stream.batches) == (8, 3)
+
+
+def test_an_outlier_becomes_a_centre_but_takes_no_component():
+    rng = np.random.default_rng(0)
+    V = rng.gamma(2.0, size=(30, 3)) @ rng.dirichlet(np.ones(3), 400).T
+    stream = run(V, 3, 100)
+    before = relative_error(V, stream.W)
+    outlier = np.zeros((30, 1))
+    outlier[4] = 1e-3
+    stream.update(from_columns(outlier))
+    assert (stream.cones.directions.T @ outlier).max() == pytest.approx(1e-3)
+    assert relative_error(V, stream.W) < 1.05 * before + 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_the_scale_of_the_data_does_not_matter(scale, sample_matrix):
+    expected = run(sample_matrix, 4, 10).W
+    np.testing.assert_allclose(run(scale * sample_matrix, 4, 10).W, expected, atol=1e-6)
+
+
+def test_continuing_from_factors():
+    model = make_cones(80, 4, 0.15, n_samples=600, rng=np.random.default_rng(2))
+    past, rest = model.V[:, :400], model.V[:, 400:]
+    result = factorize(from_columns(past), 4)
+    H = result.H
+    stream = ConeStream.from_factors(result.W, H @ H.T, H.sum(axis=1), 400)
+    unit = result.W / np.linalg.norm(result.W, axis=0)
+    np.testing.assert_allclose(stream.W, unit, atol=1e-12)
+    stream.update(from_columns(rest))
+    assert stream.samples == 600
+    batch = factorize(from_columns(model.V), 4).relative_error
+    assert relative_error(model.V, stream.W) <= 1.01 * batch
+    cones = factorize(from_columns(past), 4, solver=None)
+    W, H = np.column_stack([cones.W[:, :3], np.zeros(80)]), cones.H  # one that is not there
+    stream = ConeStream.from_factors(W, H @ H.T, H.sum(axis=1), 400)
+    assert stream.cones.counts.size == 3
+    stream.update(from_columns(model.V))
+    assert relative_error(model.V, stream.W) <= 1.05 * batch
+
+
+def test_bad_input():
+    with pytest.raises(ComponentsError):
+        ConeStream(3, 0)
+    with pytest.raises(NotADataMatrixError, match="from_rows"):
+        ConeStream(3, 2).update(np.ones((3, 4)))
+    with pytest.raises(ShapeError, match="batch has 4 features, the stream has 3"):
+        ConeStream(3, 2).update(from_columns(np.ones((4, 2))))

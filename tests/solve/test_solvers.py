@@ -1,0 +1,131 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import cr1_nmf, from_columns, kernels
+from conenmf.errors import OptionError
+from conenmf.solve.solvers import FLOOR, SOLVERS, Rule, get_rule, hals, mult, nnlsb, rule_name
+
+RULES = {
+    "mult": mult,
+    "mult, 9 sweeps": partial(mult, sweeps=9),
+    "hals": hals,
+    "hals, 9 sweeps": partial(hals, sweeps=9, floor=0.0),
+    "nnlsb": nnlsb,
+}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@given(seed=st.integers(0, 10**6))
+def test_a_rule_never_increases_the_objective(rule, both_twins, seed):
+    rng = np.random.default_rng(seed)
+    W, v = rng.random((10, 4)), rng.random((10, 20))
+    G, C, Y = W.T @ W, v.T @ W, rng.random((20, 4))
+    kept = Y.copy()
+    after = rule(G, C, Y)
+    np.testing.assert_array_equal(Y, kept)  # pure
+
+    def objective(Y):
+        return 0.5 * np.einsum("nk,nk->n", Y @ G, Y) - np.einsum("nk,nk->n", C, Y)
+
+    assert (objective(after) <= objective(Y) + 1e-12).all()
+    assert after.min() >= 0
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_rule_keeps_the_type_and_survives_a_zero_component(rule, both_twins, dtype):
+    G = np.diag([1.0, 0.0])
+    Y = rule(G, np.array([[2, 0]], dtype), np.array([[1, 1]], dtype))
+    assert Y.dtype == dtype
+    assert np.isfinite(Y).all()
+    assert Y[0, 0] == 2
+
+
+@pytest.mark.parametrize("sweeps", [1, 2, 20])
+@pytest.mark.parametrize("rows", [1, 127, 128, 300])
+@pytest.mark.parametrize("K", [1, 4, 7])
+def test_twins_of_hals_agree(sweeps, rows, K):
+    rng = np.random.default_rng(0)
+    W, V = rng.random((30, K)), rng.random((30, rows)) * rng.random(rows) ** 4
+    arguments = (W.T @ W, V.T @ W, rng.random((rows, K)))
+    compiled = hals(*arguments, sweeps=sweeps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "AVAILABLE", False)
+        np.testing.assert_allclose(compiled, hals(*arguments, sweeps=sweeps), atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", [mult, hals])
+def test_sweeps_lead_towards_the_minimiser_and_end_there(rule, both_twins):
+    rng = np.random.default_rng(1)
+    W, V = rng.random((30, 6)), rng.random((30, 200))
+    G, C, Y = W.T @ W, V.T @ W, rng.random((200, 6))
+    best = nnlsb(G, C, Y)
+    distances = [np.linalg.norm(rule(G, C, Y, sweeps=n) - best) for n in (1, 4, 1000)]
+    assert distances[0] > distances[1] > distances[2]
+    # a sweep that moves a tenth of what the first did is the last one: 1000 are never made
+    many = Y
+    for _ in range(1000):
+        many = rule(G, C, many)
+    assert np.linalg.norm(many - best) < 0.2 * distances[2]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_becomes_of_a_row_does_not_depend_on_the_others(rule, both_twins):
+    """However many sweeps its neighbours need: blocks may be cut anywhere."""
+    rng = np.random.default_rng(2)
+    W, V = rng.random((30, 6)), rng.random((30, 300)) * rng.random(300) ** 4
+    G, C, Y = W.T @ W, V.T @ W, rng.random((300, 6))
+    whole = rule(G, C, Y)
+    pieces = [rule(G, C[a : a + 7], Y[a : a + 7]) for a in range(0, 300, 7)]
+    np.testing.assert_allclose(np.vstack(pieces), whole, rtol=1e-12, atol=1e-14)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_lemma_15_cr1_is_a_fixed_point_of_mult(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((6, 20)) + 0.01
+    W, H, _ = cr1_nmf(from_columns(V), 3, rng=rng)
+    W, H = W.astype(float), H.astype(float)
+    np.testing.assert_allclose(mult(W.T @ W, V.T @ W, H.T).T, np.maximum(H, FLOOR), rtol=1e-8)
+    np.testing.assert_allclose(mult(H @ H.T, V @ H.T, W), np.maximum(W, FLOOR), rtol=1e-7)
+
+
+def test_rules_by_name_object_and_function():
+    assert get_rule("hals") is SOLVERS["hals"]
+    assert get_rule(SOLVERS["mult"]) is SOLVERS["mult"]
+    assert get_rule(hals) == Rule(hals)
+    with pytest.raises(OptionError, match=r"solver='als' is unknown.*'hals', 'mult', 'nnlsb'"):
+        get_rule("als")
+    assert [rule_name(solver) for solver in ("hals", SOLVERS["plain-mult"], hals, None)] == [
+        "hals",
+        "plain-mult",
+        "hals",
+        None,
+    ]
+    assert rule_name(Rule(SOLVERS["hals"].update)) == "hals"
+    assert rule_name(partial(nnlsb)) == "nnlsb"
+
+
+def test_as_many_sweeps_as_are_paid_for():
+    rule = Rule(hals, sweeps=12)
+    assert rule.sweeping(0.4).keywords["sweeps"] == 1
+    assert rule.sweeping(5.2).keywords["sweeps"] == 6
+    assert rule.sweeping(1e9).keywords["sweeps"] == 12
+    assert Rule(nnlsb).sweeping(5.0) is nnlsb
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"first": "V"}, "first='V' is unknown"),
+        ({"extrapolate": True}, "begins with H"),
+        ({"sweeps": 0}, "at least 1"),
+    ],
+)
+def test_rules_that_cannot_be(options, message):
+    with pytest.raises(OptionError, match=message):
+        Rule(hals, **options)

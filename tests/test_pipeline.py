@@ -1,0 +1,245 @@
+import importlib
+
+import numpy as np
+import pytest
+
+from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
+from conenmf.linalg.nnls import nnls
+from conenmf.solve.inits import INITS
+from conenmf.solve.loop import alternate
+from conenmf.solve.solvers import SOLVERS, hals
+
+
+@pytest.fixture(scope="module")
+def cones():
+    return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("solver", [*SOLVERS, None])
+def test_every_start_with_every_solver(init, solver, small_blocks, sample_matrix):
+    check_factors(from_columns(sample_matrix), init, solver, sample_matrix)
+
+
+@pytest.mark.parametrize(
+    ("init", "solver"),
+    [*((init, "hals") for init in INITS), *(("cr1", solver) for solver in [*SOLVERS, None])],
+)
+def test_every_start_and_every_solver_on_every_storage(
+    init, solver, main_backend, small_blocks, sample_matrix
+):
+    check_factors(main_backend(sample_matrix), init, solver, sample_matrix)
+
+
+def check_factors(V, init, solver, sample_matrix):
+    result = factorize(V, 4, init=init, solver=solver, max_iter=20, rng=np.random.default_rng(0))
+    W, H = result.W, np.asarray(result.H)
+    assert W.shape == (12, 4)
+    assert H.shape == (4, 40)
+    assert W.min() >= 0
+    assert H.min() >= 0
+    exact = np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix)
+    assert result.relative_error == pytest.approx(exact, rel=1e-10)
+    np.testing.assert_allclose(H, nnls(W.T @ W, sample_matrix.T @ W).T, atol=1e-10)
+    np.testing.assert_array_equal(result.labels == -1, ~sample_matrix.any(axis=0))
+    if solver is None:
+        assert (result.n_iter, result.stop_reason) == (0, "start")
+    else:
+        assert result.relative_error <= result.history.relative_error[-1] + 1e-8
+
+
+def test_auto_finds_the_number_of_cones(cones, main_backend):
+    result = factorize(main_backend(cones))
+    assert result.K == 4
+    assert result.relative_error < np.sin(0.15)
+    assert result.settings["K"] == "auto"
+
+
+def test_a_sketch_on_the_way_and_v_itself_at_the_end(main_backend, small_blocks):
+    rng = np.random.default_rng(3)
+    matrix = rng.random((40, 6)) @ rng.random((6, 200)) ** 3 + 0.3 * rng.random((40, 200))
+    V = main_backend(matrix)
+    options = {"init": "random", "max_iter": 60, "tol": 1e-5}
+    with_, without = (
+        factorize(V, 6, sketch=rank, rng=np.random.default_rng(0), **options) for rank in (12, None)
+    )
+    assert with_.seconds["sketch"] > without.seconds["sketch"] == 0
+    assert (with_.settings["sketch"], without.settings["sketch"]) == (12, None)
+    errors = with_.history.relative_error
+    np.testing.assert_allclose(errors[:2], without.history.relative_error[:2], rtol=1e-9)
+    assert errors[2] < without.history.relative_error[2]  # a leap
+    assert (np.diff(errors) <= 1e-9).all()
+    exact = np.linalg.norm(matrix - with_.W @ np.asarray(with_.H)) / np.linalg.norm(matrix)
+    assert with_.relative_error == pytest.approx(exact, rel=1e-10)
+    assert with_.relative_error <= 1.01 * without.relative_error
+
+
+def test_auto_sketches_large_dense_data_only(monkeypatch):
+    rng = np.random.default_rng(0)
+    matrix = rng.random((60, 3)) @ rng.random((3, 400)) + 0.1 * rng.random((60, 400))
+    options = {"init": "random", "rng": np.random.default_rng(0)}
+    assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] == 0
+    monkeypatch.setattr(importlib.import_module("conenmf.data.sketch"), "_LARGE", 1)
+    assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] > 0
+    assert factorize(from_columns(matrix), 3, solver="mult", **options).seconds["sketch"] == 0
+    flat = factorize(from_columns(matrix), 3, init=(matrix[:, :3], np.ones((3, 400))), max_iter=9)
+    done = factorize(from_columns(matrix), 3, init=(flat.W, flat.H))
+    assert done.seconds["sketch"] == 0  # the error hardly falls any more
+    cones = make_cones(60, 3, 0.15, n_samples=400, rng=rng).V
+    assert factorize(from_columns(cones), 3, init="cr1").seconds["sketch"] == 0
+
+
+def test_the_time_on_a_sketch_counts(monkeypatch):
+    module = importlib.import_module("conenmf.pipeline")
+    limits = []
+
+    def watched(V, *arguments, **options):
+        limits.append(options["stopping"].max_time)
+        return alternate(V, *arguments, **options)
+
+    monkeypatch.setattr(module, "alternate", watched)
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((30, 300)))
+    factorize(V, 3, init="random", sketch=6, max_time=1000.0, rng=rng)
+    factorize(V, 3, init="random", sketch=6, rng=rng)
+    whole, on_sketch, *unlimited = limits
+    assert 0 < on_sketch < whole < 1000
+    assert unlimited == [None, None]
+
+
+@pytest.mark.parametrize("solver", ["hals", "mult", "plain-hals"])
+def test_a_run_that_is_cut_short_is_not_worse_than_its_start(cones, solver):
+    """The raised start is above cr1-nmf itself at first."""
+    V = from_columns(cones)
+    alone = factorize(V, 4, solver=None)
+    for max_iter in (0, 1, 2, 50):
+        run = factorize(V, 4, solver=solver, max_iter=max_iter, tol=0)
+        assert run.relative_error <= alone.relative_error * (1 + 1e-12)
+    assert run.relative_error < 0.999 * alone.relative_error
+
+
+def test_what_a_result_tells(cones):
+    V = from_columns(cones)
+    before = V.passes
+    result = factorize(V, 4, max_iter=3, tol=0)
+    assert result.K == 4
+    assert result.n_iter == 3
+    assert result.stop_reason == "max_iter"
+    assert result.passes == V.passes - before
+    assert set(result.seconds) == {"rank", "start", "sketch", "solve", "finish"}
+    assert result.seconds.pop("sketch") == 0
+    assert all(s > 0 for stage, s in result.seconds.items())
+    assert result.settings == {
+        "K": 4,
+        "K_decided_by": "user",
+        "init": "cr1",
+        "init_used": "cr1",
+        "solver": "hals",
+        "sketch": "auto",
+        "max_iter": 3,
+        "tol": 0,
+        "max_time": None,
+    }
+    assert repr(result).startswith("Factorization(F=80, N=300, K=4, relative_error=0.0")
+    with pytest.raises(AttributeError):
+        result.W = None
+
+
+def test_own_rules_and_starts_are_named(cones):
+    def mine(V, K, rng):
+        return np.ones((80, K)) + np.eye(80, K), None
+
+    result = factorize(from_columns(cones), 4, init=mine, solver=hals, max_iter=2)
+    assert (result.settings["init"], result.settings["solver"]) == ("mine", "hals")
+
+
+def test_parts_that_do_not_fit_are_refused(cones):
+    result = factorize(from_columns(cones), 4, max_iter=1)
+    with pytest.raises(ValueError, match="do not make a factorisation"):
+        Factorization(**{**vars(result), "W": result.W[:, :2]})
+    with pytest.raises(ValueError, match="do not make a factorisation"):
+        Factorization(**{**vars(result), "relative_error": float("nan")})
+
+
+def test_same_bits_for_any_number_of_threads(small_blocks, cones):
+    runs = [factorize(from_columns(cones, n_threads=n), max_iter=10) for n in (1, 2, 4)]
+    for run in runs[1:]:
+        assert np.array_equal(run.W, runs[0].W)
+        assert np.array_equal(run.H, runs[0].H)
+        assert run.relative_error == runs[0].relative_error
+
+
+def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
+    result = factorize(backend(sample_matrix), 3, max_iter=10, tol=0)
+    plain = factorize(from_columns(sample_matrix), 3, max_iter=10, tol=0)
+    np.testing.assert_array_equal(result.labels, plain.labels)
+    np.testing.assert_allclose(result.W, plain.W, atol=1e-10)
+    np.testing.assert_allclose(result.H, plain.H, atol=1e-10)
+    assert result.relative_error == pytest.approx(plain.relative_error, rel=1e-10)
+
+
+def test_max_time_counts_from_the_call(cones):
+    result = factorize(from_columns(cones), 4, max_time=0.0)
+    assert (result.stop_reason, result.n_iter) == ("max_time", 0)
+    assert result.relative_error < np.sin(0.15)  # the start alone is good
+
+
+def test_callback_stops(cones):
+    result = factorize(from_columns(cones), 4, callback=lambda p: p.iteration == 2)
+    assert (result.stop_reason, result.n_iter) == ("callback", 2)
+
+
+def test_tiny_shapes():
+    for V in ([[2.0]], [[1.0, 2.0, 3.0]], [[1.0], [2.0]], np.eye(3), np.ones((3, 3))):
+        result = factorize(from_columns(V))
+        np.testing.assert_array_less(result.relative_error, 1.0)
+        assert result.H.shape[1] == np.shape(V)[1]
+    assert factorize(from_columns(np.eye(3)), 3).relative_error < 1e-12
+
+
+@pytest.mark.parametrize("K", [0, -1, 2.5, "many", None])
+def test_bad_number_of_components(K, cones):
+    with pytest.raises(ComponentsError, match="the number of components is"):
+        factorize(from_columns(cones), K)
+
+
+def test_more_components_than_directions():
+    V = from_columns(np.outer([1.0, 2.0], [1.0, 1.0, 4.0]))
+    with pytest.raises(ComponentsError, match="only 1 distinct direction"):
+        factorize(V, 2)
+    assert factorize(V, 2, init="random", rng=np.random.default_rng(0)).relative_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "newton"}, "solver='newton' is unknown"),
+        ({"init": "guess"}, "init='guess' is unknown"),
+        ({"max_iter": -1}, "max_iter=-1"),
+        ({"sketch": 0}, "sketch=0, expected a rank"),
+        ({"sketch": "yes"}, "sketch='yes', expected a rank"),
+        ({"sketch": True}, "sketch=True, expected a rank"),
+        ({"sketch": 2.5}, "sketch=2.5, expected a rank"),
+        ({"sketch": 5, "solver": "mult"}, "needs a solver that can go back"),
+        ({"sketch": 5, "solver": None}, "needs a solver that can go back"),
+        ({"max_iter": 1.5}, "max_iter=1.5"),
+        ({"tol": -1e-3}, "tol=-0.001"),
+        ({"tol": float("nan")}, "tol=nan"),
+        ({"max_time": -1}, "max_time=-1"),
+        ({"max_time": "1"}, "max_time='1'"),
+        ({"tol": "a"}, "tol='a'"),
+        ({"callback": 3}, "callback=3"),
+        ({"rng": 0}, r"rng=0, expected a numpy.random.Generator"),
+    ],
+)
+def test_bad_options(options, message, cones):
+    with pytest.raises(OptionError, match=message):
+        factorize(from_columns(cones), 4, **options)
+
+
+def test_bad_data(cones):
+    with pytest.raises(NotADataMatrixError):
+        factorize(cones, 4)
+    with pytest.raises(ZeroDataError):
+        factorize(from_columns(np.zeros((3, 3))), 1)
