@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF, MiniBatchNMF
 
 from conenmf import ConeNMF
-from conenmf.solve.loop import Progress
+from conenmf.solve.loop import Iteration
 
 SEED = 0
 Factors = tuple[np.ndarray, np.ndarray]  # coefficients (N, K), components (K, F)
@@ -144,7 +144,7 @@ def descend(X: Any, K: int, options: dict[str, Any], target: float, limit: float
     seconds: list[float] = []
     errors: list[float] = []
 
-    def watch(progress: Progress) -> bool:
+    def watch(progress: Iteration) -> bool:
         seconds.append(time.perf_counter() - began)
         errors.append(progress.relative_error)
         return reaches(errors[-1], target) or seconds[-1] > limit

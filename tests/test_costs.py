@@ -46,7 +46,7 @@ def test_algorithm_1(V):
     assert moved.rounds <= K + 5
     column = 8 * F
     assert moved.bytes_out <= (K + 2) * (FK + 200)
-    assert moved.bytes_in <= column + (K - 1) * (V.offers * (column + 16) + 200) + 100
+    assert moved.bytes_in <= column + (K - 1) * (V.candidates * (column + 16) + 200) + 100
 
 
 def test_algorithm_1_in_one_pass(V):

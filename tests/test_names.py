@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
 from conenmf.errors import ShapeError
-from conenmf.names import Names, names_of, visible
+from conenmf.names import Names, names_of
+from conenmf.text import visible
 
 
 @given(st.text(max_size=400))

@@ -21,7 +21,7 @@ from sklearn.preprocessing import normalize
 from conenmf import from_rows
 from conenmf.comparison import scores
 from conenmf.datasets import DATASETS, Dataset, load
-from conenmf.solve.inits import start as begin
+from conenmf.solve.inits import initialize as begin
 from conenmf.solve.loop import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 

@@ -19,7 +19,7 @@ from protocol import STARTS, Experiment, main
 
 from conenmf import from_rows
 from conenmf.datasets import Dataset, load
-from conenmf.solve.inits import start as begin
+from conenmf.solve.inits import initialize as begin
 from conenmf.solve.loop import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 

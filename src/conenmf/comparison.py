@@ -18,11 +18,11 @@ from .data.matrix import DataMatrix
 from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import dice, purity
-from .names import visible
 from .pipeline import factorize
 from .solve.inits import INITS
 from .solve.loop import Callback, History
 from .solve.solvers import SOLVERS
+from .text import visible
 
 __all__ = [
     "INITS_COMPARED",

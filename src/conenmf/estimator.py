@@ -29,9 +29,9 @@ from .names import names_of
 from .pipeline import factorize
 from .solve.checkpoint import Checkpoint
 from .solve.inits import Init, check_factor, raise_off_zero
-from .solve.loop import Callback, Progress, coefficients
+from .solve.loop import Callback, Iteration, coefficients
 from .solve.online import ConeStream
-from .solve.solvers import Rule, Update
+from .solve.solvers import Solver, Update
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -70,7 +70,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "auto" takes "cr1" for samples in cones, and elsewhere lets it compete with a start from
         singular vectors; your own components (n_components, n_features); or your own pair of
         coefficients (n_samples, n_components) and components.
-    solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Rule, callable or None
+    solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Solver, callable or None
         The plain rules are those of the paper's experiments, one sweep per product and without
         extrapolation. None stops at the start.
     max_iter : int
@@ -139,7 +139,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_components: int | str = "auto",
         *,
         init: Init | None = "auto",
-        solver: str | Rule | Update | None = "hals",
+        solver: str | Solver | Update | None = "hals",
         max_iter: int = 200,
         tol: float = 1e-4,
         max_time: float | None = None,
@@ -364,7 +364,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not self.verbose:
             return self.callback
 
-        def report(progress: Progress) -> object:
+        def report(progress: Iteration) -> object:
             print(
                 f"[ConeNMF] iteration {progress.iteration}: relative error "
                 f"{progress.relative_error:.6f} after {progress.elapsed:.2f} s"

@@ -6,36 +6,14 @@ pages: whatever could act there instead of being read is made visible on the way
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import ShapeError
+from .text import visible
 
-__all__ = ["Names", "names_of", "visible"]
-
-_LONGEST = 200  # characters of a name
-
-
-def visible(text: object, longest: int | None = _LONGEST) -> str:
-    r"""Return a text on one line, in which control and formatting characters are spelled out.
-
-    >>> visible("a\x1b[31mb\n")
-    'a\\x1b[31mb\\x0a'
-    """
-    plain = str(text)
-    if longest is not None and len(plain) > longest:
-        plain = plain[: longest - 1] + "…"
-    if plain.isprintable():
-        return plain
-    return "".join(_spelled(sign) for sign in plain)
-
-
-def _spelled(sign: str) -> str:
-    if sign.isprintable() or unicodedata.category(sign) == "Zs":
-        return sign
-    return f"\\x{ord(sign):02x}"
+__all__ = ["Names", "names_of"]
 
 
 @dataclass(frozen=True)

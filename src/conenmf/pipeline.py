@@ -25,9 +25,9 @@ from .errors import ComponentsError, OptionError, check_components
 from .judge.selection import choose_k
 from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun
-from .solve.inits import CONE_STARTS, Init, StartingPoint, lie_in_cones, start
+from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
 from .solve.loop import Callback, History, Leap, Solution, Stopping, alternate, coefficients
-from .solve.solvers import FLOOR, Rule, Update, get_rule, rule_name
+from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
 
 __all__ = ["Factorization", "factorize"]
 
@@ -41,7 +41,7 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "cr1",
-    solver: str | Rule | Update | None = "hals",
+    solver: str | Solver | Update | None = "hals",
     max_iter: int = 200,
     tol: float = 1e-4,
     max_time: float | None = None,
@@ -63,15 +63,15 @@ def factorize(
         "snpa", "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere
         lets it compete with a start from singular vectors; a function
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
-    solver : str, Rule, callable or None
+    solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
-        the paper's experiments, one sweep per product and without extrapolation; a `Rule`; an
+        the paper's experiments, one sweep per product and without extrapolation; a `Solver`; an
         update ``(G, C, Y) -> Y``; or None for the start alone.
     max_iter, tol, max_time
         See `Stopping`. `max_time` counts from the call; what comes after the solver, one exact
         pass for H, is not counted.
     callback : callable, optional
-        Called with a `Progress` after every iteration; returning True ends the run.
+        Called with a `Iteration` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
         For starts that draw. Without it "cr1" is deterministic.
     sketch : int, "auto" or None
@@ -96,7 +96,7 @@ def factorize(
     (4, True)
     """
     require_data_matrix(V, nonzero=True)
-    rule = None if solver is None else get_rule(solver)
+    rule = None if solver is None else get_solver(solver)
     _check_options(max_iter, tol, max_time, callback, rng)
     sketch = _checked_sketch(sketch, rule)
     began = time.perf_counter()
@@ -117,7 +117,7 @@ def factorize(
             "K": K if isinstance(K, str) else check_components(K),
             "init": _name(init),
             "arrays": _digest(init),
-            "solver": rule_name(solver),
+            "solver": solver_name(solver),
             "sketch": sketch,
         }
         run = CheckpointedRun(checkpoint, V, asked, rng)
@@ -132,7 +132,7 @@ def factorize(
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
             with stage("start"):
-                point = start(V, components, init, rule or _START_ONLY, rng)
+                point = initialize(V, components, init, rule or _START_ONLY, rng)
                 rank = _sketch_rank(V, sketch, rule, point)
                 W, H, start_name, sketched, start_error = point
                 del point
@@ -185,7 +185,7 @@ def factorize(
             "K_decided_by": decided_by,
             "init": _name(init),
             "init_used": start_name,
-            "solver": rule_name(solver),
+            "solver": solver_name(solver),
             "sketch": sketch,
             "max_iter": int(max_iter),
             "tol": float(tol),
@@ -222,7 +222,7 @@ def _check_options(
         raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
 
 
-def _checked_sketch(sketch: int | str | None, rule: Rule | None) -> int | str | None:
+def _checked_sketch(sketch: int | str | None, rule: Solver | None) -> int | str | None:
     if sketch is None or (isinstance(sketch, str) and sketch == "auto"):
         return sketch
     if not isinstance(sketch, int | np.integer) or isinstance(sketch, bool) or sketch < 1:
@@ -230,19 +230,19 @@ def _checked_sketch(sketch: int | str | None, rule: Rule | None) -> int | str | 
     if rule is None or not rule.extrapolate:
         raise OptionError(
             f"sketch={sketch} needs a solver that can go back if it fails: 'hals' or "
-            "'nnlsb', or a Rule with extrapolate=True"
+            "'nnlsb', or a Solver with extrapolate=True"
         )
     return int(sketch)
 
 
 def _sketch_rank(
-    V: DataMatrix, sketch: int | str | None, rule: Rule | None, point: StartingPoint
+    V: DataMatrix, sketch: int | str | None, rule: Solver | None, point: InitialFactors
 ) -> int | None:
     """The rank of the sketch to iterate on, if any."""
     if sketch != "auto":
         return sketch if isinstance(sketch, int) else None
     rank = sketch_rank(V, point.W.shape[1]) if rule is not None and rule.extrapolate else None
-    if rank is None or point.name not in CONE_STARTS or point.sketch is not None:
+    if rank is None or point.name not in CONE_INITS or point.sketch is not None:
         return rank
     # In cones the last digits come later with it.
     return None if lie_in_cones(V, point.W, point.error) else rank
@@ -250,7 +250,7 @@ def _sketch_rank(
 
 def _on_sketch(
     V: DataMatrix,
-    rule: Rule,
+    rule: Solver,
     rank: int | None,
     always: bool,
     made: Sketch | None,
@@ -285,7 +285,7 @@ def _no_update(G: Array, C: Array, Y: Array) -> Array:
     return Y
 
 
-_START_ONLY = Rule(_no_update, first="H")  # asks a start for W alone
+_START_ONLY = Solver(_no_update, first="H")  # asks a start for W alone
 
 
 def _digest(init: Any) -> str | None:

@@ -174,7 +174,7 @@ class Factorization:
             return f"yes, margin {geometry.margin:.3g} rad"
         missed = f"the geometric assumption misses by {-geometry.margin:.3g} rad"
         few = geometry.ambiguous.size <= _FEW_AMBIGUOUS * cones.sizes.sum()
-        if few and -geometry.margin < geometry.needed / 2:
+        if few and -geometry.margin < geometry.required_angle / 2:
             return f"nearly; {geometry.ambiguous.size} samples lie between cones, and {missed}"
         return f"no, {missed}"
 

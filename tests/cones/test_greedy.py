@@ -30,7 +30,7 @@ def test_the_choice_is_that_of_looking_at_everything(piece, offers, seed, tie):
         return row[samples]
 
     V = from_columns(np.arange(1.0, N + 1)[None])
-    V.offers = offers
+    V.candidates = offers
     with mock.patch.object(DenseMatrix, "_visited", return_value=piece):
         lazy = LazyScores(V, np.where(forbidden, -np.inf, table[0]), score, chosen=0, tie=tie)
         for k in range(1, K + 1):
@@ -45,7 +45,7 @@ def test_the_choice_is_that_of_looking_at_everything(piece, offers, seed, tie):
 @pytest.mark.parametrize("offers", [1, 4])
 def test_what_is_excluded_is_not_chosen_again(offers):
     V = from_columns(np.arange(1.0, 6.0)[None])
-    V.offers = offers
+    V.candidates = offers
     lazy = LazyScores(
         V, V.norms_squared, lambda block, squared, *, seen: squared, chosen=0, tie=0.0
     )

@@ -7,7 +7,7 @@ from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.inits import INITS, raise_off_zero, start
+from conenmf.solve.inits import INITS, initialize, raise_off_zero
 from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -30,7 +30,7 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matrix):
     V = backend(sample_matrix.astype(dtype))
-    W, H, *_ = start(V, 4, name, HALS, rng())
+    W, H, *_ = initialize(V, 4, name, HALS, rng())
     assert W.shape == (12, 4)
     assert H.shape == (4, 40)
     assert W.dtype == H.dtype == V.dtype
@@ -46,8 +46,8 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
     ["auto", "cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
 )
 def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
-    W, H, *_ = start(backend(sample_matrix), 4, name, HALS, rng())
-    W0, H0, *_ = start(from_columns(sample_matrix), 4, name, HALS, rng())
+    W, H, *_ = initialize(backend(sample_matrix), 4, name, HALS, rng())
+    W0, H0, *_ = initialize(from_columns(sample_matrix), 4, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)
 
@@ -55,7 +55,7 @@ def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_
 @pytest.mark.parametrize("name", INITS)
 def test_the_generator_decides(name, sample_matrix):
     V = from_columns(sample_matrix)
-    first, second = (start(V, 4, name, HALS, rng()) for _ in range(2))
+    first, second = (initialize(V, 4, name, HALS, rng()) for _ in range(2))
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])
 
@@ -64,10 +64,10 @@ def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix
     V = from_columns(sample_matrix)
     W, H, _ = cr1_nmf(V, 4, tol=5e-2)
     for rule in (MULT, HALS):
-        start_W, start_H, *_ = start(V, 4, "cr1", rule)
+        start_W, start_H, *_ = initialize(V, 4, "cr1", rule)
         np.testing.assert_array_equal(start_W, W)
         np.testing.assert_allclose(start_H, H + H[H > 0].mean(), rtol=1e-14)
-    start_W, start_H, *_ = start(V, 4, "cr1", NNLSB)
+    start_W, start_H, *_ = initialize(V, 4, "cr1", NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 
@@ -77,7 +77,7 @@ def test_what_cones_leave_is_known_and_zeros_are_raised(name, sample_matrix):
     V = from_columns(sample_matrix)
     factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
     W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
-    point = start(V, 4, name, MULT, rng())
+    point = initialize(V, 4, name, MULT, rng())
     np.testing.assert_array_equal(point.W, W)
     np.testing.assert_allclose(point.H, H + H[H > 0].mean(), rtol=1e-14)
     assert point.name == name
@@ -148,13 +148,13 @@ def test_more_clusters_than_samples(sample_matrix):
 def test_own_factors(sample_matrix):
     V = from_columns(sample_matrix)
     W, H = rng().random((12, 3)), rng().random((3, 40))
-    start_W, start_H, *_ = start(V, 3, (W, H), HALS)
+    start_W, start_H, *_ = initialize(V, 3, (W, H), HALS)
     np.testing.assert_array_equal(start_W, W)
     np.testing.assert_array_equal(start_H, H)
-    start_W, start_H, *_ = start(V, 3, W, MULT)
+    start_W, start_H, *_ = initialize(V, 3, W, MULT)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
     np.testing.assert_allclose(start_H, raise_off_zero(V, best))
-    start_W, start_H, *_ = start(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    start_W, start_H, *_ = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
     np.testing.assert_array_equal(start_W, W)
     assert start_H is None
 
@@ -174,18 +174,18 @@ def test_own_factors(sample_matrix):
 )
 def test_bad_own_factors(init, message, sample_matrix):
     with pytest.raises(FactorError, match=message):
-        start(from_columns(sample_matrix), 3, init, HALS)
+        initialize(from_columns(sample_matrix), 3, init, HALS)
 
 
 def test_bad_options(sample_matrix):
     with pytest.raises(OptionError, match=r"init='svd' is unknown; choose one of 'auto', 'cr1'"):
-        start(from_columns(sample_matrix), 3, "svd", HALS)
+        initialize(from_columns(sample_matrix), 3, "svd", HALS)
     with pytest.raises(ComponentsError):
-        start(from_columns(sample_matrix), 0, "random", HALS)
+        initialize(from_columns(sample_matrix), 0, "random", HALS)
     with pytest.raises(NotADataMatrixError):
-        start(sample_matrix, 3, "random", HALS)
+        initialize(sample_matrix, 3, "random", HALS)
     with pytest.raises(ComponentsError, match="12 singular values"):
-        start(from_columns(sample_matrix), 13, "nndsvd", HALS)
+        initialize(from_columns(sample_matrix), 13, "nndsvd", HALS)
 
 
 def test_raising_an_empty_h():

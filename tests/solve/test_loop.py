@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from conenmf import from_columns
 from conenmf.errors import FactorError, NotADataMatrixError, ZeroDataError
 from conenmf.solve.loop import Stopping, alternate, coefficients
-from conenmf.solve.solvers import SOLVERS, Rule, hals, mult, nnlsb
+from conenmf.solve.solvers import SOLVERS, Solver, hals, mult, nnlsb
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 RULES = {"mult": mult, "hals": hals, "nnlsb": nnlsb}
@@ -287,7 +287,7 @@ def test_starts_that_cannot_be(sample_matrix, start):
 )
 def test_rules_that_break_their_promise(rule, message, sample_matrix, start):
     with pytest.raises(FactorError, match=message):
-        alternate(from_columns(sample_matrix), *start, Rule(rule))
+        alternate(from_columns(sample_matrix), *start, Solver(rule))
 
 
 def test_history_reads_well(sample_matrix, start):

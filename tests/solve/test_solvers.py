@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conenmf import cr1_nmf, from_columns, kernels
 from conenmf.errors import OptionError
-from conenmf.solve.solvers import FLOOR, SOLVERS, Rule, get_rule, hals, mult, nnlsb, rule_name
+from conenmf.solve.solvers import FLOOR, SOLVERS, Solver, get_solver, hals, mult, nnlsb, solver_name
 
 RULES = {
     "mult": mult,
@@ -95,27 +95,27 @@ def test_lemma_15_cr1_is_a_fixed_point_of_mult(seed):
 
 
 def test_rules_by_name_object_and_function():
-    assert get_rule("hals") is SOLVERS["hals"]
-    assert get_rule(SOLVERS["mult"]) is SOLVERS["mult"]
-    assert get_rule(hals) == Rule(hals)
+    assert get_solver("hals") is SOLVERS["hals"]
+    assert get_solver(SOLVERS["mult"]) is SOLVERS["mult"]
+    assert get_solver(hals) == Solver(hals)
     with pytest.raises(OptionError, match=r"solver='als' is unknown.*'hals', 'mult', 'nnlsb'"):
-        get_rule("als")
-    assert [rule_name(solver) for solver in ("hals", SOLVERS["plain-mult"], hals, None)] == [
+        get_solver("als")
+    assert [solver_name(solver) for solver in ("hals", SOLVERS["plain-mult"], hals, None)] == [
         "hals",
         "plain-mult",
         "hals",
         None,
     ]
-    assert rule_name(Rule(SOLVERS["hals"].update)) == "hals"
-    assert rule_name(partial(nnlsb)) == "nnlsb"
+    assert solver_name(Solver(SOLVERS["hals"].update)) == "hals"
+    assert solver_name(partial(nnlsb)) == "nnlsb"
 
 
 def test_as_many_sweeps_as_are_paid_for():
-    rule = Rule(hals, sweeps=12)
+    rule = Solver(hals, sweeps=12)
     assert rule.sweeping(0.4).keywords["sweeps"] == 1
     assert rule.sweeping(5.2).keywords["sweeps"] == 6
     assert rule.sweeping(1e9).keywords["sweeps"] == 12
-    assert Rule(nnlsb).sweeping(5.0) is nnlsb
+    assert Solver(nnlsb).sweeping(5.0) is nnlsb
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_as_many_sweeps_as_are_paid_for():
 )
 def test_rules_that_cannot_be(options, message):
     with pytest.raises(OptionError, match=message):
-        Rule(hals, **options)
+        Solver(hals, **options)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ..names import visible
+from ..text import visible
 from .commands import app
 from .failures import EXIT_CODES, exit_code, in_words
 

@@ -15,8 +15,8 @@ from ..data.blocks import Array
 from ..export import REPORT
 from ..judge.diagnosis import ConeFacts, Diagnosis
 from ..judge.selection import Selection
-from ..names import visible
 from ..result import Factorization
+from ..text import visible
 
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 

@@ -43,13 +43,13 @@ from ..export import (
     writing,
 )
 from ..judge.selection import METHODS, choose_k, select_k
-from ..names import visible
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization, written_whole
 from ..solve.inits import INITS
 from ..solve.loop import coefficients
 from ..solve.solvers import SOLVERS
+from ..text import visible
 from .answers import show_comparison, show_diagnosis, show_fit, show_rank
 from .console import Interruption
 from .failures import EXIT_CODES

@@ -17,10 +17,11 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
-from ..names import visible
-from ..solve.loop import Progress as Iteration
+from ..solve.loop import Iteration
+from ..text import visible
 
 __all__ = ["Display", "Interruption"]
 
@@ -80,7 +81,7 @@ class Display:
             TimeElapsedColumn(),
             TextColumn("{task.fields[note]}", markup=False),
         )
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        with ProgressBar(*columns, console=self.console, transient=True) as progress:
             task = progress.add_task(self._what, total=None, note="")
             while True:
                 share = self._share

@@ -15,8 +15,8 @@ from rich.console import Console
 from ..data.doors import open_data
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
-from ..names import visible
 from ..report import VIEWS
+from ..text import visible
 from .console import Display
 
 __all__ = [

@@ -65,7 +65,7 @@ class ConeGeometry:
     ambiguous: Array
 
     @property
-    def needed(self) -> float:
+    def required_angle(self) -> float:
         """The angle 3 a_1 + a_2 that axes have to be farther apart than; 0 for a single cone."""
         largest = np.sort(self.angles)[::-1][:2]
         return float(3 * largest[0] + largest[1]) if largest.size > 1 else 0.0

@@ -112,7 +112,7 @@ class LazyScores:
             "score": score,
             "tie": tie,
             "relative": relative,
-            "wanted": V.offers,
+            "wanted": V.candidates,
         }
         self.offers: Offers | None = None
         self.offers_seen = 0

@@ -76,7 +76,7 @@ class ClusterMatrix(DataMatrix):
     """
 
     traffic: Traffic
-    offers = 32
+    candidates = 32
 
     def __init__(
         self, array: Any, samples_in: str, persist: bool | None, n_threads: int | None

@@ -100,7 +100,7 @@ class StoredMatrix(LocalMatrix):
         if 1 < source.chunk <= samples:  # what the file keeps together is best read together
             samples = samples // source.chunk * source.chunk
         self.block_samples = min(samples, source.preferred_samples)
-        self.gathered = min(self.gathered, self.block_samples)
+        self.max_gather = min(self.max_gather, self.block_samples)
         # The number of threads does not change the result, but each has a block in hand.
         blocks = budget // (4 * _COPIES * self.block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))

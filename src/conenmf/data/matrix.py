@@ -135,9 +135,9 @@ class DataMatrix(ABC):
     passes: float
     n_threads: int
     clip: bool  # read negative entries as zeros
-    offers: int = 1  # samples a piece offers when one is to be chosen: more where rounds are dear
+    candidates: int = 1  # per partition and round; more on a cluster
     names: Names = Names()
-    gathered: int = 512  # most samples that `columns` should be asked for at a time
+    max_gather: int = 512  # largest batch to request from `columns`
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int | None) -> None:
         self.shape = shape
@@ -291,14 +291,14 @@ class Reader:
     ----------
     samples : range
         The indices in V of the samples of this piece.
-    gathered : int
+    max_gather : int
         Most samples that `columns` should be asked for at a time.
     """
 
     def __init__(self, V: LocalMatrix, start: int, stop: int) -> None:
         self._V = V
         self._start = start
-        self.gathered = V.gathered
+        self.max_gather = V.max_gather
         self.samples = range(V.first + start, V.first + stop)
 
     def columns(self, indices: Array) -> Block:
@@ -309,7 +309,7 @@ class Reader:
         """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
         V = self._V
         V.passes += indices.size / V.shape[1]
-        size = self.gathered
+        size = self.max_gather
         if V.gathers_at_once:
             size = min(size, 1 + _PART_BYTES // (V.shape[0] * V.dtype.itemsize))
         parts = equal_borders(indices.size, size)

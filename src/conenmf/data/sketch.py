@@ -172,7 +172,7 @@ def sketch_rank(V: DataMatrix, K: int) -> int | None:
     """
     F, N = V.shape
     rank = _PER_COMPONENT * K
-    dear_rounds = V.offers > 1  # a cluster, where an iteration takes a round whatever it reads
+    dear_rounds = V.candidates > 1  # a cluster, where an iteration takes a round whatever it reads
     if dear_rounds or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
         return None
     cost = _entries(V) * V.dtype.itemsize / 4

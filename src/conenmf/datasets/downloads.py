@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 from ..errors import DatasetError, DiskFullError, is_disk_full
-from ..names import visible
+from ..text import visible
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

@@ -281,8 +281,8 @@ def _samples(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> SampleFact
     errors = np.concatenate(
         [
             _errors(V.columns(part), W, few[first : first + part.size])
-            for first in range(0, shown.size, V.gathered)
-            if (part := shown[first : first + V.gathered]).size
+            for first in range(0, shown.size, V.max_gather)
+            if (part := shown[first : first + V.max_gather]).size
         ]
     )
     by_error = np.argsort(errors, kind="stable")

@@ -133,7 +133,7 @@ def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
     image = ax.imshow(degrees, vmin=0, vmax=90, cmap="viridis")
     ax.figure.colorbar(image, ax=ax, label="angle between axes, degrees")
     if K > 1:
-        close = (geometry.between <= geometry.needed) & ~np.eye(K, dtype=bool)
+        close = (geometry.between <= geometry.required_angle) & ~np.eye(K, dtype=bool)
         rows, columns = np.nonzero(close)
         ax.plot(columns, rows, "x", color="C3", markersize=5)
     verdict = "holds" if geometry.holds else "does not hold"

@@ -23,7 +23,7 @@ from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import singular_values
-from ..solve.inits import MOSTLY_CONES, mixing, start
+from ..solve.inits import MOSTLY_CONES, initialize, mixing
 from ..solve.loop import Stopping, alternate
 from ..solve.solvers import SOLVERS
 from . import plots
@@ -302,7 +302,7 @@ def _held_out_error(dense: Array, known: Array, K: int, rng: np.random.Generator
         return np.nan
     means = (dense * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     filled = from_columns(np.where(known, dense, means))
-    first = start(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
+    first = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
     begun = alternate(filled, first.W, first.H, SOLVERS["hals"], stopping=Stopping(max_iter=20))
     W, H = begun.W, begun.H.T.copy()
     for _ in range(15):
@@ -337,7 +337,7 @@ def _found_again(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
         return 1.0
     runs = []
     for _ in range(_RESTARTS):
-        first = start(V, K, "random", SOLVERS["hals"], rng)
+        first = initialize(V, K, "random", SOLVERS["hals"], rng)
         run = alternate(V, first.W, first.H, SOLVERS["hals"], stopping=Stopping(max_iter=60))
         runs.append(run.W.astype(np.float64))
     matched = [runs[0]] + [W[:, match_components(runs[0], W)[0]] for W in runs[1:]]

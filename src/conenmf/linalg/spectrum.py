@@ -209,7 +209,7 @@ def _from_features(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple
 def _from_samples(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
     """Form V'V, (N, N) with N small, which has the same eigenvalues; a pass per chunk."""
     N = V.shape[1]
-    size = min(_CHUNK, V.gathered)
+    size = min(_CHUNK, V.max_gather)
     chunks = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
     A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(part))[0]) for part in chunks])
     scale = np.sqrt(_inverses(np.asarray(aligned[0]))) if aligned else np.ones(N)

@@ -17,8 +17,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..names import visible
 from ..result import Factorization, written_whole
+from ..text import visible
 from . import gallery, origin, quality
 from .markup import Html, element, join, script_json
 from .subject import VIEWS, Section, Subject, check_view, components_of, sentence

@@ -7,9 +7,9 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from ..names import visible
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
+from ..text import visible
 from .markup import Html, element, style
 from .subject import Section, Subject, table
 

@@ -325,7 +325,7 @@ def cones(subject: Subject) -> Section:
     figure = element(
         "figure",
         _angles_map(geometry),
-        element("div", _scale(geometry.needed), readout(), class_="beside"),
+        element("div", _scale(geometry.required_angle), readout(), class_="beside"),
         class_="wide",
     )
     data = {"angles": _angle_data(facts)}
@@ -337,7 +337,7 @@ def _cones_section(*children: Html, data: dict[str, Any] | None = None) -> Secti
 
 
 def _assumption(geometry: ConeGeometry) -> str:
-    K, needed = geometry.angles.size, geometry.needed
+    K, needed = geometry.angles.size, geometry.required_angle
     largest, second = np.sort(geometry.angles)[::-1][:2]
     first, other = geometry.closest or (0, 1)
     verdict = "The geometric assumption holds: every angle between two axes is larger."
@@ -375,7 +375,7 @@ def _angles_map(geometry: ConeGeometry) -> Html:
     return element(
         "div",
         element("div", *numbers, class_="y axis", aria_hidden="true"),
-        element("div", draw.heat_map(geometry.between, geometry.needed), class_="area"),
+        element("div", draw.heat_map(geometry.between, geometry.required_angle), class_="area"),
         element("div", *widths, class_="widths", aria_hidden="true", style=style(rows=str(K))),
         element("div", *numbers, class_="x axis", aria_hidden="true"),
         element(
@@ -413,6 +413,6 @@ def _angle_data(facts: ConeFacts) -> dict[str, Any]:
     return {
         "between": rounded(np.degrees(geometry.between), 1),
         "sizes": rounded(np.degrees(geometry.angles), 1),
-        "needed": round(math.degrees(geometry.needed), 1),
+        "needed": round(math.degrees(geometry.required_angle), 1),
         "samples": facts.sizes.tolist(),
     }

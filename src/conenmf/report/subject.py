@@ -13,8 +13,9 @@ import numpy as np
 from ..data.blocks import Array
 from ..errors import OptionError
 from ..judge.diagnosis import Diagnosis
-from ..names import Names, visible
+from ..names import Names
 from ..result import Factorization
+from ..text import visible
 from . import drawings as draw
 from .drawings import Axis
 from .markup import Html, element

@@ -24,19 +24,19 @@ from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import truncated_svd
 from .loop import Stopping, alternate, coefficients
 from .separable import snpa, spa
-from .solvers import SOLVERS, Rule, hals
+from .solvers import SOLVERS, Solver, hals
 
 __all__ = [
-    "CONE_STARTS",
+    "CONE_INITS",
     "INITS",
     "MOSTLY_CONES",
     "Init",
-    "StartingPoint",
+    "InitialFactors",
     "check_factor",
+    "initialize",
     "lie_in_cones",
     "mixing",
     "raise_off_zero",
-    "start",
 ]
 
 Factors: TypeAlias = tuple[Array, Aligned | None]
@@ -53,13 +53,13 @@ _CORRECTION_SWEEPS = 3
 _KMEANS_STEPS = 10  # as the published experiments do for spherical k-means
 
 
-CONE_STARTS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
+CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
     "cr1": cr1_nmf,
     "cr1++": cr1_plus_plus,
 }
 
 
-class StartingPoint(NamedTuple):
+class InitialFactors(NamedTuple):
     """Factors to start from.
 
     Attributes
@@ -81,9 +81,9 @@ class StartingPoint(NamedTuple):
     error: float = 1.0
 
 
-def start(
-    V: DataMatrix, K: int, init: Init, rule: Rule, rng: np.random.Generator | None = None
-) -> StartingPoint:
+def initialize(
+    V: DataMatrix, K: int, init: Init, rule: Solver, rng: np.random.Generator | None = None
+) -> InitialFactors:
     """Make the factors a rule starts from.
 
     Parameters
@@ -93,7 +93,7 @@ def start(
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         A name in `INITS`; "auto" for "cr1", "nndsvda" or "nnsvdlrc", whichever suits the data;
         a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
-    rule : Rule
+    rule : Solver
         A rule that finds the best H for W at once gets None for it. If the rule asks for it,
         an H that comes from cr1-nmf or from W alone is raised off zero.
     rng : numpy.random.Generator, optional
@@ -109,7 +109,7 @@ def start(
     W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
     if rule.first == "H" and not rule.raise_start:
         return chosen._replace(H=H if rule.sweeps else None)
-    exact = H is None or name in CONE_STARTS  # then H has zeros that are answers, not guesses
+    exact = H is None or name in CONE_INITS  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
     return chosen._replace(H=raise_off_zero(V, H) if exact and rule.raise_start else H)
@@ -148,47 +148,47 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     """
     if error**2 > _UNEXPLAINED:
         return False
-    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], V.gathered)).astype(np.intp)
+    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], V.max_gather)).astype(np.intp)
     some = from_rows(V.columns(few).T, n_threads=V.n_threads)
     return mixing(some, W.shape[1], W) <= MOSTLY_CONES
 
 
 def _from_cones(
     V: DataMatrix, K: int, rng: np.random.Generator | None, name: str = "cr1"
-) -> StartingPoint:
-    W, H, _ = CONE_STARTS[name](V, K, rng=rng, tol=_ROUGH_CONES)
-    return StartingPoint(W, H, name, error=cr1_error(V, H))
+) -> InitialFactors:
+    W, H, _ = CONE_INITS[name](V, K, rng=rng, tol=_ROUGH_CONES)
+    return InitialFactors(W, H, name, error=cr1_error(V, H))
 
 
-def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> StartingPoint:
+def _choose(V: DataMatrix, K: int, rng: np.random.Generator | None) -> InitialFactors:
     """Take cr1 if samples lie in cones, else what leads after a few cheap iterations.
 
     They run on a sketch of V, which also lends its singular vectors to the start that competes:
-    nnsvdlrc is ahead on dense data, nndsvda on sparse ones, as measured in docs/starts.md.
+    nnsvdlrc is ahead on dense data, nndsvda on sparse ones, as measured in docs/inits.md.
     """
     cones = _from_cones(V, K, rng)
     if K > min(V.shape) or lie_in_cones(V, cones.W, cones.error):
         return cones
     S = sketch(V, min(2 * K, *V.shape))
     name = "nnsvdlrc" if is_dense(V) else "nndsvda"
-    other = StartingPoint(*INITS[name](S, K, rng), name, S)
+    other = InitialFactors(*INITS[name](S, K, rng), name, S)
     return min(cones._replace(sketch=S), other, key=_error_soon)
 
 
-def _error_soon(point: StartingPoint) -> float:
+def _error_soon(point: InitialFactors) -> float:
     stopping = Stopping(tol=0, max_iter=_TRIAL_STEPS)
     assert point.sketch is not None
     run = alternate(point.sketch, point.W, point.H, SOLVERS["hals"], stopping=stopping)
     return float(run.history.relative_error[-1])
 
 
-def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None) -> StartingPoint:
+def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None) -> InitialFactors:
     if isinstance(init, str):
         if init not in INITS:
             raise OptionError.unknown("init", init, ("auto", *INITS))
-        if init in CONE_STARTS:
+        if init in CONE_INITS:
             return _from_cones(V, K, rng, init)
-        return StartingPoint(*INITS[init](V, K, rng), init)
+        return InitialFactors(*INITS[init](V, K, rng), init)
     name = str(getattr(init, "__name__", "custom"))
     if callable(init):
         W, H = init(V, K, rng)
@@ -206,7 +206,7 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
             if is_elsewhere(H)
             else check_factor(H, (K, N), "H", V.dtype)
         )
-    return StartingPoint(W, H, name)
+    return InitialFactors(W, H, name)
 
 
 def _checked_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:

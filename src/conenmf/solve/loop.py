@@ -26,15 +26,15 @@ from ..data.matrix import Aligned, DataMatrix, equal_borders
 from ..data.threads import run_in_order
 from ..errors import FactorError
 from ..linalg.nnls import nnls
-from .solvers import FLOOR, Rule, Update, get_rule
+from .solvers import FLOOR, Solver, Update, get_solver
 
 __all__ = [
     "Callback",
     "History",
+    "Iteration",
     "Leap",
     "Loop",
     "Momentum",
-    "Progress",
     "Solution",
     "Stopping",
     "alternate",
@@ -47,7 +47,7 @@ _GROWTH, _GROWTH_OF_CEILING, _CAUTION = 1.05, 1.01, 1.5  # of the extrapolation,
 
 
 @dataclass(frozen=True)
-class Progress:
+class Iteration:
     """What a callback gets after every iteration; it stops the run by returning True.
 
     `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
@@ -60,7 +60,7 @@ class Progress:
     passes: float
 
 
-Callback: TypeAlias = Callable[[Progress], object]
+Callback: TypeAlias = Callable[[Iteration], object]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def alternate(
     V: DataMatrix,
     W: Array,
     H: Aligned | None,
-    rule: Rule | str | Update,
+    rule: Solver | str | Update,
     *,
     stopping: Stopping = Stopping(),  # noqa: B008 - frozen
     callback: Callback | None = None,
@@ -208,10 +208,10 @@ def alternate(
     W : array (F, K)
     H : array (K, N), or None
         None only for a rule that begins with H.
-    rule : Rule
+    rule : Solver
     stopping : Stopping
     callback : callable, optional
-        Called with a `Progress` after every iteration; returning True ends the run.
+        Called with a `Iteration` after every iteration; returning True ends the run.
     leap : callable, optional
         Asked once, after two iterations, for factors from which to go on; they are taken if the
         next iteration lowers the error of V itself. Only for rules that are extrapolated.
@@ -229,7 +229,7 @@ def alternate(
     iteration in which the error has not fallen.
     """
     require_data_matrix(V, nonzero=True)
-    rule = get_rule(rule)
+    rule = get_solver(rule)
     began, already_read = time.perf_counter(), V.passes
     with V.own_threads():
         steps = _Steps(V, rule, W.shape[1], leap)
@@ -263,7 +263,7 @@ class _Steps:
     The loop factors V / unit, so that what is floored does not depend on the scale of V.
     """
 
-    def __init__(self, V: DataMatrix, rule: Rule, K: int, leap: Leap | None) -> None:
+    def __init__(self, V: DataMatrix, rule: Solver, K: int, leap: Leap | None) -> None:
         self.V, self.rule, self.leap = V, rule, leap
         F, N = V.shape
         self.unit = _unit(V.norm / np.sqrt(F * N))
@@ -411,7 +411,7 @@ class _Steps:
 
 def _asks_to_stop(callback: Callback, loop: Loop) -> bool:
     iteration = len(loop.errors)
-    answer = callback(Progress(iteration, loop.elapsed[-1], loop.errors[-1], loop.passes[-1]))
+    answer = callback(Iteration(iteration, loop.elapsed[-1], loop.errors[-1], loop.passes[-1]))
     return isinstance(answer, bool | np.bool_) and bool(answer)
 
 

@@ -24,7 +24,17 @@ from ..data.blocks import Array
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 
-__all__ = ["FLOOR", "SOLVERS", "Rule", "Update", "get_rule", "hals", "mult", "nnlsb", "rule_name"]
+__all__ = [
+    "FLOOR",
+    "SOLVERS",
+    "Solver",
+    "Update",
+    "get_solver",
+    "hals",
+    "mult",
+    "nnlsb",
+    "solver_name",
+]
 
 FLOOR = 1e-16  # smallest entry that the rules of the published experiments leave
 _LITTLE = 0.01  # a sweep that moves a row so little of what the first did, squared, is its last
@@ -111,7 +121,7 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Rule:
+class Solver:
     """An update rule and how the loop runs it.
 
     Attributes
@@ -159,25 +169,25 @@ class Rule:
         return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))
 
 
-SOLVERS: dict[str, Rule] = {
-    "hals": Rule(
+SOLVERS: dict[str, Solver] = {
+    "hals": Solver(
         partial(hals, floor=0.0), first="H", raise_start=True, sweeps=30, extrapolate=True
     ),
-    "mult": Rule(mult, first="H", floored=True, raise_start=True, sweeps=30),
-    "nnlsb": Rule(nnlsb, first="H", extrapolate=True),
+    "mult": Solver(mult, first="H", floored=True, raise_start=True, sweeps=30),
+    "nnlsb": Solver(nnlsb, first="H", extrapolate=True),
     # as in the published experiments
-    "plain-hals": Rule(hals, rescale=True, floored=True, raise_start=True),
-    "plain-mult": Rule(mult, floored=True, raise_start=True),
-    "plain-nnlsb": Rule(nnlsb, first="H"),
+    "plain-hals": Solver(hals, rescale=True, floored=True, raise_start=True),
+    "plain-mult": Solver(mult, floored=True, raise_start=True),
+    "plain-nnlsb": Solver(nnlsb, first="H"),
 }
 
 
-def get_rule(solver: str | Rule | Update) -> Rule:
+def get_solver(solver: str | Solver | Update) -> Solver:
     """Return the rule of that name; a rule is returned as it is, a function becomes a rule."""
-    if isinstance(solver, Rule):
+    if isinstance(solver, Solver):
         return solver
     if callable(solver):
-        return Rule(solver)
+        return Solver(solver)
     if solver not in SOLVERS:
         problem = OptionError.unknown("solver", solver, SOLVERS)
         known = {"cd": "hals", "mu": "mult"}.get(solver)
@@ -186,14 +196,14 @@ def get_rule(solver: str | Rule | Update) -> Rule:
     return SOLVERS[solver]
 
 
-def rule_name(solver: Any) -> str | None:
+def solver_name(solver: Any) -> str | None:
     """Return how a solver is told in a result: its name, or that of its function."""
     if solver is None or isinstance(solver, str):
         return solver
     for name, rule in SOLVERS.items():
         if solver == rule:
             return name
-    function = solver.update if isinstance(solver, Rule) else solver
+    function = solver.update if isinstance(solver, Solver) else solver
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__name__", "custom"))

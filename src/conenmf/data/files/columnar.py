@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import DataTypeError, EmptyDataError, FileFormatError
 from ...names import Names
 from ..blocks import Array
-from .limits import check_expansion, check_fits, listed, named_damage, needed
+from .limits import check_expansion, check_fits, listed, named_damage, require_package
 from .sources import Opened, RawRows
 from .spool import RowNames, Spool, piece_bytes
 
@@ -37,7 +37,7 @@ class _Layout(NamedTuple):
 
 def open_parquet(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     """Open a Parquet file."""
-    parquet = needed("pyarrow.parquet", path)
+    parquet = require_package("pyarrow.parquet", path)
     with named_damage(path), open(path, "rb") as stream:
         # Buffered, or whole columns of a row group would be read at once.
         file = parquet.ParquetFile(stream, buffer_size=1 << 14, pre_buffer=False)
@@ -51,7 +51,7 @@ def open_parquet(path: Path, samples_in: str, dataset: str | None, budget: int) 
 
 def open_arrow(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     """Open an Arrow file or stream, which Feather files are too."""
-    ipc = needed("pyarrow.ipc", path)
+    ipc = require_package("pyarrow.ipc", path)
     with named_damage(path), open(path, "rb") as stream:
         if stream.read(6) == b"ARROW1":
             file = ipc.open_file(stream)
@@ -86,7 +86,7 @@ def _collect(
 def _numbers(columns: list[Any], layout: _Layout) -> Array:
     """Some columns as rows of numbers; NaN where there are none."""
     cast = [column.cast(layout.number, safe=False) for column in columns]
-    batch = needed("pyarrow", Path()).RecordBatch.from_arrays(cast, [""] * len(cast))
+    batch = require_package("pyarrow", Path()).RecordBatch.from_arrays(cast, [""] * len(cast))
     rows: Array = batch.to_tensor(null_to_nan=True).to_numpy()
     return rows
 
@@ -157,7 +157,7 @@ def _turned(path: Path, columns: RawRows, budget: int) -> Any:
 
 
 def _layout(path: Path, schema: Any) -> _Layout:
-    pa = needed("pyarrow", path)
+    pa = require_package("pyarrow", path)
     names, kinds = schema.names, schema.types
     index = _pandas_index(schema)
     others = [column for column in range(len(kinds)) if column not in index]

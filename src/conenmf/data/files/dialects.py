@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...errors import FileFormatError
-from ...names import visible
+from ...text import visible
 
 __all__ = ["MISSING", "Dialect", "fault", "guess"]
 

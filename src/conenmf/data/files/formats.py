@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...errors import FileFormatError, OptionError
-from ...names import visible
+from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
 from .images import open_images

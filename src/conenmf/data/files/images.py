@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import DataChangedError, FileFormatError, OptionError
 from ...names import Names
 from ..blocks import Array
-from .limits import needed
+from .limits import require_package
 from .sources import Opened, Source
 
 __all__ = ["open_images", "read_resized"]
@@ -66,7 +66,7 @@ def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str
     Numbers in names count as numbers: ``s2`` comes before ``s10``. An image of another size is
     brought to this one with a bicubic filter that is as wide as the image is shrunk.
     """
-    pillow = needed("PIL.Image", folder)
+    pillow = require_package("PIL.Image", folder)
     files = sorted(_files(folder), key=lambda file: _natural(file.relative_to(folder)))
     grey = np.empty((len(files), rows * columns), np.uint8)
     for row, file in zip(grey, files, strict=True):
@@ -116,7 +116,7 @@ class _ImageRows(Source):
     """Images, decoded as they are asked for."""
 
     def __init__(self, folder: Path, files: list[Path]) -> None:
-        self._pillow = needed("PIL.Image", folder)
+        self._pillow = require_package("PIL.Image", folder)
         self._folder, self._files = folder, files
         self.name = str(folder)
         self._beside(folder)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConeNMFError, FileFormatError
-from ...names import visible
+from ...text import visible
 
 __all__ = [
     "check_expansion",
     "check_fits",
     "listed",
     "named_damage",
-    "needed",
+    "require_package",
     "too_many_names",
 ]
 
@@ -75,7 +75,7 @@ def named_damage(path: object) -> Iterator[None]:
         raise FileFormatError(f"{path} is damaged: {reason}; copy it anew") from problem
 
 
-def needed(library: str, path: Path) -> Any:
+def require_package(library: str, path: Path) -> Any:
     """A package that only some files need."""
     try:
         return importlib.import_module(library)

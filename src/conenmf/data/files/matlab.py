@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
-from ...names import visible
+from ...text import visible
 from ..blocks import Array
 from ..matrix import check_kind
 from .limits import EXPANSION, check_fits, listed, named_damage

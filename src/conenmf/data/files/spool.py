@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from ...errors import DiskFullError, is_disk_full
-from ...names import visible
+from ...text import visible
 from ..blocks import Array
 from .limits import check_expansion, too_many_names
 from .sources import File, RawRows

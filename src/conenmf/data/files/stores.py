@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...names import Names
 from ..matrix import check_kind
-from .limits import check_expansion, listed, named_damage, needed, too_many_names
+from .limits import check_expansion, listed, named_damage, require_package, too_many_names
 from .sources import ChunkedRows, Opened, Source, path_of, sparse_rows
 
 __all__ = ["Store", "chunked_rows", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
@@ -88,7 +88,7 @@ def open_hdf5(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
 
 def open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
     """Open a member of a Zarr store in a folder, or X of AnnData."""
-    zarr = needed("zarr", path)
+    zarr = require_package("zarr", path)
     try:
         root = zarr.open(str(path), mode="r")
     except Exception as problem:  # the library has many
@@ -100,7 +100,7 @@ def open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
 @contextmanager
 def hdf5_store(path: Path, budget: int) -> Iterator[Store]:
     """An HDF5 file, which stays open unless something is wrong with it."""
-    h5py = needed("h5py", path)
+    h5py = require_package("h5py", path)
     try:
         # A chunk that is larger than a block is needed several times in a row: let it be kept.
         root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))

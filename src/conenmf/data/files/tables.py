@@ -15,10 +15,11 @@ from typing import IO, Any
 import numpy as np
 
 from ...errors import EmptyDataError, FileFormatError
-from ...names import Names, visible
+from ...names import Names
+from ...text import visible
 from ..blocks import Array
 from .dialects import MISSING, Dialect, fault, guess
-from .limits import named_damage, needed
+from .limits import named_damage, require_package
 from .sources import Opened
 from .spool import RowNames, Spool, piece_bytes
 
@@ -124,7 +125,7 @@ def _without_zeros(text: bytes, path: Path) -> bytes:
 
 def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]]:
     """A function from lines to the names in them, and the numbers."""
-    pa, reader = needed("pyarrow", path), needed("pyarrow.csv", path)
+    pa, reader = require_package("pyarrow", path), require_package("pyarrow.csv", path)
 
     def read(text: bytes, columns: list[str], **options: Any) -> Any:
         types = {column: pa.binary() if column == _INDEX else pa.float64() for column in columns}

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 from conenmf import from_rows, make_cones
 from conenmf.cones.bounds import lower_bound
 from conenmf.data.matrix import DataMatrix
-from conenmf.solve.inits import mixing, start
+from conenmf.solve.inits import initialize, mixing
 from conenmf.solve.loop import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 
@@ -62,7 +62,7 @@ def datasets(names: list[str]) -> dict[str, tuple[DataMatrix, int]]:
 def run(V: DataMatrix, K: int, init: str, stopping: Stopping, limit: float | None) -> tuple:
     """Errors and times, start included; stops after `limit` seconds in all."""
     began = time.perf_counter()
-    W, H, used, *_ = start(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
+    W, H, used, *_ = initialize(V, K, init, SOLVERS["hals"], np.random.default_rng(0))
     spent = time.perf_counter() - began
     if limit is not None:
         stopping = Stopping(tol=0, max_iter=10**6, max_time=max(limit - spent, 0), exact=0)
