@@ -20,7 +20,10 @@ __all__ = [
     "Block",
     "cone_products",
     "cross_products",
+    "dense",
+    "exact",
     "feature_gram",
+    "norms",
     "products",
     "residual_squared",
     "weighted_sums",
@@ -33,6 +36,22 @@ Block: TypeAlias = Any
 _DOUBTFUL = 1e-5  # what is left of ||v||^2 when that difference is no longer trusted
 _CACHED_BYTES = 1 << 20
 _DOUBTFUL_AT_A_TIME = 256
+
+
+def exact(block: Block) -> Block:
+    """Return a block in float64: itself if it is so already."""
+    return block.astype(np.float64, copy=False)
+
+
+def dense(block: Block) -> Array:
+    """Return a block, dense or sparse, as an ndarray in float64."""
+    array: Array = exact(block.toarray() if sp.issparse(block) else block)
+    return array
+
+
+def norms(squared: Array) -> Array:
+    """Return ||v|| for each ||v||^2, and 1 for a zero sample, so that one can divide by them."""
+    return np.sqrt(np.where(squared > 0, squared, 1.0))
 
 
 def cone_products(
