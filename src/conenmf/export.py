@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from .data.blocks import Array
+from .data.files.atomic import written_whole
 from .errors import ConeNMFError, OptionError, OutputError, ShapeError
 from .names import Names
-from .result import Factorization, written_whole
+from .result import Factorization
 
 __all__ = [
     "ANNOTATED",

@@ -10,10 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-import secrets
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -24,14 +21,15 @@ import numpy as np
 
 from .cones.bounds import Certificate, certify
 from .data.blocks import Array
+from .data.files.atomic import written_whole
 from .data.matrix import Aligned, DataMatrix, write_array
-from .errors import ConeNMFError, DiskFullError, FileFormatError, NotAvailableError, is_disk_full
+from .errors import ConeNMFError, FileFormatError, NotAvailableError
 from .judge import plots
 from .judge.diagnosis import Diagnosis, diagnose
 from .names import Names
 from .solve.loop import History
 
-__all__ = ["Factorization", "written_whole"]
+__all__ = ["Factorization"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,22 +390,3 @@ def _lines(stored: Any, name: str) -> list[str] | None:
         return None
     text = bytes(stored[name]).decode("utf-8", "replace")
     return text.split("\n")
-
-
-@contextmanager
-def written_whole(target: Path) -> Iterator[Any]:
-    """Open a temporary file beside the target; move it into place if all went well."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException as problem:
-        temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError) and is_disk_full(problem):
-            raise DiskFullError(
-                f"no room to write {target}; an earlier file of that name is intact"
-            ) from problem
-        raise

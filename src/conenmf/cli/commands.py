@@ -21,6 +21,7 @@ from rich.console import Console
 from .. import __version__
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, compare, read_labels
 from ..data.blocks import Array
+from ..data.files.atomic import written_whole
 from ..data.files.formats import split_member
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError, ShapeError
@@ -45,7 +46,7 @@ from ..export import (
 from ..judge.selection import METHODS, choose_k, select_k
 from ..pipeline import factorize
 from ..report import check_view, write_report
-from ..result import Factorization, written_whole
+from ..result import Factorization
 from ..solve.inits import INITS
 from ..solve.loop import coefficients
 from ..solve.solvers import SOLVERS

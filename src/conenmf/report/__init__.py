@@ -17,7 +17,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..result import Factorization, written_whole
+from ..data.files.atomic import written_whole
+from ..result import Factorization
 from ..text import visible
 from . import gallery, origin, quality
 from .markup import Html, element, join, script_json
