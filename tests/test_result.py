@@ -183,10 +183,13 @@ def test_damaged_and_foreign_files(tmp_path, cones):
     for name in ("cut.npz", "text.npz", "empty.npz", "other.npz", "pickle.npy"):
         with pytest.raises(FileFormatError, match=name):
             Factorization.load(tmp_path / name)
-    facts = {"format": "conenmf-factorization-9"}
-    np.savez(tmp_path / "new.npz", facts=np.array(json.dumps(facts)))
-    with pytest.raises(FileFormatError, match=r"this version reads 'conenmf-factorization-1'"):
-        Factorization.load(tmp_path / "new.npz")
+    for version in ("conenmf-factorization-1", "conenmf-factorization-9"):  # older, newer
+        with np.load(target) as stored:
+            parts = {name: stored[name] for name in stored.files}
+        facts = json.loads(str(parts["facts"])) | {"format": version}
+        np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
+        with pytest.raises(FileFormatError, match=f"{version}.* reads 'conenmf-factorization-2'"):
+            Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):
         Factorization.load(tmp_path / "missing.npz")
     with pytest.raises(FileNotFoundError, match="the folder does not exist"):

@@ -309,7 +309,8 @@ class Factorization:
                 facts = json.loads(str(stored["facts"]))
                 if facts["format"] != _FORMAT:
                     raise FileFormatError(
-                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}"
+                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}: "
+                        "fit the data again and save the result"
                     )
                 shape = facts.get("image_shape")
                 made = cls(
@@ -357,7 +358,7 @@ class Factorization:
             ) from problem
 
 
-_FORMAT = "conenmf-factorization-1"
+_FORMAT = "conenmf-factorization-2"
 _DIAGNOSIS = "diagnosis_"
 _FEW_AMBIGUOUS = 0.05  # share of the samples that may lie between cones that are nearly there
 

@@ -51,7 +51,7 @@ def test_cones_are_numbered_like_components(model):
 
 def test_samples_are_looked_at_one_by_one(model):
     result, facts = diagnosed(from_columns(model.V), 5)
-    samples = facts.samples
+    samples = facts.inspected
     np.testing.assert_array_equal(samples.indices, np.arange(400))
     rest = model.V - result.W @ result.H
     errors = np.linalg.norm(rest, axis=0) / np.linalg.norm(model.V, axis=0)
@@ -67,8 +67,8 @@ def test_few_of_many_samples_are_kept():
     rng = np.random.default_rng(0)
     V = from_columns(rng.random((4, 3)) @ rng.random((3, 5000)))
     facts = diagnosed(V, 3)[1]
-    assert facts.samples.indices.size == 2000
-    assert facts.samples.originals.shape == (4, 6)
+    assert facts.inspected.indices.size == 2000
+    assert facts.inspected.originals.shape == (4, 6)
 
 
 def test_mixtures_are_no_cones():
@@ -88,7 +88,7 @@ def test_fewer_directions_than_components():
     facts = diagnosed(V, 2, init="random", rng=np.random.default_rng(0))[1]
     assert facts.cones is None
     assert facts.advice[0] == "nndsvda"
-    assert facts.samples.errors[2] == 0
+    assert facts.inspected.errors[2] == 0
 
 
 def test_taken_apart_and_put_together(model):
@@ -108,9 +108,9 @@ def test_taken_apart_and_put_together(model):
     ("part", "value"),
     [
         ("sizes", np.ones(3, int)),
-        ("samples_indices", np.full(400, 10**9)),
-        ("samples_labels", np.full(400, -7)),
-        ("samples_originals", np.ones((2, 6))),
+        ("inspected_indices", np.full(400, 10**9)),
+        ("inspected_labels", np.full(400, -7)),
+        ("inspected_originals", np.ones((2, 6))),
         ("cones_geometry_closest", np.array([0, 9])),
         ("cones_geometry_between", np.ones((5, 4))),
         ("rank_K", np.array(99)),

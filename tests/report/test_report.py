@@ -13,7 +13,7 @@ import pytest
 
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
 from conenmf.errors import NotAvailableError, OptionError, ShapeError
-from conenmf.judge.diagnosis import SampleFacts
+from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.names import Names
 from conenmf.report import drawings, render, write_report
 from conenmf.report.markup import Html, element, script_json
@@ -93,12 +93,12 @@ def test_the_numbers_to_point_at_are_those_of_the_result(cones):
     history, diagnosis = cones.history, cones.diagnosis
     assert len(data["charts"]["error-iteration"]["text"]) == cones.n_iter
     assert data["charts"]["error-seconds"]["text"][-1].endswith(f"{history.relative_error[-1]:.5g}")
-    assert data["samples"]["labels"] == diagnosis.samples.labels.tolist()
+    assert data["samples"]["labels"] == diagnosis.inspected.labels.tolist()
     assert np.allclose(
         data["angles"]["between"], np.degrees(diagnosis.cones.geometry.between), 0, 0.1
     )
     top = [shares[0][0] for shares in data["samples"]["shares"]]
-    assert top == diagnosis.samples.labels.tolist()
+    assert top == diagnosis.inspected.labels.tolist()
     assert len(data["curves"]["values"]) == cones.K
 
 
@@ -159,10 +159,10 @@ def test_samples_are_called_by_name(cones):
         _with_diagnosis(cones, renamed(cones, samples=[f"person {n}" for n in range(300)]))
     )
     assert _Page(page).data["samples"]["names"][7] == "person 7"
-    coefficients = cones.diagnosis.samples.coefficients
+    coefficients = cones.diagnosis.inspected.coefficients
     strongest = np.argmax(coefficients[:, 1] / coefficients.sum(axis=1))
     article = page[page.index('id="component-1"') : page.index('id="component-2"')]
-    assert f"person {cones.diagnosis.samples.indices[strongest]}<" in article
+    assert f"person {cones.diagnosis.inspected.indices[strongest]}<" in article
 
 
 def test_further_facts(cones):
@@ -331,7 +331,7 @@ def test_similar_components_are_neighbours():
 def test_large_results_have_small_reports(cones):
     """Of 50,000 features and as many samples as are ever shown; only the diagnosis is made up."""
     rng, F, K, S = np.random.default_rng(0), 50_000, 20, 2000
-    samples = SampleFacts(
+    samples = InspectedSamples(
         indices=np.arange(S),
         coefficients=rng.dirichlet(np.full(K, 0.2), S),
         labels=rng.integers(0, K, S),
@@ -340,7 +340,7 @@ def test_large_results_have_small_reports(cones):
         originals=rng.random((F, 6)),
     )
     sizes = np.full(K, 100)
-    known = replace(cones.diagnosis, cones=None, samples=samples, sizes=sizes)
+    known = replace(cones.diagnosis, cones=None, inspected=samples, sizes=sizes)
     parts = {name: getattr(cones, name) for name in cones.__dataclass_fields__}
     parts |= {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels, "data": None}
     result = Factorization(**parts)

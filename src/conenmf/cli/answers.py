@@ -13,7 +13,7 @@ from ..comparison import Comparison
 from ..cones.bounds import Certificate
 from ..data.blocks import Array
 from ..export import REPORT
-from ..judge.diagnosis import ConeFacts, Diagnosis
+from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..result import Factorization
 from ..text import visible
@@ -87,7 +87,7 @@ def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diag
         out.print(f"  {name:34}{value}")
 
 
-def _show_cones(out: Console, cones: ConeFacts) -> None:
+def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
     geometry = cones.geometry
     table = Table("cone", "samples", "size angle", "nearest", "angle to it", box=None)
     for column in table.columns:

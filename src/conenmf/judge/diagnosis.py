@@ -25,14 +25,14 @@ from ..errors import ComponentsError
 from ..solve.inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
 
-__all__ = ["ConeFacts", "Diagnosis", "SampleFacts", "diagnose"]
+__all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
 
 _SHOWN = 2000  # samples that are looked at one by one
 _EXAMPLES = 6  # of them that are kept whole
 
 
 @dataclass(frozen=True, eq=False)
-class ConeFacts:
+class ConeDiagnosis:
     """The cones that Algorithm 1 finds for this number of components.
 
     Attributes
@@ -62,8 +62,8 @@ class ConeFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleFacts:
-    """A closer look at some samples, evenly spread over the data.
+class InspectedSamples:
+    """Samples evenly spread over the data, each judged by itself.
 
     Attributes
     ----------
@@ -96,17 +96,17 @@ class Diagnosis:
     certificate : Certificate
     rank : RankEstimate
         The singular values, their ratios, and where the largest ratio is.
-    cones : ConeFacts or None
+    cones : ConeDiagnosis or None
         None if the samples have fewer directions than there are components.
-    samples : SampleFacts
+    inspected : InspectedSamples
     sizes : array (K,)
         Samples to which each component contributes most.
     """
 
     certificate: Certificate
     rank: RankEstimate
-    cones: ConeFacts | None
-    samples: SampleFacts
+    cones: ConeDiagnosis | None
+    inspected: InspectedSamples
     sizes: Array
 
     @property
@@ -131,27 +131,27 @@ class Diagnosis:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], F: int, N: int, K: int) -> Diagnosis:
         """Make it again from what `arrays` returned, and refuse what cannot be of F, N and K."""
-        S, E = arrays["samples_indices"].size, arrays["samples_examples"].size
+        S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
         R = arrays["rank_ratios"].size
         shapes = {
             "sizes": (K,),
             "rank_singular_values": (R + 1,),
             "rank_ratios": (R,),
-            "samples_indices": (S,),
-            "samples_coefficients": (S, K),
-            "samples_labels": (S,),
-            "samples_errors": (S,),
-            "samples_examples": (E,),
-            "samples_originals": (F, E),
+            "inspected_indices": (S,),
+            "inspected_coefficients": (S, K),
+            "inspected_labels": (S,),
+            "inspected_errors": (S,),
+            "inspected_examples": (E,),
+            "inspected_originals": (F, E),
             "cones_sizes": (K,),
             "cones_geometry_axes": (F, K),
             "cones_geometry_angles": (K,),
             "cones_geometry_between": (K, K),
         }
         limits = {
-            "samples_indices": (0, N),
-            "samples_labels": (-1, K),
-            "samples_examples": (0, S),
+            "inspected_indices": (0, N),
+            "inspected_labels": (-1, K),
+            "inspected_examples": (0, S),
             "cones_geometry_closest": (0, K),
             "cones_geometry_ambiguous": (0, N),
             "rank_K": (1, R + 1),
@@ -171,10 +171,10 @@ _PARTS: dict[type, dict[str, type]] = {
     Diagnosis: {
         "certificate": Certificate,
         "rank": RankEstimate,
-        "cones": ConeFacts,
-        "samples": SampleFacts,
+        "cones": ConeDiagnosis,
+        "inspected": InspectedSamples,
     },
-    ConeFacts: {"geometry": ConeGeometry},
+    ConeDiagnosis: {"geometry": ConeGeometry},
 }
 
 
@@ -240,12 +240,12 @@ def diagnose(
             certificate=certificate or certify(V, W, H),
             rank=estimate_rank(V, min(2, k_max), k_max),
             cones=_cones(V, W),
-            samples=_samples(V, W, H, labels),
+            inspected=_inspect(V, W, H, labels),
             sizes=_sizes(labels, K),
         )
 
 
-def _cones(V: DataMatrix, W: Array) -> ConeFacts | None:
+def _cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     K = W.shape[1]
     try:
         axes, H, cones = cr1_nmf(V, K)
@@ -255,7 +255,7 @@ def _cones(V: DataMatrix, W: Array) -> ConeFacts | None:
     component, _ = match_components(axes, W)
     labels, _ = V.map(_renumbered, cones.labels, to=component)
     order = np.argsort(component)
-    return ConeFacts(
+    return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
         sizes=_sizes(labels, K),
         error=error,
@@ -274,7 +274,7 @@ def _sizes(labels: Aligned, K: int) -> Array:
     return np.bincount(found[found >= 0], minlength=K)
 
 
-def _samples(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> SampleFacts:
+def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedSamples:
     N = V.shape[1]
     shown = np.unique(np.linspace(0, N - 1, min(N, _SHOWN)).astype(np.intp))
     few = np.asarray(H[:, shown], dtype=np.float64).T
@@ -290,7 +290,7 @@ def _samples(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> SampleFact
     examples = by_error[spread]
     originals = V.columns(np.sort(shown[examples]))
     back = np.argsort(np.argsort(shown[examples]))
-    return SampleFacts(
+    return InspectedSamples(
         indices=shown,
         coefficients=few * np.linalg.norm(W, axis=0),
         labels=np.asarray(labels[shown]),

@@ -157,7 +157,7 @@ def _curve_data(subject: Subject) -> dict[str, Any]:
 
 def samples(subject: Subject) -> Section:
     """Samples on a plane, between the components that they are made of."""
-    looked_at = subject.diagnosis.samples
+    looked_at = subject.diagnosis.inspected
     anchors, places = subject.plane
     reach = draw.extent(anchors, places)
     numbers = (
@@ -257,7 +257,7 @@ def samples(subject: Subject) -> Section:
 
 
 def _sample_data(subject: Subject) -> dict[str, Any]:
-    looked_at = subject.diagnosis.samples
+    looked_at = subject.diagnosis.inspected
     anchors, places = subject.plane
     strongest = np.argsort(-subject.shares, axis=1, kind="stable")[:, :_SHARES]
     return {
@@ -279,7 +279,7 @@ def _sample_data(subject: Subject) -> dict[str, Any]:
 
 def reconstructions(subject: Subject) -> Section:
     """Some samples beside what the components make of them."""
-    looked_at, W = subject.diagnosis.samples, subject.result.W.astype(np.float64, copy=False)
+    looked_at, W = subject.diagnosis.inspected, subject.result.W.astype(np.float64, copy=False)
     lengths = np.linalg.norm(W, axis=0)
     unit = np.divide(W, lengths, out=np.zeros_like(W), where=lengths > 0)
     pairs = [
@@ -306,7 +306,7 @@ def reconstructions(subject: Subject) -> Section:
 
 
 def _pair(subject: Subject, n: int, original: Array, again: Array) -> Html:
-    error = float(subject.diagnosis.samples.errors[n])
+    error = float(subject.diagnosis.inspected.errors[n])
     return element(
         "figure",
         _compared(subject, original, again),

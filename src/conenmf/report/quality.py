@@ -10,7 +10,7 @@ import numpy as np
 
 from ..cones.geometry import ConeGeometry
 from ..data.blocks import Array
-from ..judge.diagnosis import ConeFacts
+from ..judge.diagnosis import ConeDiagnosis
 from . import drawings as draw
 from .drawings import Axis
 from .markup import Html, element, join, style
@@ -408,7 +408,7 @@ def _steps(kind: str) -> Html:
     )
 
 
-def _angle_data(facts: ConeFacts) -> dict[str, Any]:
+def _angle_data(facts: ConeDiagnosis) -> dict[str, Any]:
     geometry = facts.geometry
     return {
         "between": rounded(np.degrees(geometry.between), 1),

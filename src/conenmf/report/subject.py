@@ -114,7 +114,7 @@ class Subject:
     @cached_property
     def shares(self) -> Array:
         """What part of each sample's contributions comes from each component."""
-        found = self.diagnosis.samples.coefficients
+        found = self.diagnosis.inspected.coefficients
         total = found.sum(axis=1, keepdims=True)
         parts: Array = np.divide(found, total, out=np.zeros_like(found), where=total > 0)
         return parts
@@ -128,12 +128,12 @@ class Subject:
     @cached_property
     def shrink(self) -> int:
         """By how much images are reduced."""
-        count = self.K + 2 * self.diagnosis.samples.examples.size
+        count = self.K + 2 * self.diagnosis.inspected.examples.size
         return max(1, math.ceil(math.sqrt(count * self.F / _PIXELS)))
 
     def sample(self, place: int) -> str:
         """What one of the samples that were looked at is called."""
-        return self.names.sample(int(self.diagnosis.samples.indices[place]))
+        return self.names.sample(int(self.diagnosis.inspected.indices[place]))
 
     def image(self, vector: Array, top: float, what: str) -> Html:
         """A vector over the pixels as an image; white is `top`."""
