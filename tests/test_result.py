@@ -127,7 +127,7 @@ def test_save_and_load(tmp_path, cones):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-1"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-2"
 
 
 def test_numbers_of_numpy_can_be_saved(tmp_path, cones):
