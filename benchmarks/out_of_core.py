@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from conenmf import factorize, make_cones, open_data
-from conenmf.data.disk import memory_budget
+from conenmf.data.resources import memory_budget
 
 F, K = 2000, 20
 BLOCK = 16 << 20

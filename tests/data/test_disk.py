@@ -11,7 +11,7 @@ import pytest
 from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, open_data
 from conenmf.cones.geometry import cone_geometry
 from conenmf.data import disk
-from conenmf.data.disk import StoredMatrix, memory_budget
+from conenmf.data.disk import StoredMatrix
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
 
@@ -26,20 +26,6 @@ def X():
 def path(tmp_path, X):
     np.save(tmp_path / "data.npy", X)
     return tmp_path / "data.npy"
-
-
-@pytest.mark.parametrize(
-    ("text", "bytes_"),
-    [("1GB", 10**9), ("1.5 gb", 15 * 10**8), ("2MiB", 2**21), ("7", 7), ("3k", 3000), (10, 10)],
-)
-def test_budgets(text, bytes_):
-    assert memory_budget(text) == bytes_
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1GB", "1XB", 0, True, 1.5e300, "GB", "nan"])
-def test_bad_budgets(text, path):
-    with pytest.raises(OptionError, match="max_memory="):
-        open_data(path, max_memory=text)
 
 
 def test_blocks_stay_within_the_budget(path):

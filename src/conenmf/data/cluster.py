@@ -33,9 +33,9 @@ from ..errors import (
     is_disk_full,
 )
 from .blocks import Array, Block
-from .disk import physical_memory
 from .matrix import DataMatrix, LocalMatrix, Step, check_kind, write_array
 from .memory import canonical_rows, compute_dtype, hold
+from .resources import available_memory
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic"]
 
@@ -390,7 +390,7 @@ def _fits(size: int) -> bool:
     """Whether the data take less than half of the memory of the workers."""
     client = _client()
     if client is None:
-        return size < physical_memory() // 2
+        return size < available_memory() // 2
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return size < sum(int(worker["memory_limit"]) for worker in workers) // 2
 

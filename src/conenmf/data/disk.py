@@ -28,7 +28,7 @@ from .matrix import Borders, LocalMatrix
 from .memory import compute_dtype, sparse_block
 from .threads import read_ahead
 
-__all__ = ["StoredMatrix", "memory_budget", "physical_memory"]
+__all__ = ["StoredMatrix"]
 
 BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
@@ -36,41 +36,6 @@ _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
 _COPIES = 4  # what a block takes with its temporaries, in blocks
 _READ_AHEAD = 2
 _COEFFICIENTS = 64  # of a sample, for which a block should leave room
-
-
-def memory_budget(max_memory: int | str | None) -> int:
-    """Return a budget in bytes; by default half of the memory of the machine.
-
-    >>> memory_budget("1GB"), memory_budget("512 MiB"), memory_budget(4096)
-    (1000000000, 536870912, 4096)
-    """
-    if max_memory is None:
-        return physical_memory() // 2
-    if isinstance(max_memory, int | np.integer) and not isinstance(max_memory, bool):
-        budget = float(max_memory)
-    else:
-        text = str(max_memory).strip().lower().removesuffix("b")
-        units = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-        base = 1000
-        if text.endswith("i"):
-            text, base = text[:-1], 1024
-        unit = text[-1:] if text[-1:] in "kmgt" else ""
-        try:
-            budget = float(text.removesuffix(unit)) * base ** units[unit]
-        except ValueError:
-            budget = -1.0
-    if not 0 < budget < 2**62:
-        raise OptionError(
-            f"max_memory={max_memory!r}, expected a number of bytes or a text such as '1GB'"
-        )
-    return int(budget)
-
-
-def physical_memory() -> int:
-    """Return the memory of the machine in bytes; 8 GiB where it cannot be known."""
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 8 << 30
 
 
 class StoredMatrix(LocalMatrix):

@@ -26,11 +26,12 @@ from ..errors import (
 )
 from ..names import names_of
 from .blocks import Array, Block
-from .disk import StoredMatrix, memory_budget
+from .disk import StoredMatrix
 from .files.formats import is_stored, open_path, open_stored
 from .files.sources import Opened, Source
 from .matrix import Aligned, DataMatrix, Reader, Step, add, check_kind, equal_borders, write_array
 from .memory import canonical_rows, hold
+from .resources import memory_budget
 
 __all__ = [
     "Aligned",
@@ -87,7 +88,7 @@ def from_rows(
         The results have the same bits for any number.
     max_memory : int or str, optional
         For files: the memory this process may take, such as "1GB"; by default half of what the
-        machine has. See `open_data`.
+        machine, or the container, has. See `open_data`.
     persist : bool, optional
         For Dask arrays: keep the data in the memory of the workers. By default if they take less
         than half of it.
@@ -149,12 +150,12 @@ def open_data(
     negative, n_threads
         As in `from_rows`.
     max_memory : int or str, optional
-        The memory this process may take, such as ``"1GB"``; by default half of what the machine
-        has. A quarter of it is for blocks of data in flight, at most a sixteenth for any array
-        with one row per sample. If H takes more, it is kept in a file beside the data, named
-        like the data with ``.H.npy`` at the end (in the folder for temporary files if that place
-        cannot be written to), and the result refers to it. A table that takes more than a
-        quarter is written, once, to a temporary file of numbers.
+        The memory this process may take, such as ``"1GB"``; by default half of what the machine,
+        or the container, has. A quarter of it is for blocks of data in flight, at most a
+        sixteenth for any array with one row per sample. If H takes more, it is kept in a
+        file beside the data, named like the data with ``.H.npy`` at the end (in the folder for
+        temporary files if that place cannot be written to), and the result refers to it. A
+        table that takes more than a quarter is written, once, to a temporary file of numbers.
 
     Notes
     -----

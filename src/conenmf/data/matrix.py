@@ -24,7 +24,8 @@ import numpy.typing as npt
 from ..errors import CheckpointError, DataTypeError, EmptyDataError, OptionError, ShapeError
 from ..names import Names
 from .blocks import Array, Block
-from .threads import available_threads, one_blas_thread, run_in_order
+from .resources import available_threads
+from .threads import one_blas_thread, run_in_order
 
 __all__ = [
     "Aligned",

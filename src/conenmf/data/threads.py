@@ -17,17 +17,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_threads", "one_blas_thread", "read_ahead", "run_in_order"]
-
-
-def available_threads() -> int:
-    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdigit() and int(wanted) > 0:
-        return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+__all__ = ["one_blas_thread", "read_ahead", "run_in_order"]
 
 
 def run_in_order(

@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.blocks import Array
-from ..data.disk import memory_budget
 from ..data.files.limits import named_damage
 from ..data.files.sources import Source
 from ..data.files.stores import Store, hdf5_store, open_hdf5
+from ..data.resources import memory_budget
 from ..errors import FileFormatError
 
 __all__ = ["Cells", "read_cells", "whole"]

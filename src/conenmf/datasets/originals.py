@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.blocks import Array
-from ..data.disk import memory_budget
 from ..data.files.archives import open_npz
 from ..data.files.images import read_resized
 from ..data.files.limits import check_fits, named_damage
 from ..data.files.matlab import read_matlab
+from ..data.resources import memory_budget
 from ..errors import FileFormatError
 from .catalogue import Description
 from .cells import read_cells, whole
