@@ -214,13 +214,13 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "BLOCK_SAMPLES", 7)
     monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
     monkeypatch.setattr(memory, "sparse_block_samples", lambda F, N, nnz: 7)
-    original = disk.StoredMatrix.__init__
+    original = disk.DiskMatrix.__init__
 
     def short(self, *arguments):
         original(self, *arguments)
         self.block_samples = max(7, self.shape[1] // 6 + 1)  # a read is slow, so a few will do
 
-    monkeypatch.setattr(disk.StoredMatrix, "__init__", short)
+    monkeypatch.setattr(disk.DiskMatrix, "__init__", short)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def sample_matrix():
 def same():
     """Check that V holds the rows of X, bit for bit, and how it is kept."""
 
-    def check(V, X, kind=disk.StoredMatrix):
+    def check(V, X, kind=disk.DiskMatrix):
         assert isinstance(V, kind)
         assert V.shape == X.shape[::-1]
         np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1), rtol=1e-12)

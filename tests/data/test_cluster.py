@@ -233,7 +233,7 @@ def test_data_are_persisted_only_when_asked(X, persist):
 
     lazy = da.map_blocks(load, chunks=((500,) * 4, (50,)), dtype=float, meta=np.empty((0, 0)))
     V = from_rows(lazy, persist=persist)
-    _ = V.mean
+    V.mean()
     assert len(reads) == (4 if persist else 8)
 
 

@@ -11,7 +11,7 @@ import pytest
 from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, open_data
 from conenmf.cones.geometry import cone_geometry
 from conenmf.data import disk
-from conenmf.data.disk import StoredMatrix
+from conenmf.data.disk import DiskMatrix
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
 
@@ -30,7 +30,7 @@ def path(tmp_path, X):
 
 def test_blocks_stay_within_the_budget(path):
     V = open_data(path, max_memory="1MB", n_threads=64)
-    assert isinstance(V, StoredMatrix)
+    assert isinstance(V, DiskMatrix)
     block = V.block_samples * 30 * 8
     assert block <= 10**6 / 64
     assert (V.n_threads + 2) * 4 * block <= 10**6 / 4
@@ -60,13 +60,13 @@ def test_every_byte_that_is_read_is_counted(path, X):
 def test_blocks_are_read_ahead_and_in_order(path, monkeypatch):
     V = open_data(path, max_memory="200kB", n_threads=2)
     reads = []
-    original = StoredMatrix._read_rows
+    original = DiskMatrix._read_rows
 
     def watched(self, start, stop):
         reads.append((threading.current_thread().name, start))
         return original(self, start, stop)
 
-    monkeypatch.setattr(StoredMatrix, "_read_rows", watched)
+    monkeypatch.setattr(DiskMatrix, "_read_rows", watched)
     V.sweep(lambda block: (float(block.sum()),))
     assert {name for name, _ in reads} == {"conenmf-reader"}
     assert [start for _, start in reads] == list(range(0, 600, V.block_samples))

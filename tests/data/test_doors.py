@@ -40,7 +40,7 @@ def test_norms_and_shape(backend, small_blocks, sample_matrix):
     assert 1 <= V.sample_bytes <= 12 * 16
     np.testing.assert_allclose(V.norms_squared, (sample_matrix**2).sum(axis=0), rtol=1e-14)
     assert V.norm == pytest.approx(np.linalg.norm(sample_matrix))
-    assert V.mean == pytest.approx(sample_matrix.mean())
+    assert V.mean() == pytest.approx(sample_matrix.mean())
 
 
 def test_columns(backend, small_blocks, sample_matrix):

@@ -77,6 +77,7 @@ class ClusterMatrix(DataMatrix):
 
     traffic: Traffic
     candidates = 32
+    is_remote = True
 
     def __init__(
         self, array: Any, samples_in: str, persist: bool | None, n_threads: int | None

@@ -28,7 +28,7 @@ from .matrix import Borders, LocalMatrix
 from .memory import compute_dtype, sparse_block
 from .threads import read_ahead
 
-__all__ = ["StoredMatrix"]
+__all__ = ["DiskMatrix"]
 
 BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
@@ -38,7 +38,7 @@ _READ_AHEAD = 2
 _COEFFICIENTS = 64  # of a sample, for which a block should leave room
 
 
-class StoredMatrix(LocalMatrix):
+class DiskMatrix(LocalMatrix):
     """V read from a source block by block.
 
     Attributes

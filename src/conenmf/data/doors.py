@@ -26,7 +26,7 @@ from ..errors import (
 )
 from ..names import names_of
 from .blocks import Array, Block
-from .disk import StoredMatrix
+from .disk import DiskMatrix
 from .files.formats import is_stored, open_path, open_stored
 from .files.sources import Opened, Source
 from .matrix import Aligned, DataMatrix, Reader, Step, add, check_kind, equal_borders, write_array
@@ -311,7 +311,7 @@ def _opened(
     rows = opened.rows
     check_kind(rows.dtype, rows.shape)
     if isinstance(rows, Source):
-        V = StoredMatrix(rows, budget, n_threads)
+        V = DiskMatrix(rows, budget, n_threads)
     else:
         V = hold(canonical_rows(rows) if sp.issparse(rows) else np.asarray(rows), n_threads)
     V.names = opened.names.checked(V.shape[1], V.shape[0])

@@ -137,6 +137,7 @@ class DataMatrix(ABC):
     n_threads: int
     clip: bool  # read negative entries as zeros
     candidates: int = 1  # per partition and round; more on a cluster
+    is_remote: bool = False  # the samples are with the workers of a cluster
     names: Names = Names()
     max_gather: int = 512  # largest batch to request from `columns`
 
@@ -265,9 +266,8 @@ class DataMatrix(ABC):
         """The Frobenius norm of V."""
         return float(np.sqrt(self.total))
 
-    @property
     def mean(self) -> float:
-        """The mean entry of V; costs a pass."""
+        """Return the mean entry of V; costs a pass."""
         (total,) = self.sweep(_sum_entries)
         return float(total) / (self.shape[0] * self.shape[1])
 

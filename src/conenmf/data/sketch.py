@@ -44,16 +44,16 @@ class Sketch(DataMatrix):
         self.norms_squared, self.total, self.nonzero = V.norms_squared, V.total, V.nonzero
         self.sample_bytes = Q.shape[1] * Q.dtype.itemsize
         self.V, self.Q, self.B = V, Q, B
+        self.is_remote = V.is_remote
 
     @property
     def depth(self) -> int:
         """The number of vectors in the basis."""
         return int(self.Q.shape[1])
 
-    @property
     def mean(self) -> float:
-        """The mean entry of V."""
-        return self.V.mean
+        """Return the mean entry of V; costs a pass."""
+        return self.V.mean()
 
     def coordinates(self, W: Array) -> Array:
         """Return Q'W."""
@@ -172,8 +172,8 @@ def sketch_rank(V: DataMatrix, K: int) -> int | None:
     """
     F, N = V.shape
     rank = _PER_COMPONENT * K
-    dear_rounds = V.candidates > 1  # a cluster, where an iteration takes a round whatever it reads
-    if dear_rounds or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
+    # On a cluster an iteration takes a round of messages, however little it reads.
+    if V.is_remote or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
         return None
     cost = _entries(V) * V.dtype.itemsize / 4
     return rank if cost >= _WORTH * (F + N) * rank else None

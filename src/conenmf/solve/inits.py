@@ -365,7 +365,7 @@ def _floored(samples: range, H: Array, *, floor: float, dtype: np.dtype[Any]) ->
 def _nndsvda(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
     """`_nndsvd` with zeros replaced by the mean of V."""
     W, H = _nndsvd_parts(V, K)
-    mean = V.mean
+    mean = V.mean()
     Ht, _ = V.map(_filled, H.T, mean=mean)
     return np.where(W == 0, mean, W).astype(V.dtype), Ht.T
 
@@ -378,7 +378,7 @@ def _nndsvdar(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     """`_nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
     rng = np.random.default_rng(rng)
     W, H = _nndsvd_parts(V, K)
-    largest = V.mean / 100
+    largest = V.mean() / 100
     filled_W = np.where(W == 0, rng.random(W.shape) * largest, W)
     Ht, _ = V.map(_filled_at_random, H.T, largest=largest, seed=new_seed(rng))
     return filled_W.astype(V.dtype), Ht.T

@@ -67,7 +67,7 @@ def test_raw_parts_need_no_format_and_may_repeat_entries(same, tmp_path):
     V = open_data(tmp_path / "parts.npz")
     for _ in range(2):  # reading leaves the parts as they are
         same(V, np.array([[0.0, 3.0], [3.0, 0.0]]))
-        assert V.mean == 1.5
+        assert V.mean() == 1.5
 
 
 def test_pickles_are_never_read(tmp_path):

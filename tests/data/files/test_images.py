@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from conenmf import factorize, from_rows, open_data
-from conenmf.data.disk import StoredMatrix
+from conenmf.data.disk import DiskMatrix
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import DataChangedError, FileFormatError, OptionError, ReadError
 
@@ -50,7 +50,7 @@ def many(tmp_path):
 def test_images_that_do_not_fit_are_decoded_as_needed(many):
     path, X = many
     V = open_data(path, max_memory=11_000)
-    assert isinstance(V, StoredMatrix)
+    assert isinstance(V, DiskMatrix)
     np.testing.assert_array_equal(V.columns([0, 77, 149]).T, X[[0, 77, 149]])
     result, expected = factorize(V, 2, max_iter=5), factorize(from_rows(X), 2, max_iter=5)
     np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
@@ -145,7 +145,7 @@ def test_images_that_change(many):
     V = open_data(folder, max_memory=11_000)
     Image.new("L", (5, 4)).save(folder / "a005.png")
     with pytest.raises(ReadError, match=r"a005\.png was changed"):
-        _ = V.mean
+        V.mean()
     (folder / "a005.png").unlink()
     with pytest.raises(DataChangedError, match=r"a005\.png is gone"):
         V.columns([5])

@@ -69,4 +69,4 @@ def test_a_dataset_that_changes_size(tmp_path):
         V = from_rows(data)
         data.resize((60, 4))
         with pytest.raises(DataChangedError, match=r"had shape \(50, 4\) .* now has \(60, 4\)"):
-            _ = V.mean
+            V.mean()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conenmf import factorize, from_rows, open_data
-from conenmf.data.disk import StoredMatrix
+from conenmf.data.disk import DiskMatrix
 from conenmf.data.files import columnar, limits, spool, tables
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import (
@@ -129,7 +129,7 @@ def test_a_table_that_does_not_fit_is_read_from_a_temporary_file(
     X = frame.to_numpy() if samples_in == "rows" else frame.to_numpy().T
     WRITERS[name](frame, tmp_path / name)
     V = open_data(tmp_path / name, max_memory=1_600_000, samples_in=samples_in)
-    assert isinstance(V, StoredMatrix)
+    assert isinstance(V, DiskMatrix)
     N = len(X)
     np.testing.assert_array_equal(V.columns(np.arange(N)), X.T)
     expected = Names(tuple(frame.index), tuple(frame.columns)).turned(samples_in)
@@ -256,7 +256,7 @@ def test_columns_that_are_read_one_after_the_other(tmp_path, frame):
     X = frame.to_numpy()
     for samples_in, budget in (("rows", 400_000), ("columns", 1_600_000)):
         V = open_data(tmp_path / "a.parquet", max_memory=budget, samples_in=samples_in)
-        assert isinstance(V, StoredMatrix)
+        assert isinstance(V, DiskMatrix)
         every = np.arange(V.shape[1])
         np.testing.assert_array_equal(V.columns(every), X.T if samples_in == "rows" else X)
     frame.columns = ["c"] * 20
