@@ -68,7 +68,7 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} 
 # called; then ``plot_components`` shows the heaviest words of each.
 
 V = from_rows(X)
-V.names = Names.of(features=words.get_feature_names_out())
+V.names = Names.of(feature_names=words.get_feature_names_out())
 result = factorize(V, 12, init="nndsvda")
 result.plot_components(top=6)
 plt.show()

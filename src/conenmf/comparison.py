@@ -207,14 +207,14 @@ def read_labels(path: str, V: DataMatrix) -> Array:
         rows = rows[1:]  # a heading
     if len(rows) != N:
         raise ShapeError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
-    if len(rows[0]) > 1 and V.names.samples is not None:
-        if [visible(row[0]) for row in rows] == list(V.names.samples):
+    if len(rows[0]) > 1 and V.names.sample_names is not None:
+        if [visible(row[0]) for row in rows] == list(V.names.sample_names):
             return np.array([row[-1] for row in rows])
         by_name = {visible(row[0]): row[-1] for row in rows}
         if len(by_name) < N:
             raise FileFormatError(f"{path} has names that repeat, and not in the order of the data")
-        missing = [name for name in V.names.samples if name not in by_name]
+        missing = [name for name in V.names.sample_names if name not in by_name]
         if missing:
             raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}")
-        return np.array([by_name[name] for name in V.names.samples])
+        return np.array([by_name[name] for name in V.names.sample_names])
     return np.array([row[-1] for row in rows])

@@ -135,9 +135,9 @@ def write_tables(
     components, coefficients, owners, errors = paths = [
         target / f"{name}.{kind}" for name in _TABLES_OF_RESULT
     ]
-    _write_rows(components, "feature", _called(names.features, result.W.shape[0]), result.W)
+    _write_rows(components, "feature", _called(names.feature_names, result.W.shape[0]), result.W)
     write_coefficients(coefficients, result.H.T, names)
-    called = _called(names.samples, labels.size)
+    called = _called(names.sample_names, labels.size)
     _write(owners, iter([{"sample": called, "component": labels}]))
     _write(errors, iter([history]))
     return paths
@@ -155,7 +155,7 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
         with written_whole(target) as stream:
             np.save(stream, np.asarray(A), allow_pickle=False)
     else:
-        _write_rows(target, "sample", _called(names.samples, A.shape[0]), A)
+        _write_rows(target, "sample", _called(names.sample_names, A.shape[0]), A)
 
 
 def check_table(path: str | os.PathLike[str]) -> None:

@@ -22,35 +22,35 @@ class Names:
 
     Attributes
     ----------
-    samples : tuple of str, or None
-    features : tuple of str, or None
+    sample_names : tuple of str, or None
+    feature_names : tuple of str, or None
     image_shape : (rows, columns), or None
         If the features are the pixels of an image.
     """
 
-    samples: tuple[str, ...] | None = None
-    features: tuple[str, ...] | None = None
+    sample_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
     image_shape: tuple[int, int] | None = None
 
     @classmethod
     def of(
         cls,
-        samples: Iterable[object] | None = None,
-        features: Iterable[object] | None = None,
+        sample_names: Iterable[object] | None = None,
+        feature_names: Iterable[object] | None = None,
         image_shape: tuple[int, int] | None = None,
     ) -> Names:
         """Make names from whatever they are written in."""
         return cls(
-            None if samples is None else tuple(map(visible, samples)),
-            None if features is None else tuple(map(visible, features)),
+            None if sample_names is None else tuple(map(visible, sample_names)),
+            None if feature_names is None else tuple(map(visible, feature_names)),
             image_shape,
         )
 
     def checked(self, n_samples: int, n_features: int) -> Names:
         """Make sure that there is a name for each."""
         for what, names, count in (
-            ("samples", self.samples, n_samples),
-            ("features", self.features, n_features),
+            ("samples", self.sample_names, n_samples),
+            ("features", self.feature_names, n_features),
         ):
             if names is not None and len(names) != count:
                 raise ShapeError(f"there are {len(names)} names for {count} {what}")
@@ -64,15 +64,15 @@ class Names:
 
     def turned(self, samples_in: str) -> Names:
         """The names of a matrix whose rows have been called samples, now that we know better."""
-        return self if samples_in == "rows" else Names(self.features, self.samples)
+        return self if samples_in == "rows" else Names(self.feature_names, self.sample_names)
 
     def sample(self, index: int) -> str:
         """What to call a sample."""
-        return f"sample {index}" if self.samples is None else self.samples[index]
+        return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
         """What to call a feature."""
-        return f"feature {index}" if self.features is None else self.features[index]
+        return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 
 def names_of(table: Any) -> Names:

@@ -282,7 +282,10 @@ class Factorization:
             "passes": np.float64(self.passes),
             "facts": np.array(json.dumps(facts)),
         }
-        for name, lines in (("samples", self.names.samples), ("features", self.names.features)):
+        for name, lines in (
+            ("samples", self.names.sample_names),
+            ("features", self.names.feature_names),
+        ):
             if lines is not None:
                 text = "\n".join(lines).encode("utf-8", "surrogateescape")
                 arrays[f"{name}_names"] = np.frombuffer(text, np.uint8)

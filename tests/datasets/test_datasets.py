@@ -222,8 +222,8 @@ def test_pixels_or_bands_are_the_samples(folder, monkeypatch, rng):
     place(folder, "paviau_subset", X, range(12))
     pixels, bands = load("paviau_subset"), load("paviau_subset", samples="bands")
     np.testing.assert_array_equal(pixels.X, X)
-    assert pixels.names.features == bands.names.samples
-    assert bands.names.samples[:2] == ("band 1", "band 2")
+    assert pixels.names.feature_names == bands.names.sample_names
+    assert bands.names.sample_names[:2] == ("band 1", "band 2")
     assert pixels.names.image_shape is None
     assert bands.names.image_shape == pixels.image_shape == (3, 4)
     np.testing.assert_array_equal(bands.X, X.T)
@@ -473,7 +473,7 @@ def test_faces94_is_without_the_folder_of_copies(folder, monkeypatch):
         paint(folder / "faces94" / person / "x.1.jpg", np.full((2, 2, 3), 90, np.uint8))
     faces = load("faces94")
     assert faces.classes == ("female/anpage", "male/cjsake", "male/gotone")
-    assert faces.names.samples == tuple(f"{person}/x.1.jpg" for person in faces.classes)
+    assert faces.names.sample_names == tuple(f"{person}/x.1.jpg" for person in faces.classes)
     np.testing.assert_array_equal(faces.labels, [0, 1, 2])
 
 
@@ -655,7 +655,7 @@ def test_counts_of_cells(folder, rng, old):
     np.testing.assert_array_equal(stored.X.toarray(), X)
     np.testing.assert_array_equal(stored.labels, types)
     assert stored.classes == ("B", "NK")
-    assert stored.names.features[:2] == ("gene0", "gene1")
+    assert stored.names.feature_names[:2] == ("gene0", "gene1")
     assert stored.names.sample(6) == "cell6"
     weighted = load("pbmc68k_reduced").X
     np.testing.assert_allclose(

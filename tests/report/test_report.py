@@ -108,10 +108,10 @@ def test_the_numbers_to_point_at_are_those_of_the_result(cones):
         ({}, {}, "curves"),
         ({"image_shape": (8, 10)}, {}, "images"),
         ({}, {"image_shape": (10, 8)}, "images"),
-        ({"features": [f"gene {f}" for f in range(80)]}, {}, "terms"),
-        ({"features": [f"{400 + 2.5 * f}" for f in range(80)]}, {}, "curves"),
-        ({"features": ["nan", *map(str, range(79))]}, {}, "terms"),
-        ({"features": [f"gene {f}" for f in range(80)]}, {"view": "curves"}, "curves"),
+        ({"feature_names": [f"gene {f}" for f in range(80)]}, {}, "terms"),
+        ({"feature_names": [f"{400 + 2.5 * f}" for f in range(80)]}, {}, "curves"),
+        ({"feature_names": ["nan", *map(str, range(79))]}, {}, "terms"),
+        ({"feature_names": [f"gene {f}" for f in range(80)]}, {"view": "curves"}, "curves"),
         ({"image_shape": (8, 10)}, {"view": "terms"}, "terms"),
     ],
 )
@@ -133,7 +133,7 @@ def _with_diagnosis(known, result):
 
 def test_numbers_that_name_features_are_their_places(cones):
     wavelengths = [f"{400 + 5 * f}" for f in reversed(range(80))]
-    page = render(_with_diagnosis(cones, renamed(cones, features=wavelengths)))
+    page = render(_with_diagnosis(cones, renamed(cones, feature_names=wavelengths)))
     data = _Page(page).data["curves"]
     assert data["names"][0] == "400"
     assert data["values"][2][0] == pytest.approx(cones.W[-1, 2], rel=0.01)
@@ -141,7 +141,9 @@ def test_numbers_that_name_features_are_their_places(cones):
 
 
 def test_terms_are_the_heaviest_features(cones):
-    page = render(_with_diagnosis(cones, renamed(cones, features=[f"gene {f}" for f in range(80)])))
+    page = render(
+        _with_diagnosis(cones, renamed(cones, feature_names=[f"gene {f}" for f in range(80)]))
+    )
     article = page[page.index('id="component-2"') : page.index('id="component-3"')]
     heaviest = np.argsort(-cones.W[:, 2])[:12]
     assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
@@ -156,7 +158,7 @@ def test_reconstructions_go_from_the_best_to_the_worst(mixtures):
 
 def test_samples_are_called_by_name(cones):
     page = render(
-        _with_diagnosis(cones, renamed(cones, samples=[f"person {n}" for n in range(300)]))
+        _with_diagnosis(cones, renamed(cones, sample_names=[f"person {n}" for n in range(300)]))
     )
     assert _Page(page).data["samples"]["names"][7] == "person 7"
     coefficients = cones.diagnosis.inspected.coefficients
@@ -240,7 +242,10 @@ def test_wrong_options(cones):
 
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
 def test_names_stay_text(cones, view):
-    names = {"samples": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)], "features": [HOSTILE] * 80}
+    names = {
+        "sample_names": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)],
+        "feature_names": [HOSTILE] * 80,
+    }
     result = _with_diagnosis(cones, renamed(cones, **names, image_shape=(8, 10)))
     result.settings["init"] = HOSTILE
     result.settings[HOSTILE] = HOSTILE

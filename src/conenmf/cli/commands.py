@@ -492,7 +492,7 @@ def _matched(result: Factorization, V: DataMatrix) -> Array:
     F = result.W.shape[0]
     if V.shape[0] != F:
         raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}")
-    ours, theirs = result.names.features, V.names.features
+    ours, theirs = result.names.feature_names, V.names.feature_names
     if ours is None or theirs is None or ours == theirs:
         return result.W
     place = {name: f for f, name in enumerate(ours)}

@@ -104,8 +104,8 @@ class Given:
 def _size(V: DataMatrix) -> str:
     """How large a matrix is, and whether things have names: a wrong guess is seen here."""
     named = ("", " without names")
-    samples = f"{V.shape[1]} samples{named[V.names.samples is None]}"
-    features = f"{V.shape[0]} features{named[V.names.features is None]}"
+    samples = f"{V.shape[1]} samples{named[V.names.sample_names is None]}"
+    features = f"{V.shape[0]} features{named[V.names.feature_names is None]}"
     if V.names.image_shape is not None:
         features = f"images of {V.names.image_shape[0]} x {V.names.image_shape[1]} pixels"
     return f"{samples}, {features}"

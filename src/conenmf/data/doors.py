@@ -27,7 +27,7 @@ from ..errors import (
 from ..names import names_of
 from .blocks import Array, Block
 from .disk import DiskMatrix
-from .files.formats import is_stored, open_path, open_stored
+from .files.formats import is_open_dataset, open_dataset, open_path
 from .files.sources import Opened, Source
 from .matrix import Aligned, DataMatrix, Reader, Step, add, check_kind, equal_borders, write_array
 from .memory import canonical_rows, hold
@@ -179,7 +179,7 @@ def open_data(
 
 def is_elsewhere(X: Any) -> bool:
     """Whether this is not an array in memory: an open file, a Dask array, or already opened."""
-    return isinstance(X, DataMatrix) or _is_dask(X) or is_stored(X)
+    return isinstance(X, DataMatrix) or _is_dask(X) or is_open_dataset(X)
 
 
 def _is_dask(X: Any) -> bool:
@@ -290,8 +290,8 @@ def _open(
         )
     if persist is not None:
         raise OptionError(f"persist={persist} is for Dask arrays, got {type(matrix).__name__}")
-    if is_stored(matrix):
-        opened = open_stored(matrix, samples_in, budget)
+    if is_open_dataset(matrix):
+        opened = open_dataset(matrix, samples_in, budget)
         return _opened(opened, samples_in, negative, n_threads, budget)
     names = names_of(matrix).turned(samples_in)
     if not sp.issparse(matrix):
@@ -421,8 +421,8 @@ def _find(V: DataMatrix, samples_in: str, wanted: float | None) -> tuple[str, fl
         raise DataChangedError("an entry seen by the first pass is gone: V changed meanwhile")
     sample, feature, value = found
     names = V.names
-    of_sample = "sample" if names.samples is None else f"sample {names.sample(sample)!r}"
-    of_feature = "feature" if names.features is None else f"feature {names.feature(feature)!r}"
+    of_sample = "sample" if names.sample_names is None else f"sample {names.sample(sample)!r}"
+    of_feature = "feature" if names.feature_names is None else f"feature {names.feature(feature)!r}"
     if samples_in == "rows":
         return f"row {sample} ({of_sample}), column {feature} ({of_feature})", value
     return f"row {feature} ({of_feature}), column {sample} ({of_sample})", value

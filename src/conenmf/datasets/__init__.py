@@ -378,7 +378,7 @@ def _as_stored(description: Description, numbers: Numbers) -> Dataset:
 
 
 def _bands_as_samples(dataset: Dataset) -> Dataset:
-    names = Names(samples=dataset.names.features, image_shape=dataset.image_shape)
+    names = Names(sample_names=dataset.names.feature_names, image_shape=dataset.image_shape)
     return replace(
         dataset, X=np.ascontiguousarray(dataset.X.T), labels=None, classes=None, names=names
     )

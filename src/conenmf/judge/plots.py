@@ -112,7 +112,7 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
     if names.image_shape is not None:
         ax.imshow(w.reshape(names.image_shape), cmap="gray", vmin=0)
         ax.set(xticks=[], yticks=[])
-    elif names.features is not None:
+    elif names.feature_names is not None:
         heaviest = np.argsort(-w, kind="stable")[: min(top, w.size)]
         ax.barh(np.arange(heaviest.size), w[heaviest])
         labels = [_plain(names.feature(int(f))) for f in heaviest]
@@ -153,7 +153,7 @@ def _axes(ax: Any) -> Any:
 
 
 def _grid(count: int, names: Names) -> Array:
-    columns = min(count, 4 if names.features is None or names.image_shape else 3)
+    columns = min(count, 4 if names.feature_names is None or names.image_shape else 3)
     rows = -(-count // columns)
     size = (2.2 * columns, 2.4 * rows) if names.image_shape else (3.6 * columns, 2.4 * rows)
     axes: Array = _pyplot().subplots(

@@ -70,7 +70,7 @@ class Subject:
             return subject
         if names.image_shape is not None:
             return replace(subject, view="images")
-        numbers = names.features is None or subject.positions is not None
+        numbers = names.feature_names is None or subject.positions is not None
         return replace(subject, view="curves" if numbers else "terms")
 
     @property
@@ -91,10 +91,10 @@ class Subject:
     @cached_property
     def positions(self) -> Array | None:
         """The features' names as numbers, if all of them are."""
-        if self.names.features is None:
+        if self.names.feature_names is None:
             return None
         try:
-            numbers = np.array([float(name) for name in self.names.features])
+            numbers = np.array([float(name) for name in self.names.feature_names])
         except ValueError:
             return None
         return numbers if np.isfinite(numbers).all() and np.ptp(numbers) > 0 else None

@@ -128,8 +128,8 @@ def test_names_beside_a_matrix(tmp_path, X):
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", V=X, sample_names=samples, feature_names=features)
         names = open_data(tmp_path / "a.npz").names
-        assert names.samples[:2] == ("s0\\x1b", "s1\\x1b")
-        assert names.features[:2] == ("f0", "f1")
+        assert names.sample_names[:2] == ("s0\\x1b", "s1\\x1b")
+        assert names.feature_names[:2] == ("f0", "f1")
     np.savez(tmp_path / "a.npz", V=X, sample_names=samples[1:])
     with pytest.raises(ShapeError, match="39 names for 40 samples"):
         open_data(tmp_path / "a.npz")
@@ -144,7 +144,7 @@ def test_names_beside_a_matrix(tmp_path, X):
 def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
     parts = {"data": [1.0], "indices": [1], "indptr": [0, 1, 1]}
     np.savez(tmp_path / "a.npz", **parts, shape=[2, 2], sample_names=["x", "y"])
-    assert open_data(tmp_path / "a.npz").names.samples == ("x", "y")
+    assert open_data(tmp_path / "a.npz").names.sample_names == ("x", "y")
     for shape in ([2, -2], [2, 2**60], ["x", "y"], [2]):
         np.savez(tmp_path / "a.npz", **parts, shape=shape)
         with pytest.raises(FileFormatError):

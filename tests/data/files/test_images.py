@@ -33,7 +33,7 @@ def test_a_folder_of_images(folder, pixels):
     X = pixels.reshape(9, 20).astype(float)
     np.testing.assert_array_equal(V.columns(np.arange(9)).T, X)
     assert V.names.image_shape == (4, 5)
-    assert V.names.samples == (*(f"a{n}.png" for n in range(7)), "b/7.bmp", "b/8.bmp")
+    assert V.names.sample_names == (*(f"a{n}.png" for n in range(7)), "b/7.bmp", "b/8.bmp")
     result, expected = factorize(V, 2), factorize(from_rows(X), 2)
     np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
 

@@ -183,8 +183,8 @@ def test_names_are_not_fetched_from_elsewhere(tmp_path, X):
         file["obs"].attrs["_index"] = "index"
         file["var"].attrs["_index"] = "index"
     names = open_data(tmp_path / "a.h5ad").names
-    assert names.samples is None
-    assert names.features[0] == "<b>\\x1b[0m"
+    assert names.sample_names is None
+    assert names.feature_names[0] == "<b>\\x1b[0m"
 
 
 def test_an_index_of_another_length(tmp_path, X):

@@ -174,7 +174,7 @@ def test_many_columns(tmp_path):
     V = open_data(tmp_path / "a.csv")
     assert isinstance(V, DenseMatrix)
     assert V.shape == (20_000, 3)
-    assert V.names.features[-1] == "19999"
+    assert V.names.feature_names[-1] == "19999"
 
 
 @pytest.mark.parametrize("sign", [",", ";"])
@@ -194,7 +194,7 @@ def test_many_columns_are_read_like_few(tmp_path, monkeypatch, sign):
         with pytest.raises(NonFiniteError, match=r"row 1 .* column 1"):
             open_data(tmp_path / "b.csv")
     assert results[0] == results[1]
-    assert results[0][1].samples == (f'x "1"{sign} y', "z", "w")
+    assert results[0][1].sample_names == (f'x "1"{sign} y', "z", "w")
 
 
 def test_types_of_columns(tmp_path):
@@ -261,7 +261,7 @@ def test_columns_that_are_read_one_after_the_other(tmp_path, frame):
         np.testing.assert_array_equal(V.columns(every), X.T if samples_in == "rows" else X)
     frame.columns = ["c"] * 20
     pq.write_table(pa.table([frame.iloc[:, n] for n in range(20)], ["c"] * 20), tmp_path / "b.pq")
-    assert open_data(tmp_path / "b.pq").names.features == ("c",) * 20
+    assert open_data(tmp_path / "b.pq").names.feature_names == ("c",) * 20
     with pytest.raises(FileFormatError, match="several columns of the same name"):
         open_data(tmp_path / "b.pq", max_memory=400_000)
 

@@ -20,7 +20,7 @@ from .sources import File, Member, Opened, raw_rows
 from .stores import open_hdf5, open_object, open_zarr
 from .tables import open_text
 
-__all__ = ["KINDS", "is_stored", "open_path", "open_stored", "split_member"]
+__all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 
 Opener: TypeAlias = Callable[[Path, str, str | None, int], Opened]
 """Takes the path, where the samples are, the name of a member, and the budget in bytes."""
@@ -105,7 +105,7 @@ def _opener(file: Path) -> Opener:
 # --- open files -------------------------------------------------------------------------------
 
 
-def is_stored(matrix: Any) -> bool:
+def is_open_dataset(matrix: Any) -> bool:
     """Whether this is an open file rather than an array in memory."""
     if isinstance(matrix, np.memmap):
         return _is_whole_file(matrix)
@@ -125,7 +125,7 @@ def _is_whole_file(array: Any) -> bool:
     )
 
 
-def open_stored(matrix: Any, samples_in: str, budget: int) -> Opened:
+def open_dataset(matrix: Any, samples_in: str, budget: int) -> Opened:
     """Open a memmap, or a dataset or group of HDF5 or Zarr."""
     if not isinstance(matrix, np.memmap):
         return open_object(matrix, samples_in, budget)
