@@ -74,7 +74,10 @@ def test_solvers_run_on_it_without_reading_v(solver, low_rank, main_backend):
 
 def test_singular_vectors_come_from_the_sketch(low_rank, main_backend):
     V = main_backend(low_rank)
-    U, sigma, R = truncated_svd(sketch(V, 8), 3)
+    S = sketch(V, 8)
+    assert V.subspace is None
+    assert S.subspace == (S.Q, S.B)
+    U, sigma, R = truncated_svd(S, 3)
     expected = truncated_svd(V, 3)
     np.testing.assert_allclose(sigma, expected[1], rtol=1e-8)
     np.testing.assert_allclose(U, expected[0], atol=1e-5)

@@ -214,6 +214,11 @@ class DataMatrix(ABC):
         """How many numbers a block has for each sample: F, but for a sketch."""
         return self.shape[0]
 
+    @property
+    def subspace(self) -> tuple[Array, Aligned] | None:
+        """Q (F, r) and B (N, r) if V is a sketch, Q B'; None for any other matrix."""
+        return None
+
     def coordinates(self, W: Array) -> Array:
         """Return W (F, K) as blocks must be multiplied with it: as it is, but for a sketch."""
         return W

@@ -51,6 +51,11 @@ class Sketch(DataMatrix):
         """The number of vectors in the basis."""
         return int(self.Q.shape[1])
 
+    @property
+    def subspace(self) -> tuple[Array, Aligned]:
+        """The basis Q (F, r), and the coordinates B (N, r) of the samples."""
+        return self.Q, self.B
+
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""
         return self.V.mean()

@@ -14,7 +14,6 @@ import numpy as np
 from ..data.blocks import Array, Block, cross_products, feature_gram, products, weighted_sums
 from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sketch import Sketch
 from ..errors import ComponentsError
 
 __all__ = ["largest_share", "singular_values", "truncated_svd"]
@@ -83,8 +82,9 @@ def truncated_svd(
     with V.own_threads():
         rng = np.random.default_rng(0) if rng is None else rng
         # V'X is tall and thin; its singular values do not suffer from the square in VV'.
-        if isinstance(V, Sketch):
-            X, B = V.Q.astype(np.float64), V.B
+        if V.subspace is not None:
+            Q, B = V.subspace
+            X = Q.astype(np.float64)
             (triangle,) = V.map(_only_triangle, B, reduce=_stack)
         else:
             X, _, _ = _leading_eigenvectors(V, k, tol, rng)
