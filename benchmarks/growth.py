@@ -29,10 +29,10 @@ from measure import (
     slope,
     take_turns,
     versions,
-    written_whole,
 )
 
 from conenmf import cr1_nmf, factorize, from_rows
+from conenmf.data.files.atomic import written_whole
 
 DENSE = {"N": 4000, "F": 500, "K": 10}
 SPARSE = {"N": 20_000, "F": 10_000, "nnz": 500_000, "K": 10}
@@ -129,8 +129,9 @@ def main() -> None:
         "versions": versions(),
         "growth": found,
     }
-    with written_whole(options.out / "growth.json") as path:
-        path.write_text(json.dumps(facts, indent=1) + "\n")
+    options.out.mkdir(parents=True, exist_ok=True)
+    with written_whole(options.out / "growth.json") as stream:
+        stream.write(f"{json.dumps(facts, indent=1)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +140,3 @@ def machine() -> dict[str, str | int | None]:
     lines = information.read_text().splitlines() if information.exists() else []
     model = next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), None)
     return {"system": platform.system(), "cores": os.cpu_count(), "processor": model}
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary name beside the path, moved into place when all went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

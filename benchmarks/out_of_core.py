@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from conenmf import factorize, make_cones, open_data
+from conenmf.data.files.atomic import written_whole
 from conenmf.data.resources import memory_budget
 
 F, K = 2000, 20
@@ -51,19 +52,15 @@ def main() -> None:
 
 def write(path: Path, N: int) -> None:
     """Cones, block by block, under a temporary name until it is complete."""
-    unfinished = path.with_suffix(".part")
     model = make_cones(F, K, 0.2, n_samples=8000, rng=np.random.default_rng(0))
     rows = model.V.T.astype(np.float32)
-    with open(unfinished, "wb") as file:
+    with written_whole(path) as file:
         facts = {"descr": "<f4", "fortran_order": False, "shape": (N, F)}
         np.lib.format.write_array_header_2_0(file, facts)
         rng = np.random.default_rng(1)
         for start in range(0, N, len(rows)):
             noise = rng.random((len(rows), 1), dtype=np.float32) + np.float32(0.5)
             file.write((rows * noise)[: N - start].tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 def forget(path: Path) -> None:

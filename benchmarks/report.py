@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import contenders
-from measure import written_whole
+
+from conenmf.data.files.atomic import written_whole
 
 
 def best_of_scikit_learn(race: dict[str, Any], iterations: int) -> str | None:
@@ -139,7 +140,7 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def picture(races: dict[str, Any], path: Path) -> None:
+def picture(races: dict[str, Any], stream: Any) -> None:
     """Error against time, a panel for each set."""
     import matplotlib
 
@@ -177,16 +178,17 @@ def picture(races: dict[str, Any], path: Path) -> None:
         )
     fullest = max(range(len(races)), key=lambda i: len(list(races.values())[i]["peers"]))
     axes.flat[fullest].legend(fontsize="small")
-    figure.savefig(path, dpi=120, format="png")
+    figure.savefig(stream, dpi=120, format="png")
     plt.close(figure)
 
 
 def write(report: dict[str, Any], folder: Path) -> None:
     report = plain(report)
-    with written_whole(folder / "peers.json") as path:
-        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
-    with written_whole(folder / "peers.md") as path:
-        path.write_text(markdown(report) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_whole(folder / "peers.json") as stream:
+        stream.write(f"{json.dumps(report, indent=1, allow_nan=False)}\n".encode())
+    with written_whole(folder / "peers.md") as stream:
+        stream.write(f"{markdown(report)}\n".encode())
     if report["races"]:
-        with written_whole(folder / "peers.png") as path:
-            picture(report["races"], path)
+        with written_whole(folder / "peers.png") as stream:
+            picture(report["races"], stream)

@@ -1,7 +1,6 @@
 """The parts of the benchmarks that numbers rest on."""
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -67,19 +66,3 @@ def test_small_samples_keep_their_kind():
     assert dense.flags.c_contiguous
     sparse = datasets.shrunk(sp.csr_array(X), samples=10, features=7)
     np.testing.assert_array_equal(sparse.toarray(), dense)
-
-
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    target = tmp_path / "results" / "found.json"
-    with measure.written_whole(target) as path:
-        path.write_text(json.dumps({"a": 1}))
-
-    def fail():
-        with measure.written_whole(target) as path:
-            path.write_text("half")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert json.loads(target.read_text()) == {"a": 1}
-    assert [file.name for file in target.parent.iterdir()] == ["found.json"]

@@ -28,6 +28,7 @@ from sklearn.cluster import kmeans_plusplus
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, versions
 
+from conenmf.data.files.atomic import written_whole
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import available
 
@@ -141,10 +142,9 @@ def kept(path: Path) -> list[Row]:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file under another name first, so that it is never there in part."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_bytes(content)
-    new.replace(path)
+    """Write a file that is complete or not there at all."""
+    with written_whole(path) as stream:
+        stream.write(content)
 
 
 def main(

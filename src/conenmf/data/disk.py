@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import secrets
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import scipy.sparse as sp
 
 from ..errors import DiskFullError, OptionError, ReadError, is_disk_full
 from .blocks import Array, Block
+from .files.atomic import temporary_name
 from .files.sources import Compressed, Source
 from .matrix import Borders, LocalMatrix
 from .memory import compute_dtype, sparse_block
@@ -204,7 +204,7 @@ def _mapping(array: Array) -> mmap.mmap | None:
 def _new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     if not os.access(folder, os.W_OK):
         folder = Path(tempfile.gettempdir())
-    path = folder / f".{stem}.{secrets.token_hex(8)}.npy"
+    path = temporary_name(folder / f"{stem}.npy")
     need = int(np.prod(shape)) * dtype.itemsize
     try:
         array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
