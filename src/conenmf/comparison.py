@@ -15,6 +15,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from .data.blocks import Array
 from .data.doors import from_columns, require_data_matrix
 from .data.matrix import DataMatrix
+from .data.sampling import evenly_spaced
 from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import dice, purity
@@ -141,8 +142,7 @@ def compare(
         raise ShapeError(
             f"there are {truth.size} labels for {V.shape[1]} samples: give one for each"
         )
-    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], 64)).astype(np.intp)
-    some = from_columns(V.columns(few), n_threads=V.n_threads)
+    some = from_columns(V.columns(evenly_spaced(V.shape[1], 64)), n_threads=V.n_threads)
     if some.nonzero:  # so that no contender waits for what is compiled when first used
         for solver in solvers:
             rng = np.random.default_rng(seed)

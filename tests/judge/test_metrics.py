@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import normalized_mutual_info_score
 
+from conenmf.errors import FactorError, ShapeError
 from conenmf.judge.metrics import dice, match_components, purity
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -33,7 +34,7 @@ def test_a_perfect_clustering_under_any_names(labels, random):
 @pytest.mark.parametrize("score", [dice, purity])
 @pytest.mark.parametrize(("true", "pred"), [([0, 1], [0]), ([], []), ([[0]], [[0]])])
 def test_bad_labels(score, true, pred):
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ShapeError, match="same length"):
         score(true, pred)
 
 
@@ -52,7 +53,7 @@ def test_matching_with_more_and_with_zero_components():
     assert found.tolist() == [3, 2]
     _, cosines = match_components(np.zeros((3, 2)), np.ones((3, 2)))
     assert cosines.tolist() == [0, 0]
-    with pytest.raises(ValueError, match="cannot be paired"):
+    with pytest.raises(FactorError, match="cannot be paired"):
         match_components(np.ones((3, 2)), np.ones((3, 1)))
-    with pytest.raises(ValueError, match="cannot be paired"):
+    with pytest.raises(FactorError, match="cannot be paired"):
         match_components(np.ones((3, 2)), np.ones((4, 2)))

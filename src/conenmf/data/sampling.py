@@ -13,9 +13,18 @@ import numpy as np
 from .blocks import Array
 from .matrix import DataMatrix
 
-__all__ = ["Seed", "draw_samples", "new_seed", "uniform_rows"]
+__all__ = ["Seed", "draw_samples", "evenly_spaced", "new_seed", "uniform_rows"]
 
 Seed: TypeAlias = tuple[int, int]
+
+
+def evenly_spaced(n: int, count: int) -> Array:
+    """Return `count` of the indices 0 to n - 1, evenly spaced, ends included; all if n is less.
+
+    >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
+    ([0, 3, 6, 9], [0, 1, 2])
+    """
+    return np.linspace(0, n - 1, min(n, count)).astype(np.intp)
 
 
 def new_seed(rng: np.random.Generator) -> Seed:

@@ -1,9 +1,9 @@
-"""What can be said about a factorisation and the data it is of, gathered for people to look at.
+"""A diagnosis: how good a factorisation is, and what its data look like.
 
-Everything here is computed elsewhere: the certificate and the bounds, the spectrum, the cones and
-whether the geometric assumption holds for them. This module asks for it once, numbers the cones
-like the components they belong to, and keeps what a picture needs of a few samples, so that it can
-be drawn without the data.
+It collects what other modules compute: the certificate and the bounds, the singular values, the
+cones and whether the geometric assumption (Section II of the paper) holds for them. Cones get the
+numbers of the components they belong to. Of some samples it keeps what a picture needs, so that
+the report can be drawn without the data. It computes no bound of its own.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from ..cones.bounds import Certificate, certify, deterministic_bound
 from ..cones.clustering import cr1_error, cr1_nmf
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
-from ..data.blocks import Array
+from ..data.blocks import Array, Block, dense
 from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
 from ..errors import ComponentsError
 from ..solve.inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
 
-_SHOWN = 2000  # samples that are looked at one by one
-_EXAMPLES = 6  # of them that are kept whole
+_MAX_INSPECTED_SAMPLES = 2000
+_MAX_EXAMPLES = 6  # inspected samples that are kept with all their features
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +39,20 @@ class ConeDiagnosis:
     Attributes
     ----------
     geometry : ConeGeometry
-        Cone k is the one that belongs to component k.
+        Cone k belongs to component k.
     sizes : array (K,)
-        Samples in each.
+        The number of samples in each cone.
     error : float
         Relative error of cr1-nmf, one rank-one factor for each cone.
     bound : float
-        What the error was bound to be at most: max sin(alpha_k) of the cones round the axes of
-        cr1-nmf (Theorem 4).
+        Proven upper bound for `error`: max sin(alpha_k) of the cones round the axes of cr1-nmf
+        (Theorem 4).
     mixing : float
-        How much of that error goes if samples may mix cones; see `conenmf.inits.mixing`.
+        The share of `error` that disappears if samples may mix cones; see `mixing` of
+        `conenmf.solve`.
     unmixed : bool
-        Whether one cone explains each sample about as well as a mixture, by which
-        ``init="auto"`` goes. It does not say that the cones are apart.
+        Whether one cone explains each sample about as well as a mixture; ``init="auto"`` decides
+        by it. It does not say that the cones are apart.
     """
 
     geometry: ConeGeometry
@@ -68,13 +70,16 @@ class InspectedSamples:
     Attributes
     ----------
     indices : array (S,)
+        Their places in the data.
     coefficients : array (S, K)
-        ||w_k|| H(k, n): what each component contributes.
+        ||w_k|| H(k, n): the norm of what each component contributes.
     labels : array (S,)
+        The component of each, -1 for none.
     errors : array (S,)
-        Relative error of each; 0 for a sample that is zero.
-    examples : array of int
-        Which of them are kept whole, from the best reconstructed to the worst.
+        Relative error of each; 0 for a zero sample.
+    examples : array (E,)
+        Positions within `indices` of the samples kept with all their features, from the best
+        reconstructed to the worst.
     originals : array (F, E)
         Those samples.
     """
@@ -94,13 +99,15 @@ class Diagnosis:
     Attributes
     ----------
     certificate : Certificate
+        The error, a lower bound for it, and how far from stationary the factors are.
     rank : RankEstimate
         The singular values, their ratios, and where the largest ratio is.
     cones : ConeDiagnosis or None
         None if the samples have fewer directions than there are components.
     inspected : InspectedSamples
+        Samples evenly spread over the data, each judged by itself.
     sizes : array (K,)
-        Samples to which each component contributes most.
+        The number of samples to which each component contributes most.
     """
 
     certificate: Certificate
@@ -111,26 +118,35 @@ class Diagnosis:
 
     @property
     def advice(self) -> tuple[str, str]:
-        """The start that suits these data, and why: ("cr1", "...")."""
+        """The init that suits these data, and why: ("cr1", "...")."""
         if self.cones is None:
             return "nndsvda", "the samples have fewer directions than there are components"
-        unexplained = self.cones.error**2
-        facts = f"one cone for each sample leaves {unexplained:.1%} of the squared norm"
+        unexplained = f"{self.cones.error**2:.1%} of the squared norm"
         if self.cones.unmixed:
-            return "cr1", f"{facts}, and mixing cones hardly less"
+            return "cr1", (
+                f"one cone for each sample leaves {unexplained} unexplained, and mixing cones "
+                "hardly less"
+            )
         return "auto", (
-            f"the samples are mixtures rather than cones: {facts}, and mixing cones lowers the "
-            f"error by {self.cones.mixing:.0%} (up to {MOSTLY_CONES:.0%} does not count): "
-            "let cr1 and a start from singular vectors compete"
+            "the samples are mixtures rather than cones: one cone for each sample leaves "
+            f"{unexplained} unexplained, and mixing cones lowers the error by "
+            f"{self.cones.mixing:.0%} (more than {MOSTLY_CONES:.0%}), so cr1 and an init from "
+            "singular vectors should compete"
         )
 
     def arrays(self) -> dict[str, Array]:
-        """Everything in arrays by name, from which `from_arrays` makes it again."""
-        return _taken_apart(self, "")
+        """Return all values as arrays by name; `from_arrays` re-creates the diagnosis."""
+        return _flatten(self, "")
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], F: int, N: int, K: int) -> Diagnosis:
-        """Make it again from what `arrays` returned, and refuse what cannot be of F, N and K."""
+        """Re-create a diagnosis from what `arrays` returned.
+
+        Raises
+        ------
+        ValueError
+            If an array cannot belong to a factorisation of these F, N and K.
+        """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
         R = arrays["rank_ratios"].size
         shapes = {
@@ -162,9 +178,9 @@ class Diagnosis:
             within &= array.size == 0 or stop is None or array.max() < stop
             if array.shape != shapes.get(name, array.shape) or not within:
                 raise ValueError(f"its part {name} cannot be of this factorisation")
-        made = _put_together(cls, "", arrays)
-        assert isinstance(made, cls)
-        return made
+        diagnosis = _unflatten(cls, "", arrays)
+        assert isinstance(diagnosis, cls)
+        return diagnosis
 
 
 _PARTS: dict[type, dict[str, type]] = {
@@ -178,25 +194,25 @@ _PARTS: dict[type, dict[str, type]] = {
 }
 
 
-def _taken_apart(part: Any, prefix: str) -> dict[str, Array]:
+def _flatten(part: Any, prefix: str) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for field in fields(part):
         value = getattr(part, field.name)
         if is_dataclass(value):
-            arrays |= _taken_apart(value, f"{prefix}{field.name}_")
+            arrays |= _flatten(value, f"{prefix}{field.name}_")
         elif value is not None:
             arrays[prefix + field.name] = np.asarray(value)
     return arrays
 
 
-def _put_together(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
+def _unflatten(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
     values: dict[str, Any] = {}
     for field in fields(kind):
         name = prefix + field.name
         part = _PARTS.get(kind, {}).get(field.name)
         if part is not None:
-            there = any(key.startswith(f"{name}_") for key in arrays)
-            values[field.name] = _put_together(part, f"{name}_", arrays) if there else None
+            is_stored = any(key.startswith(f"{name}_") for key in arrays)
+            values[field.name] = _unflatten(part, f"{name}_", arrays) if is_stored else None
         elif name not in arrays:
             values[field.name] = None
         else:
@@ -210,7 +226,7 @@ def _put_together(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
 def diagnose(
     V: DataMatrix, W: Array, H: Aligned, labels: Aligned, certificate: Certificate | None = None
 ) -> Diagnosis:
-    """Judge a factorisation V ~ W H and describe its data; some tens of passes over V.
+    """Judge a factorisation V ~ W H and describe its data, in some tens of passes over V.
 
     Parameters
     ----------
@@ -220,7 +236,7 @@ def diagnose(
     labels : array (N,)
         The component of each sample, -1 for none.
     certificate : Certificate, optional
-        If it is known already.
+        The certificate of these factors, if it was computed before.
 
     Examples
     --------
@@ -234,18 +250,19 @@ def diagnose(
     """
     require_data_matrix(V, nonzero=True)
     K = W.shape[1]
-    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))  # with a next one each
+    # Every singular value shown has a next one, for their ratio.
+    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         return Diagnosis(
             certificate=certificate or certify(V, W, H),
             rank=estimate_rank(V, min(2, k_max), k_max),
-            cones=_cones(V, W),
+            cones=_diagnose_cones(V, W),
             inspected=_inspect(V, W, H, labels),
-            sizes=_sizes(labels, K),
+            sizes=_component_sizes(labels, K),
         )
 
 
-def _cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
+def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     K = W.shape[1]
     try:
         axes, H, cones = cr1_nmf(V, K)
@@ -253,11 +270,11 @@ def _cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         return None
     error = cr1_error(V, H)
     component, _ = match_components(axes, W)
-    labels, _ = V.map(_renumbered, cones.labels, to=component)
+    labels, _ = V.map(_renumber, cones.labels, component=component)
     order = np.argsort(component)
     return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
-        sizes=_sizes(labels, K),
+        sizes=_component_sizes(labels, K),
         error=error,
         bound=deterministic_bound(V, axes[:, order], labels),
         mixing=mixing(V, K, axes),
@@ -265,49 +282,42 @@ def _cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     )
 
 
-def _renumbered(samples: range, labels: Array, *, to: Array) -> tuple[Array, None]:
-    return np.where(labels >= 0, to[labels], -1), None
+def _renumber(index: range, labels: Array, *, component: Array) -> tuple[Array, None]:
+    return np.where(labels >= 0, component[labels], -1), None
 
 
-def _sizes(labels: Aligned, K: int) -> Array:
-    found = np.asarray(labels)
-    return np.bincount(found[found >= 0], minlength=K)
+def _component_sizes(labels: Aligned, K: int) -> Array:
+    gathered = np.asarray(labels)
+    return np.bincount(gathered[gathered >= 0], minlength=K)
 
 
 def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedSamples:
-    N = V.shape[1]
-    shown = np.unique(np.linspace(0, N - 1, min(N, _SHOWN)).astype(np.intp))
-    few = np.asarray(H[:, shown], dtype=np.float64).T
+    indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
+    Ht = np.asarray(H[:, indices], dtype=np.float64).T
     errors = np.concatenate(
         [
-            _errors(V.columns(part), W, few[first : first + part.size])
-            for first in range(0, shown.size, V.max_gather)
-            if (part := shown[first : first + V.max_gather]).size
+            _errors(V.columns(batch), W, Ht[first : first + batch.size])
+            for first in range(0, indices.size, V.max_gather)
+            if (batch := indices[first : first + V.max_gather]).size
         ]
     )
     by_error = np.argsort(errors, kind="stable")
-    spread = np.linspace(0, shown.size - 1, min(_EXAMPLES, shown.size)).astype(np.intp)
-    examples = by_error[spread]
-    originals = V.columns(np.sort(shown[examples]))
-    back = np.argsort(np.argsort(shown[examples]))
+    examples = by_error[evenly_spaced(indices.size, _MAX_EXAMPLES)]
+    originals = V.columns(np.sort(indices[examples]))
+    order = np.argsort(np.argsort(indices[examples]))
     return InspectedSamples(
-        indices=shown,
-        coefficients=few * np.linalg.norm(W, axis=0),
-        labels=np.asarray(labels[shown]),
+        indices=indices,
+        coefficients=Ht * np.linalg.norm(W, axis=0),
+        labels=np.asarray(labels[indices]),
         errors=errors,
         examples=examples,
-        originals=_dense(originals)[:, back],
+        originals=dense(originals)[:, order],
     )
 
 
-def _errors(columns: Any, W: Array, H: Array) -> Array:
-    exact = _dense(columns)
-    size = np.linalg.norm(exact, axis=0)
-    rest = np.linalg.norm(exact - W @ H.T, axis=0)
-    errors: Array = np.divide(rest, size, out=np.zeros_like(rest), where=size > 0)
+def _errors(block: Block, W: Array, Ht: Array) -> Array:
+    columns = np.ascontiguousarray(dense(block))  # sums in the same order for every storage
+    norms = np.linalg.norm(columns, axis=0)
+    residual = np.linalg.norm(columns - W @ Ht.T, axis=0)
+    errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
     return errors
-
-
-def _dense(columns: Any) -> Array:
-    dense: Array = columns.astype(np.float64) @ np.eye(columns.shape[1])
-    return dense

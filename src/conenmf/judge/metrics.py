@@ -1,24 +1,24 @@
 """Scores that compare a clustering with the truth, and factorisations with each other.
 
-Normalised mutual information is scikit-learn's ``normalized_mutual_info_score`` with
-``average_method="geometric"``. This module stands alone.
+Normalised mutual information is not here: it is scikit-learn's ``normalized_mutual_info_score``
+with ``average_method="geometric"``.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
+from sklearn.metrics.cluster import contingency_matrix
 
-__all__ = ["dice", "match_components", "purity"]
+from ..data.blocks import Array
+from ..errors import FactorError, ShapeError
 
-Array = npt.NDArray[Any]
+__all__ = ["cosines", "dice", "match_components", "purity", "unit_columns"]
 
 
 def dice(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
-    """Mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
+    """Return the mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
 
     >>> dice([0, 0, 1, 1], [1, 1, 1, 0])
     0.7333333333333334
@@ -29,13 +29,25 @@ def dice(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
 
 
 def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
-    """Share of the samples that are of the majority class of their cluster.
+    """Return the share of the samples that are of the majority class of their cluster.
 
     >>> purity([0, 0, 1, 1], [1, 1, 1, 0])
     0.75
     """
     table = _contingency(labels_true, labels_pred)
     return float(table.max(axis=0).sum() / table.sum())
+
+
+def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
+    """Return how many samples each pair of a class (row) and a cluster (column) shares."""
+    true, pred = np.asarray(labels_true), np.asarray(labels_pred)
+    if true.shape != pred.shape or true.ndim != 1 or true.size == 0:
+        raise ShapeError(
+            f"labels have shapes {true.shape} and {pred.shape}: "
+            "expected two lists of the same length, at least 1"
+        )
+    table: Array = contingency_matrix(true, pred)
+    return table
 
 
 def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, Array]:
@@ -52,38 +64,36 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
         Column order[k] of `W_other` is the partner of column k of `W`.
     cosines : array (K,)
 
+    Raises
+    ------
+    FactorError
+        If the shapes differ in F, or K > K'.
+
     Examples
     --------
     >>> order, cosines = match_components(np.eye(3), 2 * np.eye(3)[:, [2, 0, 1]])
     >>> order.tolist(), cosines.tolist()
     ([1, 2, 0], [1.0, 1.0, 1.0])
     """
-    first, second = (_unit_columns(np.asarray(factor, dtype=float)) for factor in (W, W_other))
+    first, second = (unit_columns(np.asarray(factor, dtype=float)) for factor in (W, W_other))
     if first.shape[0] != second.shape[0] or first.shape[1] > second.shape[1]:
-        raise ValueError(
+        raise FactorError(
             f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "
             "the same number of rows, and the first must not have more columns"
         )
-    cosines = first.T @ second
-    rows, order = linear_sum_assignment(-cosines)
-    return order, cosines[rows, order]
+    similarity = first.T @ second
+    rows, order = linear_sum_assignment(-similarity)
+    return order, similarity[rows, order]
 
 
-def _unit_columns(factor: Array) -> Array:
-    norms = np.linalg.norm(factor, axis=0)
-    unit: Array = np.divide(factor, norms, out=np.zeros_like(factor), where=norms > 0)
+def cosines(W: Array) -> Array:
+    """Return the cosines between the columns of W (F, K); 0 where one is zero."""
+    unit = unit_columns(W)
+    return unit.T @ unit
+
+
+def unit_columns(W: Array) -> Array:
+    """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
+    norms = np.linalg.norm(W, axis=0)
+    unit: Array = np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
     return unit
-
-
-def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
-    true, pred = np.asarray(labels_true), np.asarray(labels_pred)
-    if true.shape != pred.shape or true.ndim != 1 or true.size == 0:
-        raise ValueError(
-            f"labels have shapes {true.shape} and {pred.shape}: "
-            "expected two lists of the same length, at least 1"
-        )
-    classes, row = np.unique(true, return_inverse=True)
-    clusters, column = np.unique(pred, return_inverse=True)
-    table = np.zeros((classes.size, clusters.size))
-    np.add.at(table, (row, column), 1)
-    return table

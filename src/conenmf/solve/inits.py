@@ -18,7 +18,7 @@ from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
 from ..data.doors import from_rows, is_elsewhere, require_data_matrix, sample_indices
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import Seed, draw_samples, new_seed, uniform_rows
+from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform_rows
 from ..data.sketch import Sketch, is_dense, sketch
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import truncated_svd
@@ -148,8 +148,8 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     """
     if error**2 > _UNEXPLAINED:
         return False
-    few = np.linspace(0, V.shape[1] - 1, min(V.shape[1], V.max_gather)).astype(np.intp)
-    some = from_rows(V.columns(few).T, n_threads=V.n_threads)
+    index = evenly_spaced(V.shape[1], V.max_gather)
+    some = from_rows(V.columns(index).T, n_threads=V.n_threads)
     return mixing(some, W.shape[1], W) <= MOSTLY_CONES
 
 
