@@ -80,8 +80,15 @@ class SparseMatrix(LocalMatrix):
 def sparse_block(
     data: Array, indices: Array, indptr: Array, F: int, dtype: np.dtype[Any], clip: bool
 ) -> Block:
-    """A block of samples (F, n) from the parts of their compressed rows."""
+    """A block of samples (F, n) from the parts of their compressed rows.
+
+    Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
+    order, and the bits must not depend on how a file or an array keeps its indices.
+    """
     data = data.astype(dtype, copy=False)
+    index_dtype = sp.get_index_dtype(maxval=max(F, data.size))
+    indices = indices.astype(index_dtype, copy=False)
+    indptr = indptr.astype(index_dtype, copy=False)
     if clip:
         data = np.maximum(data, 0)
     return sp.csc_array((data, indices, indptr), shape=(F, indptr.size - 1), copy=False)
