@@ -76,7 +76,7 @@ def run(program, *path, **settings):
 @pytest.mark.parametrize("numba", ["1", "0"])
 def test_it_works_with_and_without_numba(numba):
     program = (
-        "import numpy as np, conenmf\n"
+        "import numpy as np, conenmf, conenmf.kernels\n"
         f"assert conenmf.kernels.AVAILABLE is ({numba} == 1)\n"
         "X = conenmf.make_cones(30, 3, 0.1, n_samples=90, rng=np.random.default_rng(0)).V.T\n"
         "for solver in ('hals', 'mult', 'nnlsb'):\n"
@@ -101,7 +101,7 @@ def test_numba_is_not_imported_before_it_is_needed():
 def test_a_broken_numba_is_no_numba(tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs an older NumPy')")
     program = (
-        "import numpy as np, conenmf\n"
+        "import numpy as np, conenmf, conenmf.kernels\n"
         "print(conenmf.ConeNMF(2, max_iter=5, tol=0).fit(np.eye(4) + 1).n_components_)\n"
         "print(conenmf.kernels.AVAILABLE)\n"
     )

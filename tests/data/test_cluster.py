@@ -294,7 +294,8 @@ CLIENT = """
     import dask.array as da
     import numpy as np
     from distributed import Client
-    from conenmf import Checkpoint, factorize, from_rows
+    from conenmf import factorize, from_rows
+    from conenmf.solve.checkpoint import Checkpoint
     def callback(progress):
         if sys.argv[1] == "die" and progress.iteration == 4:
             os.kill(os.getpid(), signal.SIGKILL)

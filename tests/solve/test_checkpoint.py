@@ -145,7 +145,8 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
     script = f"""
         import os, signal, sys
         import numpy as np
-        from conenmf import Checkpoint, factorize, open_data
+        from conenmf import factorize, open_data
+        from conenmf.solve.checkpoint import Checkpoint
         def callback(progress):
             if sys.argv[1] == "die" and progress.iteration == 6:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -232,7 +233,8 @@ def test_a_disk_that_is_really_full(tmp_path):
         import resource
         import dask.array as da
         import numpy as np
-        from conenmf import Checkpoint, factorize, from_rows
+        from conenmf import factorize, from_rows
+        from conenmf.solve.checkpoint import Checkpoint
         from conenmf.errors import DiskFullError
         X = np.random.default_rng(0).random((4000, 10))
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
