@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from conenmf import from_columns, from_rows
 from conenmf.data.sketch import sketch, sketch_rank
 from conenmf.errors import ComponentsError, NotAvailableError, ZeroDataError
-from conenmf.linalg.spectrum import truncated_svd
+from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.loop import Stopping, alternate
 
 module = importlib.import_module("conenmf.data.sketch")  # the name in the package is the function
@@ -77,8 +77,8 @@ def test_singular_vectors_come_from_the_sketch(low_rank, main_backend):
     S = sketch(V, 8)
     assert V.subspace is None
     assert S.subspace == (S.Q, S.B)
-    U, sigma, R = truncated_svd(S, 3)
-    expected = truncated_svd(V, 3)
+    U, sigma, R = Spectrum(S).truncated_svd(3)
+    expected = Spectrum(V).truncated_svd(3)
     np.testing.assert_allclose(sigma, expected[1], rtol=1e-8)
     np.testing.assert_allclose(U, expected[0], atol=1e-5)
     np.testing.assert_allclose(R, expected[2], atol=1e-5)
@@ -126,6 +126,6 @@ def test_what_it_cannot_do(low_rank):
         with pytest.raises(ComponentsError, match="from 1 to 30"):
             sketch(V, rank)
     with pytest.raises(ComponentsError, match="has 6 singular values, not the 7"):
-        truncated_svd(S, 7)
+        Spectrum(S).truncated_svd(7)
     with pytest.raises(ZeroDataError):
         sketch(from_columns(np.zeros((3, 4))), 2)

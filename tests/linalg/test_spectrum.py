@@ -3,19 +3,21 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns
-from conenmf.errors import ComponentsError
-from conenmf.linalg import spectrum
-from conenmf.linalg.spectrum import largest_share, singular_values, truncated_svd
+from conenmf.cones.bounds import lower_bound
+from conenmf.cones.rank import estimate_rank
+from conenmf.errors import ComponentsError, OptionError
+from conenmf.linalg.spectrum import Spectrum
 
 
-@pytest.fixture(params=["gram", "subspace"])
-def method(request, monkeypatch):
-    """Force one of the two ways to the singular values."""
-    if request.param == "subspace":
-        monkeypatch.setattr(spectrum, "_SMALL_GRAM", 0)
-        monkeypatch.setattr(spectrum, "_GRAM_PER_VECTOR", 0)
-    monkeypatch.setattr(spectrum, "_CHUNK", 16)
-    return request.param
+@pytest.fixture(params=[True, False], ids=["gram", "subspace"])
+def spectrum_of(request):
+    """Force one of the two ways to the singular values, and more than one batch of samples."""
+
+    def make(V):
+        V.max_gather = 16
+        return Spectrum(V, form_gram=request.param)
+
+    return make
 
 
 def decaying(F, N, rate, seed=0):
@@ -26,30 +28,30 @@ def decaying(F, N, rate, seed=0):
 
 @pytest.mark.parametrize(("F", "N", "k"), [(80, 200, 10), (200, 60, 10), (40, 50, 40), (30, 7, 7)])
 @pytest.mark.parametrize("rate", [0.6, 0.99])
-def test_singular_values_equal_a_full_svd(method, F, N, k, rate):
-    check_singular_values(from_columns, decaying(F, N, rate), k)
+def test_singular_values_equal_a_full_svd(spectrum_of, F, N, k, rate):
+    check_singular_values(spectrum_of, from_columns, decaying(F, N, rate), k)
 
 
 @pytest.mark.parametrize(("F", "N", "rate"), [(40, 110, 0.6), (60, 30, 0.99)])
-def test_singular_values_on_every_storage(method, main_backend, F, N, rate):
-    check_singular_values(main_backend, decaying(F, N, rate), 10)
+def test_singular_values_on_every_storage(spectrum_of, main_backend, F, N, rate):
+    check_singular_values(spectrum_of, main_backend, decaying(F, N, rate), 10)
 
 
-def check_singular_values(make, V, k):
+def check_singular_values(spectrum_of, make, V, k):
     expected = np.linalg.svd(V, compute_uv=False)[:k]
-    np.testing.assert_allclose(singular_values(make(V), k), expected, rtol=1e-7)
+    np.testing.assert_allclose(spectrum_of(make(V)).singular_values(k), expected, rtol=1e-7)
     unit = V / np.linalg.norm(V, axis=0)
     np.testing.assert_allclose(
-        singular_values(make(V), k, normalize=True),
+        spectrum_of(make(V)).singular_values(k, normalize=True),
         np.linalg.svd(unit, compute_uv=False)[:k],
         rtol=1e-7,
     )
 
 
 @pytest.mark.parametrize(("F", "N", "k"), [(80, 200, 6), (200, 60, 6), (30, 7, 7)])
-def test_truncated_svd(method, main_backend, small_blocks, F, N, k):
+def test_truncated_svd(spectrum_of, main_backend, small_blocks, F, N, k):
     V = decaying(F, N, 0.7)
-    U, sigma, R = truncated_svd(main_backend(V), k)
+    U, sigma, R = spectrum_of(main_backend(V)).truncated_svd(k)
     np.testing.assert_allclose(U.T @ U, np.eye(k), atol=1e-12)
     np.testing.assert_allclose(R @ R.T, np.eye(k), atol=1e-12)
     full_U, full_sigma, full_R = np.linalg.svd(V, full_matrices=False)
@@ -58,28 +60,28 @@ def test_truncated_svd(method, main_backend, small_blocks, F, N, k):
     np.testing.assert_allclose(sigma, full_sigma[:k], rtol=1e-8)
 
 
-def test_small_singular_values_survive_the_square(method):
+def test_small_singular_values_survive_the_square(spectrum_of):
     rng = np.random.default_rng(0)
     left, right = np.linalg.qr(rng.random((60, 5)))[0], np.linalg.qr(rng.random((90, 5)))[0]
     expected = np.array([1.0, 1e-2, 1e-4, 1e-5, 1e-6])
     V = (left * expected) @ right.T
     V = from_columns(np.abs(V))
     full = np.linalg.svd(V.columns(np.arange(90)), compute_uv=False)[:5]
-    np.testing.assert_allclose(truncated_svd(V, 5)[1], full, rtol=1e-6)
+    np.testing.assert_allclose(spectrum_of(V).truncated_svd(5)[1], full, rtol=1e-6)
 
 
-def test_rank_deficient_and_constant_matrices(method):
+def test_rank_deficient_and_constant_matrices(spectrum_of):
     rng = np.random.default_rng(0)
     V = from_columns(rng.random((40, 3)) @ rng.random((3, 50)))
-    values = singular_values(V, 10)
+    values = spectrum_of(V).singular_values(10)
     assert (values[3:] < 1e-6 * values[0]).all()
     ones = from_columns(np.ones((40, 50)))
-    np.testing.assert_allclose(singular_values(ones, 3)[0], np.sqrt(2000))
+    np.testing.assert_allclose(spectrum_of(ones).singular_values(3)[0], np.sqrt(2000))
 
 
 def test_too_many_singular_values():
     with pytest.raises(ComponentsError, match="has 2 singular values, not the 3"):
-        truncated_svd(from_columns(np.ones((2, 5))), 3)
+        Spectrum(from_columns(np.ones((2, 5)))).truncated_svd(3)
 
 
 def test_the_largest_share_is_never_too_small():
@@ -89,4 +91,36 @@ def test_the_largest_share_is_never_too_small():
         sigma = 1 + spread * rng.random(620)
         V = from_columns(sp.csc_array(np.diag(sigma)[:, :620]))
         exact = (np.sort(sigma**2)[::-1][:15]).sum() / (sigma**2).sum()
-        assert exact <= largest_share(V, 15) <= exact * 1.001
+        assert exact <= Spectrum(V).largest_share(15) <= exact * 1.001
+
+
+@pytest.mark.parametrize(("F", "N"), [(40, 90), (90, 40)])
+def test_the_same_request_reads_the_data_once_and_gives_the_bits_of_a_new_one(spectrum_of, F, N):
+    V = from_columns(decaying(F, N, 0.7))
+    shared = spectrum_of(V)
+    requests = [
+        lambda spectrum: spectrum.singular_values(6, rough=True),
+        lambda spectrum: spectrum.singular_values(4, normalize=True),
+        lambda spectrum: spectrum.largest_share(5),
+        lambda spectrum: spectrum.truncated_svd(5, tol=1e-3)[1],
+    ]
+    results = [request(shared) for request in requests]
+    before = V.passes
+    again = [request(shared) for request in requests[:3]]
+    assert V.passes == before
+    for first, second, request in zip(results, again, requests, strict=False):
+        assert np.array_equal(first, second)
+        assert np.array_equal(first, request(spectrum_of(V)))
+
+
+def test_one_spectrum_serves_the_rank_and_the_bound():
+    V = from_columns(decaying(40, 90, 0.7))
+    spectrum = Spectrum(V)
+    before = V.passes
+    estimate = estimate_rank(V, spectrum=spectrum)
+    bound = lower_bound(V, 3, spectrum=spectrum)
+    assert V.passes - before == 1
+    assert estimate.ratios.tolist() == estimate_rank(V).ratios.tolist()
+    assert bound == lower_bound(V, 3)
+    with pytest.raises(OptionError, match="belongs to another matrix"):
+        estimate_rank(from_columns(np.eye(4)), spectrum=spectrum)

@@ -20,7 +20,7 @@ from ..data.blocks import Array, Block, cone_products, products, residual_square
 from ..data.doors import check_labels, require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import FactorError, check_components
-from ..linalg.spectrum import largest_share
+from ..linalg.spectrum import Spectrum
 
 __all__ = [
     "Certificate",
@@ -225,7 +225,7 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
 # --- from below, and certificates -------------------------------------------------------------
 
 
-def lower_bound(V: DataMatrix, K: int) -> float:
+def lower_bound(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> float:
     """Return sqrt(sum_{j > K} sigma_j^2) / ||V||: no K components have a smaller relative error.
 
     >>> from conenmf import from_columns
@@ -236,7 +236,7 @@ def lower_bound(V: DataMatrix, K: int) -> float:
     K = check_components(K)
     if min(V.shape) <= K:
         return 0.0
-    return float(np.sqrt(max(1.0 - largest_share(V, K), 0.0)))
+    return float(np.sqrt(max(1.0 - Spectrum.of(V, spectrum).largest_share(K), 0.0)))
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,9 @@ class Certificate:
     kkt_residual: float
 
 
-def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
+def certify(
+    V: DataMatrix, W: npt.ArrayLike, H: Any, *, spectrum: Spectrum | None = None
+) -> Certificate:
     """Judge a factorisation V ~ W H; a few passes over V.
 
     The residual of the optimality conditions is
@@ -275,6 +277,8 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
     V : DataMatrix (F, N)
     W : array (F, K)
     H : array (K, N)
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
 
     Examples
     --------
@@ -303,7 +307,7 @@ def certify(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Certificate:
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
         steps += _coordinate_steps(HH, VH, W)
-        below = lower_bound(V, K)
+        below = lower_bound(V, K, spectrum=spectrum)
     error = float(np.sqrt(squared / V.total))
     return Certificate(error, below, max(error - below, 0.0), float(np.sqrt(steps / V.total)))
 

@@ -13,7 +13,7 @@ from ..data.blocks import Array
 from ..data.doors import require_data_matrix
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError
-from ..linalg.spectrum import singular_values
+from ..linalg.spectrum import Spectrum
 
 __all__ = ["RankEstimate", "default_range", "estimate_rank"]
 
@@ -28,7 +28,7 @@ class RankEstimate:
     ----------
     K : int
     singular_values : array (k_max + 1,)
-        sigma_1, sigma_2, ... of V (of the unit-length samples if normalized).
+        sigma_1, sigma_2, ... of V (of samples of unit norm if normalized).
     ratios : array (k_max,)
         sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
         next one, it is 1.
@@ -46,7 +46,12 @@ class RankEstimate:
 
 
 def estimate_rank(
-    V: DataMatrix, k_min: int = 2, k_max: int | None = None, *, normalize: bool = False
+    V: DataMatrix,
+    k_min: int = 2,
+    k_max: int | None = None,
+    *,
+    normalize: bool = False,
+    spectrum: Spectrum | None = None,
 ) -> RankEstimate:
     """Estimate K as the argmax of sigma_k / sigma_{k+1} over k_min <= k <= k_max.
 
@@ -59,7 +64,9 @@ def estimate_rank(
     k_max : int, optional
         By default half of min(F, N), at most 50.
     normalize : bool
-        Use samples of unit length, as the paper advises if lengths differ between cones.
+        Use samples of unit norm, as the paper advises if norms differ between cones.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
 
     Examples
     --------
@@ -80,8 +87,8 @@ def estimate_rank(
             f"the smaller side of a {V.shape[1]} x {V.shape[0]} matrix"
         )
     values = np.zeros(k_max + 1)
-    found = singular_values(V, min(k_max + 1, smaller), normalize=normalize, rough=True)
-    values[: found.size] = found
+    k = min(k_max + 1, smaller)
+    values[:k] = Spectrum.of(V, spectrum).singular_values(k, normalize=normalize, rough=True)
     # VV' squares the singular values: below this they are rounding.
     floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
     above = np.maximum(values, floor)

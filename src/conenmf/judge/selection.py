@@ -22,7 +22,7 @@ from ..data.doors import from_columns, require_data_matrix, shuffled_samples, un
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..errors import ComponentsError, OptionError
-from ..linalg.spectrum import singular_values
+from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, initialize, mixing
 from ..solve.loop import Stopping, alternate
 from ..solve.solvers import SOLVERS
@@ -221,9 +221,9 @@ def _parallel(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """
     part = unit_samples(_subset(V, rng, _SAMPLES))
     k = min(int(ks[-1]), *part.shape)
-    values = singular_values(part, k, rough=True)
+    values = Spectrum(part).singular_values(k, rough=True)
     shuffled = (shuffled_samples(part, rng) for _ in range(_SHUFFLES))
-    noise = np.max([singular_values(data, k, rough=True) for data in shuffled], axis=0)
+    noise = np.max([Spectrum(data).singular_values(k, rough=True) for data in shuffled], axis=0)
     rounding = np.sqrt(10 * max(part.shape) * np.finfo(np.float64).eps) * values[0]
     above = np.append(values > np.maximum(noise, rounding), False)
     above[0] = True  # the mean, which shuffling keeps

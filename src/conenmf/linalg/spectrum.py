@@ -1,99 +1,170 @@
 """Leading singular values and vectors of V, through the data layer.
 
-They come from the eigenvalues of VV' or V'V, summed over the samples: formed as a whole if one
-side of V is small, otherwise applied to a growing subspace (block Davidson), one pass per step.
-V is never densified.
+They come from the eigenvectors of VV' or V'V, which are sums over the samples: formed as a whole
+if one side of V is small, otherwise applied to a growing subspace (block Davidson, see
+`_davidson`). SciPy's `eigsh` and `lobpcg` are not used because they read V more often: what counts
+here is the number of passes. V is never densified.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block, cross_products, feature_gram, products, weighted_sums
+from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
 from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
-from ..errors import ComponentsError
+from ..errors import ComponentsError, OptionError
 
-__all__ = ["largest_share", "singular_values", "truncated_svd"]
+__all__ = ["Spectrum"]
 
-_SMALL_GRAM = 500  # side of V up to which a Gram matrix is formed whatever k is
-_GRAM_PER_VECTOR = 16  # ... and side per wanted vector up to which it is cheaper
+_SMALL_SIDE = 500  # side of V up to which its Gram matrix is formed for any k
+_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
 _MAX_STEPS = 100
-_ROUGH_STEPS = 15
-_CHUNK = 256  # samples whose products with all others are formed at a time
+_MAX_ROUGH_STEPS = 15
+_ROUGH_CHANGE = 1e-4  # of an eigenvalue, relative, in a step
+_GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
-def singular_values(
-    V: DataMatrix, k: int, *, normalize: bool = False, rough: bool = False, tol: float = 1e-5
-) -> Array:
-    """Return the k largest singular values of V, or of V with samples of unit length.
+class _Leading(NamedTuple):
+    """Leading eigenvectors (F, k) of VV', their eigenvalues, and the norms of their residuals."""
 
-    With `rough`, stop when their squares change by less than 1e-4 of themselves from step to
-    step, or after 15 steps: enough to compare them, and much sooner than `tol`, a limit for the
-    vectors, if they hardly differ.
-    """
-    with V.own_threads():
-        rng = np.random.default_rng(0)
-        _, eigenvalues, _ = _leading_eigenvectors(V, k, tol, rng, rough=rough, normalize=normalize)
-    return np.sqrt(np.maximum(eigenvalues, 0.0))
+    vectors: Array
+    values: Array
+    residuals: Array
 
 
-def largest_share(V: DataMatrix, k: int) -> float:
-    """Return an upper bound on sum_{j <= k} sigma_j^2 / ||V||^2, the share k components explain.
+class Spectrum:
+    """The leading singular values and vectors of one V; nothing is computed twice.
 
-    An eigenvalue of VV' is at most as far from its approximation as the residual of the
-    approximate eigenvector is long; these lengths are added. (That no leading vector was missed
-    altogether is as certain as the random first subspace makes it.)
-    """
-    with V.own_threads():
-        rng = np.random.default_rng(0)
-        _, values, residuals = _leading_eigenvectors(V, k, 1e-8, rng)
-    return float((np.maximum(values, 0.0) + residuals).sum()) / V.total
-
-
-def truncated_svd(
-    V: DataMatrix,
-    k: int,
-    *,
-    tol: float = 1e-5,
-    rng: np.random.Generator | None = None,
-) -> tuple[Array, Array, Aligned]:
-    """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
+    One object serves a whole fit: the choice of K, the initialisation and the certificate. What
+    VV' has yielded is remembered, so that the same request does not read V again, and gives the
+    same bits as a request of its own. If a side of V is small, one pass serves all requests.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Of a `Sketch`, the singular vectors are those of the sketch.
-    k : int
-        At most min(F, N), or the rank of the sketch.
-    tol : float
-        ||VV'u - sigma^2 u|| <= tol * sigma^2 for each vector u found on a subspace.
-    rng : numpy.random.Generator, optional
-        Draws the first subspace; by default always the same.
+    form_gram : bool, optional
+        Whether to form VV' or V'V, the smaller of the two; by default if that is cheaper.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> spectrum = Spectrum(from_columns([[3.0, 0.0, 4.0], [0.0, 2.0, 0.0]]))
+    >>> spectrum.singular_values(2)
+    array([5., 2.])
     """
-    require_data_matrix(V)
-    most = min(V.depth, V.shape[1])
-    if not 1 <= k <= most:
-        raise ComponentsError(
-            f"a {V.shape[1]} x {V.depth} matrix has {most} singular values, not the {k} asked for"
-        )
-    with V.own_threads():
-        rng = np.random.default_rng(0) if rng is None else rng
-        # V'X is tall and thin; its singular values do not suffer from the square in VV'.
-        if V.subspace is not None:
-            Q, B = V.subspace
-            X = Q.astype(np.float64)
-            (triangle,) = V.map(_only_triangle, B, reduce=_stack)
-        else:
-            X, _, _ = _leading_eigenvectors(V, k, tol, rng)
-            B, triangle = V.sweep(_project, X=X, reduce=_stack)
-        _, sigma, turn = (part[:k] for part in np.linalg.svd(triangle))
-        turn *= _signs(X @ turn.T)[:, None]
-        scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
-        right, _ = V.map(_product, B, right=turn.T * scale)
-    return X @ turn.T, sigma, right.T
+
+    def __init__(self, V: DataMatrix, *, form_gram: bool | None = None) -> None:
+        require_data_matrix(V)
+        self.V = V
+        self._form_gram = form_gram
+        self._of_gram: dict[bool, tuple[Array, Array]] = {}
+        self._of_subspace: dict[tuple[int, float, bool, bool], _Leading] = {}
+
+    @classmethod
+    def of(cls, V: DataMatrix, spectrum: Spectrum | None) -> Spectrum:
+        """Return the spectrum given, which must be that of V, or a new one if there is none."""
+        if spectrum is None:
+            return cls(V)
+        if spectrum.V is not V:
+            raise OptionError("spectrum belongs to another matrix: pass Spectrum(V) of this one")
+        return spectrum
+
+    def singular_values(
+        self, k: int, *, normalize: bool = False, rough: bool = False, tol: float = 1e-5
+    ) -> Array:
+        """Return the k largest singular values of V, or of V with samples of unit norm.
+
+        With `rough`, stop when their squares change by less than 1e-4 of themselves from step to
+        step, or after 15 steps: enough to compare them, and much sooner than `tol`, a limit for
+        the vectors, if they hardly differ.
+        """
+        values = self._leading(k, tol, rough=rough, normalize=normalize, vectors=False).values
+        return np.sqrt(np.maximum(values, 0.0))
+
+    def largest_share(self, k: int) -> float:
+        """Bound the share that k components explain, sum_{j <= k} sigma_j^2 / ||V||^2, from above.
+
+        An eigenvalue of VV' is no farther from its approximation than the norm of the residual of
+        the approximate eigenvector; these norms are added. (That no leading vector was missed
+        altogether is as certain as the random first subspace makes it.)
+        """
+        leading = self._leading(k, 1e-8, vectors=False)
+        return float((np.maximum(leading.values, 0.0) + leading.residuals).sum()) / self.V.total
+
+    def truncated_svd(self, k: int, *, tol: float = 1e-5) -> tuple[Array, Array, Aligned]:
+        """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
+
+        R, which has a row for each sample, is not remembered: to have it again takes one pass.
+
+        Parameters
+        ----------
+        k : int
+            At most min(F, N), or the rank of a sketch.
+        tol : float
+            ||VV'u - sigma^2 u|| <= tol * sigma^2 for each vector u found on a subspace.
+        """
+        V = self.V
+        largest_k = min(V.depth, V.shape[1])
+        if not 1 <= k <= largest_k:
+            raise ComponentsError(
+                f"a {V.shape[1]} x {V.depth} matrix has {largest_k} singular values, "
+                f"not the {k} asked for"
+            )
+        with V.own_threads():
+            # V'X is tall and thin; its singular values do not suffer from the square in VV'.
+            if V.subspace is not None:
+                X, B = V.subspace[0].astype(np.float64), V.subspace[1]
+                (triangle,) = V.map(_only_triangle, B, reduce=_stack)
+            else:
+                X = self._leading(k, tol).vectors
+                B, triangle = V.sweep(_project, X=X, reduce=_stack)
+            _, sigma, turn = (part[:k] for part in np.linalg.svd(triangle))
+            turn *= _signs(X @ turn.T)[:, None]
+            scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
+            right, _ = V.map(_product, B, right=turn.T * scale)
+        return X @ turn.T, sigma, right.T
+
+    def _leading(
+        self,
+        k: int,
+        tol: float,
+        *,
+        rough: bool = False,
+        normalize: bool = False,
+        vectors: bool = True,
+    ) -> _Leading:
+        """The leading eigenpairs of VV'; a Gram matrix may leave out the vectors."""
+        V = self.V
+        smaller = min(V.shape)
+        size = min(k + max(8, k // 4), smaller)  # more than asked for: they speed up convergence
+        form_gram = self._form_gram
+        if form_gram is None:
+            form_gram = smaller <= max(_SMALL_SIDE, _SIDE_PER_VECTOR * size)
+        with V.own_threads():
+            if form_gram:
+                return self._from_gram(k, normalize, vectors)
+            request = (k, tol, rough, normalize)
+            if request not in self._of_subspace:
+                aligned = (V.norms_squared,) if normalize else ()
+                self._of_subspace[request] = _davidson(V, k, size, tol, aligned, rough=rough)
+        return self._of_subspace[request]
+
+    def _from_gram(self, k: int, normalize: bool, vectors: bool) -> _Leading:
+        """The leading eigenpairs of VV', from all those of VV' or V'V."""
+        V = self.V
+        F, N = V.shape
+        if normalize not in self._of_gram:
+            gram = _feature_gram if F <= N else _sample_gram
+            self._of_gram[normalize] = np.linalg.eigh(gram(V, normalize))
+        values, columns = (part[..., : -k - 1 : -1] for part in self._of_gram[normalize])
+        rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
+        if vectors and F > N:
+            scale = _scale(V, normalize)[:, None]
+            columns = np.linalg.qr(V.sweep(_combine, scale * columns)[0])[0]
+        return _Leading(columns, values, np.full(k, rounding))
 
 
 def _signs(U: Array) -> Array:
@@ -106,11 +177,11 @@ def _signs(U: Array) -> Array:
 
 def _project(block: Block, *, X: Array) -> tuple[Array, Array]:
     """V'X, and the triangle of its QR decomposition, which has the same singular values."""
-    B = products(block.astype(np.float64, copy=False), X)
+    B = products(exact(block), X)
     return B, _triangle(B)
 
 
-def _only_triangle(samples: range, B: Array) -> tuple[Array]:
+def _only_triangle(index: range, B: Array) -> tuple[Array]:
     return (_triangle(B.astype(np.float64)),)
 
 
@@ -124,12 +195,12 @@ def _triangle(B: Array) -> Array:
     return np.asarray(triangle)
 
 
-def _product(samples: range, B: Array, *, right: Array) -> tuple[Array, None]:
+def _product(index: range, B: Array, *, right: Array) -> tuple[Array, None]:
     return B @ right, None
 
 
 def _inverses(squared: Array) -> Array:
-    """1 / ||v||^2, by which samples of unit length are weighted; 0 for zero samples."""
+    """1 / ||v||^2, by which samples of unit norm are weighted; 0 for zero samples."""
     return np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
 
 
@@ -142,39 +213,53 @@ def _cross(block: Block, *, other: Block) -> tuple[Array, None]:
 
 
 def _combine(block: Block, coefficients: Array) -> tuple[Array]:
-    return (weighted_sums(block.astype(np.float64, copy=False), coefficients),)
+    return (weighted_sums(exact(block), coefficients),)
 
 
 def _apply(block: Block, squared: Array | None = None, *, X: Array) -> tuple[Array]:
-    """VV'X, or the same for samples of unit length."""
-    exact = block.astype(np.float64, copy=False)
-    C = products(exact, X)
-    return (weighted_sums(exact, C if squared is None else C * _inverses(squared)[:, None]),)
+    """VV'X, or the same for samples of unit norm."""
+    block = exact(block)
+    C = products(block, X)
+    return (weighted_sums(block, C if squared is None else C * _inverses(squared)[:, None]),)
 
 
-def _leading_eigenvectors(
-    V: DataMatrix,
-    k: int,
-    tol: float,
-    rng: np.random.Generator,
-    *,
-    rough: bool = False,
-    normalize: bool = False,
-) -> tuple[Array, Array, Array]:
-    """The k leading eigenvectors (F, k) and eigenvalues of A = VV', and their residuals.
+def _feature_gram(V: DataMatrix, normalize: bool) -> Array:
+    """VV' (F, F), F small; one pass."""
+    A: Array = V.sweep(_gram, *((V.norms_squared,) if normalize else ()))[0]
+    return A
 
-    With `normalize`, those of V with samples of unit length.
+
+def _sample_gram(V: DataMatrix, normalize: bool) -> Array:
+    """V'V (N, N), N small, which has the same eigenvalues; a pass for each batch of samples."""
+    N = V.shape[1]
+    size = min(_GATHERED_SAMPLES, V.max_gather)
+    batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
+    A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(batch))[0]) for batch in batches])
+    scale = _scale(V, normalize)
+    scaled: Array = scale[:, None] * A * scale
+    return scaled
+
+
+def _scale(V: DataMatrix, normalize: bool) -> Array:
+    """What each sample is multiplied by: 1, or the inverse of its norm."""
+    if not normalize:
+        return np.ones(V.shape[1])
+    return np.sqrt(_inverses(np.asarray(V.norms_squared)))
+
+
+def _davidson(
+    V: DataMatrix, k: int, size: int, tol: float, aligned: tuple[Aligned, ...], *, rough: bool
+) -> _Leading:
+    """The k leading eigenpairs of A = VV' by the block Davidson method; one pass per step.
+
+    Rayleigh and Ritz's eigenvectors on a subspace, which grows by the residuals of `size` of them
+    and is cut back to these vectors when it is four times as large (Davidson, "The iterative
+    calculation of a few of the lowest eigenvalues", J. Comput. Phys. 17, 1975; in blocks: Liu,
+    1978; without a preconditioner, as VV' is never formed).
     """
-    F, N = V.shape
-    aligned = (V.norms_squared,) if normalize else ()
-    size = min(k + max(8, k // 4), F, N)  # a few more than wanted: they speed up convergence
-    if min(F, N) <= max(_SMALL_GRAM, _GRAM_PER_VECTOR * size):
-        whole = _from_features(V, k, aligned) if F <= N else _from_samples(V, k, aligned)
-        rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(whole[1][0]), 0.0)
-        return *whole, np.full(k, rounding)
-
-    (start,) = V.sweep(_apply, *aligned, X=rng.standard_normal((F, size)))
-    basis = np.linalg.qr(start)[0]
+    rng = np.random.default_rng(0)
+    (images,) = V.sweep(_apply, *aligned, X=rng.standard_normal((V.shape[0], size)))
+    basis = np.linalg.qr(images)[0]
     (image,) = V.sweep(_apply, *aligned, X=basis)
     before = np.zeros(k)
     for step in range(_MAX_STEPS):
@@ -182,11 +267,12 @@ def _leading_eigenvectors(
         values, mix = values[: -size - 1 : -1], mix[:, : -size - 1 : -1]
         X, AX = basis @ mix, image @ mix
         R = AX - X * values
-        remaining = np.linalg.norm(R[:, :k], axis=0)
+        residuals = np.linalg.norm(R[:, :k], axis=0)
         relevant = np.maximum(values[:k], 1e-9 * values[0])
-        if np.all(remaining <= tol * relevant):
+        if np.all(residuals <= tol * relevant):
             break
-        if rough and (step == _ROUGH_STEPS or np.all(values[:k] - before <= 1e-4 * relevant)):
+        steady = np.all(values[:k] - before <= _ROUGH_CHANGE * relevant)
+        if rough and (step == _MAX_ROUGH_STEPS or steady):
             break
         before = values[:k]
         if basis.shape[1] + size > 4 * size:
@@ -196,26 +282,7 @@ def _leading_eigenvectors(
             break
         basis = np.hstack([basis, new])
         image = np.hstack([image, V.sweep(_apply, *aligned, X=new)[0]])
-    return X[:, :k], values[:k], remaining
-
-
-def _from_features(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
-    """Form A itself, (F, F); one pass."""
-    (A,) = V.sweep(_gram, *aligned)
-    values, vectors = np.linalg.eigh(A)
-    return vectors[:, : -k - 1 : -1], values[: -k - 1 : -1]
-
-
-def _from_samples(V: DataMatrix, k: int, aligned: tuple[Aligned, ...]) -> tuple[Array, Array]:
-    """Form V'V, (N, N) with N small, which has the same eigenvalues; a pass per chunk."""
-    N = V.shape[1]
-    size = min(_CHUNK, V.max_gather)
-    chunks = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
-    A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(part))[0]) for part in chunks])
-    scale = np.sqrt(_inverses(np.asarray(aligned[0]))) if aligned else np.ones(N)
-    values, vectors = np.linalg.eigh(scale[:, None] * A * scale)
-    (images,) = V.sweep(_combine, scale[:, None] * vectors[:, : -k - 1 : -1])
-    return np.linalg.qr(images)[0], values[: -k - 1 : -1]
+    return _Leading(X[:, :k], values[:k], residuals)
 
 
 def _new_directions(basis: Array, R: Array) -> Array:

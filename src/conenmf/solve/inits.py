@@ -21,7 +21,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform_rows
 from ..data.sketch import Sketch, is_dense, sketch
 from ..errors import ComponentsError, FactorError, OptionError, check_components
-from ..linalg.spectrum import truncated_svd
+from ..linalg.spectrum import Spectrum
 from .loop import Stopping, alternate, coefficients
 from .separable import snpa, spa
 from .solvers import SOLVERS, Solver, hals
@@ -324,7 +324,7 @@ def _nndsvd(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors:
 
 
 def _nndsvd_parts(V: DataMatrix, K: int) -> tuple[Array, Aligned]:
-    U, sigma, R = truncated_svd(V, K, tol=_ROUGH_VECTORS)
+    U, sigma, R = Spectrum(V).truncated_svd(K, tol=_ROUGH_VECTORS)
     signs = np.ones(K)
     W, sizes = np.zeros_like(U), np.zeros(K)
     W[:, 0], sizes[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0])
@@ -421,7 +421,7 @@ def _nnsvdlrc(V: DataMatrix, K: int, rng: np.random.Generator | None) -> Factors
     a few iterations of `hals` on the truncated SVD, which is cheap, then improve them.
     """
     rank = min(K // 2 + 1, *V.shape)
-    U, sigma, R = truncated_svd(V, rank, tol=_ROUGH_VECTORS)
+    U, sigma, R = Spectrum(V).truncated_svd(rank, tol=_ROUGH_VECTORS)
     size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
     A = U * np.sqrt(sigma)
     signs = np.array([0.0] + [sign for k in range(1, rank) for sign in (1.0, -1.0)])
