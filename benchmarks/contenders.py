@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF, MiniBatchNMF
 
 from conenmf import ConeNMF
-from conenmf.solve.loop import Iteration
+from conenmf.solve.stopping import Iteration
 
 SEED = 0
 Factors = tuple[np.ndarray, np.ndarray]  # coefficients (N, K), components (K, F)

@@ -21,8 +21,9 @@ from conenmf import from_rows, make_cones
 from conenmf.cones.bounds import lower_bound
 from conenmf.data.matrix import DataMatrix
 from conenmf.solve.inits import initialize, mixing
-from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
 
 STARTS = ("cr1", "nndsvd", "auto", "nnsvdlrc", "spa", "snpa", "random")
 REAL = {  # components

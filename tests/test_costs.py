@@ -8,8 +8,9 @@ from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, op
 from conenmf.cones.clustering import rank_one_factors as rank_one
 from conenmf.cones.seeding import _draw_centres
 from conenmf.data.cluster import Traffic
-from conenmf.solve.loop import Stopping, alternate, coefficients
+from conenmf.solve.loop import alternate, coefficients
 from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
 
 F, K, N, P = 50, 4, 2000, 4
 FK, KK = 8 * F * K, 8 * K * K

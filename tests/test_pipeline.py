@@ -44,7 +44,7 @@ def check_factors(V, init, solver, sample_matrix):
     np.testing.assert_allclose(H, nnls(W.T @ W, sample_matrix.T @ W).T, atol=1e-10)
     np.testing.assert_array_equal(result.labels == -1, ~sample_matrix.any(axis=0))
     if solver is None:
-        assert (result.n_iter, result.stop_reason) == (0, "start")
+        assert (result.n_iter, result.stop_reason) == (0, "init")
     else:
         assert result.relative_error <= result.history.relative_error[-1] + 1e-8
 

@@ -22,8 +22,9 @@ from conenmf import from_rows
 from conenmf.comparison import scores
 from conenmf.datasets import DATASETS, Dataset, load
 from conenmf.solve.inits import initialize as begin
-from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
 
 ITERATIONS = {"mult": 2000, "nnlsb": 100, "hals": 1000}
 WINDOW, STILL = 10, 1e-4

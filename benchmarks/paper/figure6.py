@@ -20,8 +20,9 @@ from protocol import STARTS, Experiment, main
 from conenmf import from_rows
 from conenmf.datasets import Dataset, load
 from conenmf.solve.inits import initialize as begin
-from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
 
 TITLE = "Figures 5 and 6: basis images"
 SIZES = {

@@ -21,8 +21,8 @@ from .judge import plots
 from .judge.metrics import dice, purity
 from .pipeline import factorize
 from .solve.inits import INITS
-from .solve.loop import Callback, History
 from .solve.solvers import SOLVERS
+from .solve.stopping import Callback, History
 from .text import visible
 
 __all__ = [

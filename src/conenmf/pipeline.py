@@ -26,8 +26,9 @@ from .judge.selection import choose_k
 from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun
 from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
-from .solve.loop import Callback, History, Leap, Solution, Stopping, alternate, coefficients
+from .solve.loop import Leap, Solution, alternate, coefficients
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
+from .solve.stopping import Callback, History, Stopping, StopReason
 
 __all__ = ["Factorization", "factorize"]
 
@@ -145,7 +146,7 @@ def factorize(
             left = None if max_time is None else max_time - (time.perf_counter() - began)
             if rule is None:
                 nothing = np.empty(0)
-                solution = Solution(W, W, History(nothing, nothing, nothing), "start")
+                solution = Solution(W, W, History(nothing, nothing, nothing), StopReason.INIT)
             else:
                 stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
                 always = sketch != "auto"

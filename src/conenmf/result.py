@@ -27,7 +27,7 @@ from .errors import ConeNMFError, FileFormatError, NotAvailableError
 from .judge import plots
 from .judge.diagnosis import Diagnosis, diagnose
 from .names import Names
-from .solve.loop import History
+from .solve.stopping import History
 
 __all__ = ["Factorization"]
 
@@ -48,7 +48,7 @@ class Factorization:
     history : History
         Error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : str
-        "converged", "exact", "max_iter", "max_time", "callback", or "start" without a solver.
+        "converged", "exact", "max_iter", "max_time", "callback", or "init" without a solver.
     seconds : dict
         Time of each stage: "rank", "start", "solve" (of which "sketch"), "finish".
     passes : float
@@ -180,7 +180,7 @@ class Factorization:
         return (
             f"Factorization(F={self.W.shape[0]}, N={self.H.shape[1]}, K={self.K}, "
             f"relative_error={self.relative_error:.4g}, n_iter={self.n_iter}, "
-            f"stop_reason={self.stop_reason!r})"
+            f"stop_reason={str(self.stop_reason)!r})"
         )
 
     def _repr_html_(self) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from conenmf import factorize, from_columns
 from conenmf.cli.console import Display, Interruption
-from conenmf.solve.loop import Iteration
+from conenmf.solve.stopping import Iteration
 
 
 @pytest.fixture(autouse=True)

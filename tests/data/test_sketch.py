@@ -11,7 +11,8 @@ from conenmf import from_columns, from_rows
 from conenmf.data.sketch import sketch, sketch_rank
 from conenmf.errors import ComponentsError, NotAvailableError, ZeroDataError
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.loop import Stopping, alternate
+from conenmf.solve.loop import alternate
+from conenmf.solve.stopping import Stopping
 
 module = importlib.import_module("conenmf.data.sketch")  # the name in the package is the function
 

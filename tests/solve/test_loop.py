@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns
 from conenmf.errors import FactorError, NotADataMatrixError, ZeroDataError
-from conenmf.solve.loop import Stopping, alternate, coefficients
+from conenmf.solve.loop import alternate, coefficients
 from conenmf.solve.solvers import SOLVERS, Solver, hals, mult, nnlsb
+from conenmf.solve.stopping import Stopping
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 RULES = {"mult": mult, "hals": hals, "nnlsb": nnlsb}

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
-from ..solve.loop import Iteration
+from ..solve.stopping import Iteration
 from ..text import visible
 
 __all__ = ["Display", "Interruption"]

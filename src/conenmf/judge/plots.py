@@ -15,7 +15,7 @@ from ..cones.rank import RankEstimate
 from ..data.blocks import Array
 from ..errors import OptionError
 from ..names import Names
-from ..solve.loop import History
+from ..solve.stopping import History
 
 __all__ = ["components", "cones", "curves", "history", "scores", "spectrum"]
 

@@ -24,8 +24,9 @@ from ..data.sampling import draw_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, initialize, mixing
-from ..solve.loop import Stopping, alternate
+from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS
+from ..solve.stopping import Stopping
 from . import plots
 from .metrics import match_components
 

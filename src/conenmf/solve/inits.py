@@ -22,9 +22,10 @@ from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform
 from ..data.sketch import Sketch, is_dense, sketch
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
-from .loop import Stopping, alternate, coefficients
+from .loop import alternate, coefficients
 from .separable import snpa, spa
 from .solvers import SOLVERS, Solver, hals
+from .stopping import Stopping
 
 __all__ = [
     "CONE_INITS",

@@ -27,16 +27,13 @@ from ..data.threads import run_in_order
 from ..errors import FactorError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, Solver, Update, get_solver
+from .stopping import Callback, History, Iteration, Stopping, StopReason
 
 __all__ = [
-    "Callback",
-    "History",
-    "Iteration",
     "Leap",
     "Loop",
     "Momentum",
     "Solution",
-    "Stopping",
     "alternate",
     "coefficients",
 ]
@@ -47,86 +44,13 @@ _GROWTH, _GROWTH_OF_CEILING, _CAUTION = 1.05, 1.01, 1.5  # of the extrapolation,
 
 
 @dataclass(frozen=True)
-class Iteration:
-    """What a callback gets after every iteration; it stops the run by returning True.
-
-    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
-    the passes over V so far.
-    """
-
-    iteration: int
-    elapsed: float
-    relative_error: float
-    passes: float
-
-
-Callback: TypeAlias = Callable[[Iteration], object]
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """When the loop ends.
-
-    Attributes
-    ----------
-    tol : float
-        Converged when the relative error fell by less than this share of itself over the last
-        `window` iterations. It does not depend on the scale of V or on the start.
-    window : int
-    max_iter : int
-    max_time : float or None
-        Seconds.
-    exact : float
-        A relative error below this is exact for the arithmetic of the loop.
-    """
-
-    tol: float = 1e-4
-    window: int = 5
-    max_iter: int = 200
-    max_time: float | None = None
-    exact: float = 1e-7
-
-    def reason(self, errors: list[float], elapsed: float) -> str | None:
-        """Return why to stop now, or None to go on."""
-        if errors and errors[-1] <= self.exact:
-            return "exact"
-        if len(errors) > self.window:
-            before, now = errors[-1 - self.window], errors[-1]
-            if before - now < self.tol * before:
-                return "converged"
-        if len(errors) >= self.max_iter:
-            return "max_iter"
-        if self.max_time is not None and elapsed >= self.max_time:
-            return "max_time"
-        return None
-
-
-@dataclass(frozen=True)
-class History:
-    """The relative error, seconds and passes over V after each iteration, as arrays."""
-
-    relative_error: Array
-    elapsed: Array
-    passes: Array
-
-    def __repr__(self) -> str:
-        n = self.relative_error.size
-        first, last = self.relative_error[:1], self.relative_error[-1:]
-        ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
-        return f"<History of {n} iterations{ends}>"
-
-
-@dataclass(frozen=True)
 class Solution:
-    """Where the loop ended: W (F, K), H (K, N), the history and the reason.
-
-    The reason is "converged", "exact", "max_iter", "max_time" or "callback".
-    """
+    """Where the loop ended: W (F, K), H (K, N), the history and the reason."""
 
     W: Array
     H: Aligned
     history: History
-    stop_reason: str
+    stop_reason: StopReason
 
 
 @dataclass
@@ -249,7 +173,7 @@ def alternate(
             loop.passes.append(V.passes - already_read)
             reason = stopping.reason(loop.errors, loop.elapsed[-1])
             if callback is not None and _asks_to_stop(callback, loop):
-                reason = "callback"
+                reason = StopReason.CALLBACK
                 if save is not None:
                     save(loop, True)
         history = History(np.array(loop.errors), np.array(loop.elapsed), np.array(loop.passes))

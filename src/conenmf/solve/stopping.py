@@ -1,0 +1,114 @@
+"""When a run ends, and what it reports until then.
+
+`Stopping` holds the limits, `StopReason` names every way in which a run may end, an `Iteration` is
+what a callback gets, a `History` is what remains of all iterations. Nothing here computes factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from ..data.blocks import Array
+
+__all__ = ["Callback", "History", "Iteration", "StopReason", "Stopping"]
+
+
+class StopReason(StrEnum):
+    """Why a run ended; each is equal to its name, and `description` says it in a sentence."""
+
+    CONVERGED = "converged"
+    EXACT = "exact"
+    MAX_ITER = "max_iter"
+    MAX_TIME = "max_time"
+    CALLBACK = "callback"
+    INTERRUPTED = "interrupted"
+    INIT = "init"
+
+    @property
+    def description(self) -> str:
+        """The reason in a sentence, without the full stop."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    StopReason.CONVERGED: "the error hardly fell any more",
+    StopReason.EXACT: "no residual was left",
+    StopReason.MAX_ITER: "the largest number of iterations was reached",
+    StopReason.MAX_TIME: "the time limit was reached",
+    StopReason.CALLBACK: "the callback asked for it",
+    StopReason.INTERRUPTED: "the user interrupted it",
+    StopReason.INIT: "no solver was asked for, these are the factors of the init",
+}
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a callback gets after every iteration; it stops the run by returning True.
+
+    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
+    the passes over V so far.
+    """
+
+    iteration: int
+    elapsed: float
+    relative_error: float
+    passes: float
+
+
+Callback: TypeAlias = Callable[[Iteration], object]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When the loop ends.
+
+    Attributes
+    ----------
+    tol : float
+        Converged when the relative error fell by less than this share of itself over the last
+        `window` iterations. It does not depend on the scale of V or on the init.
+    window : int
+    max_iter : int
+    max_time : float or None
+        Seconds.
+    exact : float
+        A relative error below this is exact for the arithmetic of the loop.
+    """
+
+    tol: float = 1e-4
+    window: int = 5
+    max_iter: int = 200
+    max_time: float | None = None
+    exact: float = 1e-7
+
+    def reason(self, errors: list[float], elapsed: float) -> StopReason | None:
+        """Return why to stop now, or None to continue."""
+        if errors and errors[-1] <= self.exact:
+            return StopReason.EXACT
+        if len(errors) > self.window:
+            before, now = errors[-1 - self.window], errors[-1]
+            if before - now < self.tol * before:
+                return StopReason.CONVERGED
+        if len(errors) >= self.max_iter:
+            return StopReason.MAX_ITER
+        if self.max_time is not None and elapsed >= self.max_time:
+            return StopReason.MAX_TIME
+        return None
+
+
+@dataclass(frozen=True)
+class History:
+    """The relative error, seconds and passes over V after each iteration, as arrays."""
+
+    relative_error: Array
+    elapsed: Array
+    passes: Array
+
+    def __repr__(self) -> str:
+        n = self.relative_error.size
+        first, last = self.relative_error[:1], self.relative_error[-1:]
+        ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
+        return f"<History of {n} iterations{ends}>"
