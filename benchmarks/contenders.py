@@ -157,7 +157,7 @@ def descend(X: Any, K: int, options: dict[str, Any], target: float, limit: float
         seconds,
         errors,
         result.seconds["finish"],
-        result.settings["init_used"],
+        result.init_used,
         result.stop_reason,
     )
 

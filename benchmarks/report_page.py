@@ -60,7 +60,7 @@ def main() -> None:
     )
     result = factorize(from_columns(model.V), asked.components)
     began = time.perf_counter()
-    _ = result.diagnosis
+    result.diagnose()
     print(f"diagnosis  {time.perf_counter() - began:.2f} s")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

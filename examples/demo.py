@@ -26,14 +26,14 @@ def main() -> None:
     began = time.perf_counter()
     fit = ConeNMF().fit(X)
     seconds = time.perf_counter() - began
-    certificate = fit.certificate_
+    certificate = fit.certify()
 
     V = from_rows(X)
     W, H, cones = cr1_nmf(V, fit.n_components_)
     cr1_error = float(np.sqrt(max(1 - (H**2).sum() / V.norm**2, 0)))
     bound = deterministic_bound(V, W, cones.labels)
     geometry = cone_geometry(V, cones.labels)
-    decided_by = fit.result_.settings["K_decided_by"]
+    decided_by = fit.result_.K_decided_by
     print(f"components found (K)     {fit.n_components_}, by the estimator {decided_by!r}")
     print(f"relative error           {fit.relative_error_:.5f}")
     print(f"no K components beat     {certificate.lower_bound:.5f}")

@@ -46,7 +46,7 @@ def test_every_start_with_every_solver(model):
 def test_the_time_of_the_start_counts(model, monkeypatch):
     def slowly(*arguments, **options):
         result = factorize(*arguments, **options)
-        return replace(result, seconds={**result.seconds, "start": 5.0})
+        return replace(result, seconds={**result.seconds, "init": 5.0})
 
     monkeypatch.setattr("conenmf.comparison.factorize", slowly)
     V = from_columns(model.V)

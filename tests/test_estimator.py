@@ -226,25 +226,25 @@ def test_tiny_negative_entries_can_be_clipped(X):
 
 def test_certificate(X):
     model = ConeNMF(4, tol=1e-6, max_iter=5000).fit(X)
-    certificate = model.certificate_
-    assert certificate is model.certificate_
+    certificate = model.certify()
+    assert certificate is model.certify()
     assert certificate.relative_error == pytest.approx(model.relative_error_)
     assert 0 <= certificate.gap < 0.01
     assert certificate.kkt_residual < 1e-3
-    assert pickle.loads(pickle.dumps(model)).certificate_ == certificate
+    assert pickle.loads(pickle.dumps(model)).certify() == certificate
     changed = X.copy()
     other = ConeNMF(4, tol=0, max_iter=3).fit(changed)
     changed /= changed.sum(axis=1, keepdims=True)
     with pytest.raises(ConeNMFError, match="the data were changed after the fit"):
-        _ = other.certificate_
+        other.certify()
     unasked = pickle.loads(pickle.dumps(ConeNMF(4).fit(X)))
     with pytest.raises(AttributeError, match=r"use conenmf.certify\(V, W, H\)"):
-        _ = unasked.certificate_
+        unasked.certify()
     assert len(pickle.dumps(ConeNMF(4, max_iter=1, tol=0).fit(X))) < X.nbytes / 2
 
 
 def test_auto_start_suits_the_data(X):
-    assert ConeNMF(4).fit(X).result_.settings["init_used"] == "cr1"
+    assert ConeNMF(4).fit(X).result_.init_used == "cr1"
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(60, 0.1), 6)
     mixtures = rng.gamma(1.0, size=(300, 5)) @ rng.gamma(0.3, size=(5, 30))
@@ -256,7 +256,7 @@ def test_auto_start_suits_the_data(X):
             init: ConeNMF(K, init=init, **options).fit(data).relative_error_
             for init in ("cr1", "nndsvda", "nnsvdlrc")
         }
-        assert auto.result_.settings["init_used"] in errors
+        assert auto.result_.init_used in errors
         assert auto.relative_error_ <= 1.01 * min(errors.values())
 
 
@@ -294,8 +294,8 @@ def test_partial_fit(X):
     assert list(model.get_feature_names_out()) == [f"conenmf{k}" for k in range(4)]
     for name in OF_A_FIT:
         assert not hasattr(model, name)
-    with pytest.raises(AttributeError, match=r"use certify\(from_rows\(X\)"):
-        _ = model.certificate_
+    with pytest.raises(AttributeError, match=r"use conenmf.certify\(from_rows\(X\)"):
+        model.certify()
     with pytest.raises(ValueError, match="X has 59 features"):
         model.partial_fit(X[:, :59])
     assert model.n_samples_seen_ == 200
@@ -308,7 +308,7 @@ def test_partial_fit_before_and_after_fit(X):
     assert (fitted.n_samples_seen_, fitted.n_iter_) == (200, 1)
     unit = components / np.linalg.norm(components, axis=1, keepdims=True)
     assert np.einsum("kf,kf->k", fitted.components_, unit).min() > 0.99
-    assert not any(hasattr(fitted, name) for name in (*OF_A_FIT, "result_", "certificate_"))
+    assert not any(hasattr(fitted, name) for name in (*OF_A_FIT, "result_"))
     fitted.fit(X)
     assert not hasattr(fitted, "n_samples_seen_")
     np.testing.assert_array_equal(fitted.components_, ConeNMF(4).fit(X).components_)

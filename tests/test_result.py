@@ -33,19 +33,21 @@ def named(cones):
 def test_a_result_judges_itself(cones):
     V = from_columns(cones)
     result = factorize(V, 4)
-    assert result.certificate == certify(V, result.W, result.H)
-    assert result.certificate is result.certificate
-    assert result.diagnosis.certificate == result.certificate
+    assert result.certificate is result.diagnosis is None
+    assert result.certify() == certify(V, result.W, result.H)
+    assert result.certify() is result.certificate
+    assert result.diagnose().certificate == result.certificate
     passes = V.passes
-    _ = result.diagnosis.cones, result.certificate
+    assert result.diagnose() is result.diagnosis
+    assert result.certify() is result.certificate
     assert V.passes == passes
 
 
 def test_after_pickling_it_knows_what_it_was_asked_before(cones):
     result = factorize(from_columns(cones), 4)
     with pytest.raises(AttributeError, match="certify"):
-        _ = pickle.loads(pickle.dumps(result)).certificate
-    certificate = result.certificate
+        pickle.loads(pickle.dumps(result)).certify()
+    certificate = result.certify()
     again = pickle.loads(pickle.dumps(result))
     assert again.data is None
     assert again.certificate == certificate
@@ -58,7 +60,7 @@ def test_data_that_changed_are_noticed(cones):
     result = factorize(from_columns(changed), 4, max_iter=3, tol=0)
     changed[:] /= changed.sum(axis=0)
     with pytest.raises(ConeNMFError, match="the data were changed after the fit"):
-        _ = result.diagnosis
+        result.diagnose()
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -69,10 +71,10 @@ def test_the_summary_grows_with_what_is_known(cones):
     assert len(result.summary()) == 1
     assert result.summary()[0].startswith("4 components; relative error 0.0")
     assert "chosen by 'ratio'" in result.summary()[0]
-    below = result.certificate.lower_bound
+    below = result.certify().lower_bound
     expected = f"no factorisation with 4 components can have an error below {below:.4g}"
     assert result.summary()[1:] == (expected,)
-    margin = result.diagnosis.cones.geometry.margin
+    margin = result.diagnose().cones.geometry.margin
     assert result.summary()[2] == f"the data fall into cones: yes, margin {margin:.3g} rad"
 
 
@@ -93,7 +95,7 @@ MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.
 )
 def test_the_summary_says_whether_there_are_cones(data, K, expected):
     result = factorize(from_columns(data), K, init="random", rng=np.random.default_rng(0))
-    _ = result.diagnosis
+    result.diagnose()
     assert result.summary()[-1].startswith(f"the data fall into cones: {expected}")
 
 
@@ -121,7 +123,7 @@ def test_save_and_load(tmp_path, cones):
     back = Factorization.load(tmp_path / "result.npz")
     for name in ("W", "H", "labels"):
         assert np.array_equal(getattr(back, name), getattr(result, name))
-    for name in ("relative_error", "stop_reason", "seconds", "passes", "settings"):
+    for name in ("relative_error", "stop_reason", "seconds", "passes", "settings", "K_decided_by"):
         assert getattr(back, name) == getattr(result, name)
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
@@ -201,11 +203,11 @@ def test_names_and_what_is_known_are_saved(tmp_path, named, cones):
     named.save(target)
     assert Factorization.load(target).names == named.names
     with pytest.raises(NotAvailableError):
-        _ = Factorization.load(target).certificate
-    certificate = named.certificate
+        Factorization.load(target).certify()
+    certificate = named.certify()
     named.save(target)
     assert Factorization.load(target).certificate == certificate
-    diagnosis = named.diagnosis
+    diagnosis = named.diagnose()
     named.save(target)
     back = Factorization.load(target)
     assert back.summary() == named.summary()
@@ -261,7 +263,7 @@ def test_settings_that_are_no_plain_values_are_refused(tmp_path, cones):
 
 def test_copies_keep_what_is_known(cones):
     result = factorize(from_columns(cones), 4, max_iter=3, tol=0)
-    certificate = result.certificate
+    certificate = result.certify()
     for made in (copy.copy(result), copy.deepcopy(result)):
         assert made.data is result.data
         assert made.certificate == certificate
@@ -271,7 +273,17 @@ def test_copies_keep_what_is_known(cones):
 def test_data_that_changed_after_the_certificate_are_noticed(cones):
     changed = cones.copy()
     result = factorize(from_columns(changed), 4, max_iter=3, tol=0)
-    _ = result.certificate
+    result.certify()
     changed *= 2
     with pytest.raises(ConeNMFError, match="the data were changed after the fit"):
-        _ = result.diagnosis
+        result.diagnose()
+
+
+def test_a_result_cannot_be_changed_by_accident(cones):
+    result = factorize(from_columns(cones), 4, max_iter=1)
+    for one in (result, pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert one.settings == result.settings
+        with pytest.raises(TypeError):
+            one.seconds["solve"] = 0.0
+        with pytest.raises(AttributeError):
+            one.settings.pop("K")

@@ -80,13 +80,13 @@ def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> 
         results = [factored(max(1, iterations // BEST_OF)) for _ in range(BEST_OF)]
         best = min(results, key=lambda result: result.relative_error)
         ends = np.cumsum(
-            [result.seconds["start"] + result.history.elapsed[-1] for result in results]
+            [result.seconds["init"] + result.history.elapsed[-1] for result in results]
         )
         lasts = [float(result.history.relative_error[-1]) for result in results]
         errors, seconds, late = np.minimum.accumulate(lasts), ends, 0.0
     else:
         best = factored(iterations)
-        history, late = best.history, best.seconds["start"]
+        history, late = best.history, best.seconds["init"]
         errors, seconds = history.relative_error, history.elapsed
     return {
         "K": data.K,

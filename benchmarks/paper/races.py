@@ -85,7 +85,7 @@ def _race(
         "N": V.shape[1],
         "K": K,
         "errors": curve(history.relative_error),
-        "seconds of start": result.seconds["start"],
+        "seconds of start": result.seconds["init"],
         "seconds": curve(history.elapsed),
     }
 

@@ -68,7 +68,7 @@ def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, fl
             rng=rows.rng(N=N, run=number, solver=name),
             callback=lambda now: now.relative_error <= target,
         )
-        late = result.seconds["start"]
+        late = result.seconds["init"]
         history = result.history
         reached[name] = bool(history.relative_error[-1] <= target)
         seconds[name] = late + float(history.elapsed[-1])  # at least that, if it was not reached

@@ -22,7 +22,7 @@ X = faces.reshape(100, -1)
 
 model = ConeNMF(n_components=16).fit(X)
 print(f"relative error {model.relative_error_:.3f}")
-print(f"no 16 components can have less than {model.certificate_.lower_bound:.3f}")
+print(f"no 16 components can have less than {model.certify().lower_bound:.3f}")
 
 # %%
 # The components

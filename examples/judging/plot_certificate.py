@@ -16,7 +16,7 @@ from conenmf import ConeNMF, certify, from_rows
 
 X = load_digits().data[:800]
 model = ConeNMF(n_components=10, tol=1e-5, max_iter=500).fit(X)
-print(model.certificate_)
+print(model.certify())
 
 # %%
 # - ``relative_error`` is the norm of the residual over the norm of the data.
@@ -33,7 +33,7 @@ print(model.certificate_)
 
 V = from_rows(X)
 steps = [1, 2, 4, 8, 16, 32, 64, 128]
-stages = [ConeNMF(10, max_iter=n, tol=0, sketch=None).fit(X).certificate_ for n in steps]
+stages = [ConeNMF(10, max_iter=n, tol=0, sketch=None).fit(X).certify() for n in steps]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
 below = stages[-1].lower_bound
 left.semilogx(steps, [s.relative_error for s in stages], marker="o", label="relative error")
@@ -65,7 +65,7 @@ for solver, init in (("cd", "nndsvda"), ("cd", "random"), ("mu", "nndsvda")):
     other = NMF(10, solver=solver, init=init, max_iter=400, random_state=0)
     A = other.fit_transform(X)
     rows.append((f"sklearn {solver}, {init}", certify(V, other.components_.T, A.T)))
-rows.append(("ConeNMF", model.certificate_))
+rows.append(("ConeNMF", model.certify()))
 print(f"{'':22} error     gap       residual")
 for name, c in rows:
     print(f"{name:22} {c.relative_error:.5f}   {c.gap:.5f}   {c.kkt_residual:.1e}")

@@ -23,7 +23,7 @@ from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(800, 200, 7, alpha=0.2, noise=0.02, random_state=0)
 model = ConeNMF().fit(X)
-print(model.n_components_, "components, decided by", model.result_.settings["K_decided_by"])
+print(model.n_components_, "components, decided by", model.result_.K_decided_by)
 
 ax = model.result_.plot_spectrum()
 ax.set_xlim(0, 20.5)
@@ -71,10 +71,10 @@ ks = [2, 4, 7, 10, 15, 20]
 fits = [ConeNMF(k, tol=1e-3).fit(digits) for k in ks]
 figure, ax = plt.subplots(layout="constrained")
 ax.plot(ks, [fit.relative_error_ for fit in fits], marker="o", label="error of the fit")
-below = [fit.certificate_.lower_bound for fit in fits]
+below = [fit.certify().lower_bound for fit in fits]
 ax.plot(ks, below, linestyle="--", color="0.4", label="no fit can be below")
 ax.fill_between(ks, 0, below, color="0.93")
 ax.set(xlabel="number of components K", ylabel="relative error", title="Digits", ylim=(0, None))
 ax.legend()
 plt.show()
-print(f"largest gap to the lower bound: {max(np.round(f.certificate_.gap, 3) for f in fits)}")
+print(f"largest gap to the lower bound: {max(np.round(f.certify().gap, 3) for f in fits)}")

@@ -14,7 +14,7 @@ from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(1000, 300, 8, alpha=0.15, random_state=1)
 result = factorize(from_rows(X))
-result.certificate  # computed now, and drawn from now on
+result.certify()  # computed now, and drawn from now on
 print("\n".join(result.summary()))
 
 # %%

@@ -166,7 +166,7 @@ def compare(
             except ComponentsError as reason:
                 problem = reason
                 break
-            late = result.seconds["rank"] + result.seconds["start"]
+            late = result.seconds["rank"] + result.seconds["init"]
             history = result.history
             found.append(
                 Contender(

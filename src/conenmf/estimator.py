@@ -64,7 +64,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int or "auto"
         "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
-        else by parallel analysis; ``result_.settings["K_decided_by"]`` says which.
+        else by parallel analysis; ``result_.K_decided_by`` says which.
     init : str, callable or array or pair of arrays
         "cr1" (cones, Algorithm 2 of the paper), "cr1++" (the same from centres drawn at random),
         "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans";
@@ -119,10 +119,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Relative error, seconds and passes over X after each iteration.
     stop_reason_ : str
     result_ : Factorization
-        Everything, in the paper's letters; it can be saved.
-    certificate_ : Certificate
-        How far the fit is from the best possible and from a stationary point; computed when
-        first asked for. For this the model keeps a reference to X until it is pickled.
+        Everything, in the paper's letters; it can be saved. It keeps a reference to X, for
+        `certify` and its other judgements, until it is pickled.
 
     Examples
     --------
@@ -276,16 +274,18 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         for name in names:
             self.__dict__.pop(name, None)
 
-    @property
-    def certificate_(self) -> Certificate:
-        """How far the fit is from the best possible and from a stationary point."""
+    def certify(self) -> Certificate:
+        """Return how far the fit is from the best possible and from a stationary point.
+
+        The first call reads X, to which `result_` keeps a reference; later calls do not.
+        """
         check_is_fitted(self)
         if not hasattr(self, "result_"):
-            raise AttributeError(
-                "certificate_ is of a fit, and partial_fit keeps no samples: use "
-                "certify(from_rows(X), model.components_.T, model.transform(X).T)"
+            raise NotAvailableError(
+                "certify() judges a fit, and partial_fit keeps no samples: use "
+                "conenmf.certify(from_rows(X), model.components_.T, model.transform(X).T)"
             )
-        certificate: Certificate = self.result_.certificate
+        certificate: Certificate = self.result_.certify()
         return certificate
 
     def fit_predict(self, X: Any, y: object = None) -> Aligned:

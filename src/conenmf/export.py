@@ -62,15 +62,17 @@ def facts(result: Factorization) -> dict[str, Any]:
         "relative_error": result.relative_error,
         "n_iter": result.n_iter,
         "stop_reason": result.stop_reason,
-        "seconds": result.seconds,
+        "seconds": dict(result.seconds),
         "passes": result.passes,
-        "settings": result.settings,
+        "settings": dict(result.settings),
+        "K_decided_by": result.K_decided_by,
+        "init_used": result.init_used,
         "summary": list(result.summary()),
     }
-    if "certificate" in result.__dict__:
+    if result.certificate is not None:
         known["certificate"] = dict(vars(result.certificate))
-    if "diagnosis" in result.__dict__:
-        diagnosis = result.diagnosis
+    diagnosis = result.diagnosis
+    if diagnosis is not None:
         start, reason = diagnosis.advice
         known["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
         known["samples_of_component"] = diagnosis.sizes.tolist()

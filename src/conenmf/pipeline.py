@@ -58,7 +58,7 @@ def factorize(
     V : DataMatrix (F, N)
     K : int or "auto"
         Number of components; "auto" takes the largest ratio of adjacent singular values if
-        cones are evident, else parallel analysis; settings["K_decided_by"] says which.
+        cones are evident, else parallel analysis; the result says which in `K_decided_by`.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         The start: "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa",
         "snpa", "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere
@@ -102,7 +102,7 @@ def factorize(
     sketch = _checked_sketch(sketch, rule)
     began = time.perf_counter()
     passes = V.passes
-    seconds = dict.fromkeys(("rank", "start", "sketch", "solve", "finish"), 0.0)
+    seconds = dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:
@@ -127,20 +127,20 @@ def factorize(
     with V.own_threads():
         if run is not None and resume is not None:
             W, H, sketched, start_error = resume.W, None, None, 1.0
-            components, decided_by, start_name, rank = run.facts["start"]
+            components, decided_by, start_name, rank = run.facts["init"]
             seconds |= run.facts["seconds"]
         else:
             with stage("rank"):
                 components, decided_by = _number_of_components(V, K)
-            with stage("start"):
+            with stage("init"):
                 point = initialize(V, components, init, rule or _START_ONLY, rng)
                 rank = _sketch_rank(V, sketch, rule, point)
                 W, H, start_name, sketched, start_error = point
                 del point
             if run is not None:
                 run.facts = {
-                    "start": (components, decided_by, start_name, rank),
-                    "seconds": {name: seconds[name] for name in ("rank", "start")},
+                    "init": (components, decided_by, start_name, rank),
+                    "seconds": {name: seconds[name] for name in ("rank", "init")},
                 }
         with stage("solve"):
             left = None if max_time is None else max_time - (time.perf_counter() - began)
@@ -183,15 +183,15 @@ def factorize(
         passes=V.passes - passes,
         settings={
             "K": K if isinstance(K, str) else components,
-            "K_decided_by": decided_by,
             "init": _name(init),
-            "init_used": start_name,
             "solver": solver_name(solver),
             "sketch": sketch,
             "max_iter": int(max_iter),
             "tol": float(tol),
             "max_time": None if max_time is None else float(max_time),
         },
+        K_decided_by=decided_by,
+        init_used=start_name,
         names=V.names,
         data=V,
     )

@@ -1,8 +1,7 @@
 """The result of a factorisation: it judges itself, can be saved, and is drawn in a line.
 
-What needs the data (the certificate, the diagnosis) is computed when it is first asked for, and
-kept with the result from then on. A result holds on to its data, but is pickled and saved
-without them.
+What needs the data is a call: `certify()` and `diagnose()` compute once, and the result remembers
+the answer in a field. A result holds on to its data, but is pickled and saved without them.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import copy
 import json
 import os
 import zipfile
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,9 @@ from .cones.bounds import Certificate, certify
 from .data.blocks import Array
 from .data.files.atomic import written_whole
 from .data.matrix import Aligned, DataMatrix, write_array
-from .errors import ConeNMFError, FileFormatError, NotAvailableError
+from .errors import DataChangedError, FileFormatError, NotAvailableError, ShapeError
 from .judge import plots
-from .judge.diagnosis import Diagnosis, diagnose
+from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
 from .names import Names
 from .solve.stopping import History
 
@@ -49,12 +49,20 @@ class Factorization:
         Error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : str
         "converged", "exact", "max_iter", "max_time", "callback", or "init" without a solver.
-    seconds : dict
-        Time of each stage: "rank", "start", "solve" (of which "sketch"), "finish".
+    seconds : mapping
+        Time of each stage: "rank", "init", "solve" (of which "sketch"), "finish".
     passes : float
         Passes over V in all, the validating first one not included.
-    settings : dict
+    settings : mapping
         What was asked for, in plain values.
+    K_decided_by : str
+        "user" if K was given, else what chose it: "ratio" or "parallel".
+    init_used : str
+        The initialisation that was used, also where "auto" was asked for.
+    certificate : Certificate or None
+        What `certify()` returned; None until it is called.
+    diagnosis : Diagnosis or None
+        What `diagnose()` returned; None until it is called.
     names : Names
         What samples and features are called, if the data came with names.
     data : DataMatrix or None
@@ -67,9 +75,13 @@ class Factorization:
     relative_error: float
     history: History
     stop_reason: str
-    seconds: dict[str, float]
+    seconds: Mapping[str, float]
     passes: float
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
+    K_decided_by: str
+    init_used: str
+    certificate: Certificate | None = None
+    diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
     data: DataMatrix | None = field(default=None, repr=False)
 
@@ -81,28 +93,37 @@ class Factorization:
             or self.labels.shape != (N,)
             or not self.relative_error >= 0
         ):
-            raise ValueError(
+            raise ShapeError(
                 f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
             )
         self.names.checked(N, self.W.shape[0])
         if len({part.shape for part in vars(self.history).values()}) != 1:
-            raise ValueError("the parts of the history differ in length")
+            raise ShapeError("the arrays of the history differ in length")
+        self._remember(
+            seconds=MappingProxyType(dict(self.seconds)),
+            settings=MappingProxyType(dict(self.settings)),
+        )
+
+    def _remember(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the data."""
-        return {**self.__dict__, "data": None}
+        plain = {"seconds": dict(self.seconds), "settings": dict(self.settings)}
+        return {**vars(self), **plain, "data": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._remember(**state)
+        self.__post_init__()
 
     def __copy__(self) -> Factorization:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        return made
+        return replace(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Factorization:
         """Copy everything but the data, which nothing here changes."""
-        made = object.__new__(type(self))
-        made.__dict__.update(copy.deepcopy(self.__getstate__(), memo), data=self.data)
-        return made
+        return replace(self, **copy.deepcopy(self.__getstate__(), memo) | {"data": self.data})
 
     @property
     def K(self) -> int:
@@ -119,50 +140,62 @@ class Factorization:
         """The time of all stages."""
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
-    @cached_property
-    def certificate(self) -> Certificate:
-        """How far it is, at most, from the best possible, and from a stationary point."""
-        certificate = certify(self._data("certificate"), self.W, self.H)
+    def certify(self) -> Certificate:
+        """Return how far it is, at most, from the best possible, and from a stationary point.
+
+        The first call reads the data; later calls return `certificate`.
+        """
+        if self.certificate is None:
+            self._remember(certificate=self._certified(self._data("certify(V, W, H)")))
+        assert self.certificate is not None
+        return self.certificate
+
+    def diagnose(self) -> Diagnosis:
+        """Return the certificate, the spectrum, the cones, and a closer look at some samples.
+
+        The first call takes some tens of passes over the data; later calls return `diagnosis`.
+        """
+        if self.diagnosis is None:
+            V = self._data("diagnose(V, W, H, labels)")
+            certificate = self._certified(V)  # again, to see whether the data are still the same
+            diagnosis = diagnose(V, self.W, self.H, self.labels, certificate)
+            self._remember(certificate=certificate, diagnosis=diagnosis)
+        assert self.diagnosis is not None
+        return self.diagnosis
+
+    def _certified(self, V: DataMatrix) -> Certificate:
+        certificate = certify(V, self.W, self.H)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
-            raise ConeNMFError(
-                "the data were changed after the fit, so it cannot be judged: fit again, or ask "
-                "for the certificate before changing the data"
+            raise DataChangedError(
+                "the data were changed after the fit, so it cannot be judged: fit again, or call "
+                "certify() before changing the data"
             )
         return certificate
 
-    @cached_property
-    def diagnosis(self) -> Diagnosis:
-        """The certificate, the spectrum, the cones, and a closer look at some samples."""
-        V = self._data("diagnosis")
-        self.__dict__.pop("certificate", None)  # so that it is seen whether the data are the same
-        return diagnose(V, self.W, self.H, self.labels, self.certificate)
-
-    def _data(self, wanted: str) -> DataMatrix:
+    def _data(self, function: str) -> DataMatrix:
         if self.data is None:
-            how = "certify(V, W, H)" if wanted == "certificate" else "diagnose(V, W, H, labels)"
             raise NotAvailableError(
-                f"the {wanted} was not asked for before this result was pickled or saved, and the "
-                f"data are not kept: use conenmf.{how}"
+                f"{function.partition('(')[0]}() was not called before this result was pickled or "
+                f"saved, and the data are not kept: use conenmf.{function}"
             )
         return self.data
 
     # --- for people ---
 
     def summary(self) -> tuple[str, ...]:
-        """What was found, in plain sentences; more of them once `diagnosis` is known."""
+        """What was found, in plain sentences; more of them after `certify()` and `diagnose()`."""
         K = f"{self.K} component{'s' * (self.K > 1)}"
         lines = [f"{K}; relative error {self.relative_error:.4g}"]
         if self.settings.get("K") == "auto":
-            lines[0] += f" (their number chosen by {self.settings.get('K_decided_by')!r})"
-        if "certificate" in self.__dict__:
+            lines[0] += f" (their number chosen by {self.K_decided_by!r})"
+        if self.certificate is not None:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
-        if "diagnosis" in self.__dict__:
-            lines.append(f"the data fall into cones: {self._cones_in_words()}")
+        if self.diagnosis is not None:
+            lines.append(f"the data fall into cones: {self._cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)
 
-    def _cones_in_words(self) -> str:
-        cones = self.diagnosis.cones
+    def _cones_in_words(self, cones: ConeDiagnosis | None) -> str:
         if cones is None:
             return "no, the samples have fewer directions than there are components"
         geometry = cones.geometry
@@ -189,7 +222,7 @@ class Factorization:
             "samples x features": f"{self.H.shape[1]} x {self.W.shape[0]}",
             "iterations": f"{self.n_iter} ({self.stop_reason})",
             "seconds": f"{self.total_seconds:.3g}",
-            "start, solver": f"{self.settings.get('init_used')}, {self.settings.get('solver')}",
+            "init, solver": f"{self.init_used}, {self.settings.get('solver')}",
         }
         rows = "".join(
             f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
@@ -205,12 +238,12 @@ class Factorization:
         ax : matplotlib axes, optional
         against : {"iteration", "seconds", "passes"}
         """
-        below = self.certificate.lower_bound if "certificate" in self.__dict__ else None
+        below = None if self.certificate is None else self.certificate.lower_bound
         return plots.history(self.history, ax, against=against, below=below)
 
     def plot_spectrum(self, ax: Any = None) -> Any:
         """Draw the singular values and their ratios; return the matplotlib axes."""
-        return plots.spectrum(self.diagnosis.rank, self.K, ax)
+        return plots.spectrum(self.diagnose().rank, self.K, ax)
 
     def plot_components(
         self,
@@ -244,7 +277,7 @@ class Factorization:
 
     def plot_cones(self, ax: Any = None) -> Any:
         """Draw the angles between cones, and mark those too small for the assumption."""
-        cones = self.diagnosis.cones
+        cones = self.diagnose().cones
         if cones is None:
             raise NotAvailableError(
                 "there are no cones to draw: the samples have fewer directions than there are "
@@ -259,7 +292,7 @@ class Factorization:
 
         The file appears under exactly this name, and only when it is complete; an earlier one
         stays until then. The data are not written; the certificate and the diagnosis are, if they
-        have been asked for.
+        have been computed.
         """
         target = Path(path)
         if not target.parent.is_dir():
@@ -267,8 +300,10 @@ class Factorization:
         facts = {
             "format": _FORMAT,
             "stop_reason": self.stop_reason,
-            "seconds": self.seconds,
-            "settings": self.settings,
+            "seconds": dict(self.seconds),
+            "settings": dict(self.settings),
+            "K_decided_by": self.K_decided_by,
+            "init_used": self.init_used,
             "image_shape": self.names.image_shape,
         }
         arrays = {
@@ -289,9 +324,9 @@ class Factorization:
             if lines is not None:
                 text = "\n".join(lines).encode("utf-8", "surrogateescape")
                 arrays[f"{name}_names"] = np.frombuffer(text, np.uint8)
-        if "diagnosis" in self.__dict__:
+        if self.diagnosis is not None:
             arrays |= {_DIAGNOSIS + key: value for key, value in self.diagnosis.arrays().items()}
-        elif "certificate" in self.__dict__:
+        elif self.certificate is not None:
             arrays["certificate"] = np.array(list(vars(self.certificate).values()))
         with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, array in arrays.items():
@@ -330,6 +365,8 @@ class Factorization:
                     seconds={str(key): float(s) for key, s in facts["seconds"].items()},
                     passes=float(stored["passes"]),
                     settings=_plain_values(facts["settings"]),
+                    K_decided_by=str(facts["K_decided_by"]),
+                    init_used=str(facts["init_used"]),
                     names=Names.of(
                         _lines(stored, "samples_names"),
                         _lines(stored, "features_names"),
@@ -345,13 +382,13 @@ class Factorization:
                     if key.startswith(_DIAGNOSIS)
                 }
                 if parts:
-                    made.__dict__["diagnosis"] = diagnosis = Diagnosis.from_arrays(
+                    diagnosis = Diagnosis.from_arrays(
                         parts, made.W.shape[0], made.H.shape[1], made.K
                     )
-                    made.__dict__["certificate"] = diagnosis.certificate
+                    made._remember(diagnosis=diagnosis, certificate=diagnosis.certificate)
                 elif "certificate" in stored:
                     numbers = _numbers(stored, "certificate").tolist()
-                    made.__dict__["certificate"] = Certificate(*numbers)
+                    made._remember(certificate=Certificate(*numbers))
                 return made
         except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
             raise

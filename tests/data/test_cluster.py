@@ -126,7 +126,7 @@ def test_the_estimator_takes_and_returns_dask_arrays(X):
     assert isinstance(back, da.Array)  # not brought to the client
     np.testing.assert_allclose(back, np.asarray(A) @ model.components_)
     assert model.score(chunked(X)) == pytest.approx(plain.score(X))
-    assert model.certificate_.gap == pytest.approx(plain.certificate_.gap, abs=1e-8)
+    assert model.certify().gap == pytest.approx(plain.certify().gap, abs=1e-8)
     with pytest.raises(ValueError, match="49 features, but ConeNMF is expecting 50"):
         model.transform(chunked(X)[:, 1:])
 
@@ -273,7 +273,7 @@ def test_the_cluster_gives_the_same_bits_as_one_process(client, X, sparse):
 def test_everything_runs_on_the_cluster(client, X):
     model = ConeNMF().fit(chunked(X))
     assert model.n_components_ == 4
-    assert model.certificate_.relative_error == pytest.approx(model.relative_error_)
+    assert model.certify().relative_error == pytest.approx(model.relative_error_)
 
 
 @pytest.mark.parametrize("persist", [True, False], ids=["persisted", "read-again"])

@@ -34,7 +34,7 @@ def test_axes_in_and_out(result, draw):
 
 @pytest.mark.parametrize("against", ["iteration", "seconds", "passes"])
 def test_history_shows_the_errors_and_what_they_cannot_be_below(result, against):
-    below = result.diagnosis.certificate.lower_bound
+    below = result.diagnose().certificate.lower_bound
     ax = result.plot_history(against=against)
     errors, limit = ax.lines
     np.testing.assert_array_equal(errors.get_ydata(), result.history.relative_error)
@@ -43,7 +43,7 @@ def test_history_shows_the_errors_and_what_they_cannot_be_below(result, against)
 
 def test_spectrum_shows_values_and_ratios(result):
     ax = result.plot_spectrum()
-    rank = result.diagnosis.rank
+    rank = result.diagnose().rank
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), rank.singular_values)
     (other,) = (twin for twin in ax.figure.axes if twin is not ax)
     heights = [bar.get_height() for bar in other.patches]

@@ -70,9 +70,9 @@ def test_the_table_reads_well(cones):
 
 
 def test_auto_says_who_decided(cones, parts):
-    assert factorize(from_columns(cones), max_iter=1).settings["K_decided_by"] == "ratio"
+    assert factorize(from_columns(cones), max_iter=1).K_decided_by == "ratio"
     result = factorize(from_columns(parts), max_iter=1)
-    assert result.settings["K_decided_by"] == "parallel"
+    assert result.K_decided_by == "parallel"
     assert result.K == 5
 
 

@@ -22,8 +22,8 @@ HOSTILE = "</script><img src=x onerror=window.__pwned=1>'\"&\u2028${title}"
 
 
 def renamed(result, **names):
-    parts = {name: getattr(result, name) for name in result.__dataclass_fields__}
-    return Factorization(**{**parts, "names": Names.of(**names)})
+    result.diagnose()
+    return replace(result, names=Names.of(**names))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_it_tells_what_was_found(cones):
     assert page.open == []
     for told in cones.summary():
         assert told[1:] in page.text
-    certificate, facts = cones.diagnosis.certificate, cones.diagnosis.cones
+    certificate, facts = cones.certify(), cones.diagnose().cones
     for value in (certificate.relative_error, certificate.lower_bound, facts.error, facts.bound):
         assert f"{value:.4g}" in page.text
     assert "The geometric assumption holds" in page.text
@@ -90,7 +90,7 @@ def test_it_tells_what_was_found(cones):
 
 def test_the_numbers_to_point_at_are_those_of_the_result(cones):
     data = _Page(render(cones)).data
-    history, diagnosis = cones.history, cones.diagnosis
+    history, diagnosis = cones.history, cones.diagnose()
     assert len(data["charts"]["error-iteration"]["text"]) == cones.n_iter
     assert data["charts"]["error-seconds"]["text"][-1].endswith(f"{history.relative_error[-1]:.5g}")
     assert data["samples"]["labels"] == diagnosis.inspected.labels.tolist()
@@ -116,7 +116,7 @@ def test_the_numbers_to_point_at_are_those_of_the_result(cones):
     ],
 )
 def test_components_are_shown_as_their_field_does(cones, names, options, expected):
-    cones = _with_diagnosis(cones, renamed(cones, **names))
+    cones = renamed(cones, **names)
     page = _Page(render(cones, **options))
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert f"components {expected}" in classes
@@ -126,14 +126,9 @@ def test_components_are_shown_as_their_field_does(cones, names, options, expecte
     assert len(pictures) == (4 + 12 if expected == "images" else 0)
 
 
-def _with_diagnosis(known, result):
-    result.__dict__.update(diagnosis=known.diagnosis, certificate=known.certificate)
-    return result
-
-
 def test_numbers_that_name_features_are_their_places(cones):
     wavelengths = [f"{400 + 5 * f}" for f in reversed(range(80))]
-    page = render(_with_diagnosis(cones, renamed(cones, feature_names=wavelengths)))
+    page = render(renamed(cones, feature_names=wavelengths))
     data = _Page(page).data["curves"]
     assert data["names"][0] == "400"
     assert data["values"][2][0] == pytest.approx(cones.W[-1, 2], rel=0.01)
@@ -141,9 +136,7 @@ def test_numbers_that_name_features_are_their_places(cones):
 
 
 def test_terms_are_the_heaviest_features(cones):
-    page = render(
-        _with_diagnosis(cones, renamed(cones, feature_names=[f"gene {f}" for f in range(80)]))
-    )
+    page = render(renamed(cones, feature_names=[f"gene {f}" for f in range(80)]))
     article = page[page.index('id="component-2"') : page.index('id="component-3"')]
     heaviest = np.argsort(-cones.W[:, 2])[:12]
     assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
@@ -157,14 +150,12 @@ def test_reconstructions_go_from_the_best_to_the_worst(mixtures):
 
 
 def test_samples_are_called_by_name(cones):
-    page = render(
-        _with_diagnosis(cones, renamed(cones, sample_names=[f"person {n}" for n in range(300)]))
-    )
+    page = render(renamed(cones, sample_names=[f"person {n}" for n in range(300)]))
     assert _Page(page).data["samples"]["names"][7] == "person 7"
-    coefficients = cones.diagnosis.inspected.coefficients
+    coefficients = cones.diagnose().inspected.coefficients
     strongest = np.argmax(coefficients[:, 1] / coefficients.sum(axis=1))
     article = page[page.index('id="component-1"') : page.index('id="component-2"')]
-    assert f"person {cones.diagnosis.inspected.indices[strongest]}<" in article
+    assert f"person {cones.diagnose().inspected.indices[strongest]}<" in article
 
 
 def test_further_facts(cones):
@@ -217,14 +208,14 @@ def test_every_kind_of_result_has_a_report(kind, view):
 
 
 def test_a_loaded_result_has_the_same_report(cones, tmp_path):
-    _ = cones.diagnosis
+    cones.diagnose()
     cones.save(tmp_path / "result.npz")
     assert render(Factorization.load(tmp_path / "result.npz")) == render(cones)
 
 
 def test_without_a_diagnosis_or_data_there_is_none(tmp_path):
     factorize(from_columns(np.eye(3)), 2).save(tmp_path / "result.npz")
-    with pytest.raises(NotAvailableError, match="diagnosis"):
+    with pytest.raises(NotAvailableError, match="diagnose"):
         render(Factorization.load(tmp_path / "result.npz"))
 
 
@@ -246,21 +237,17 @@ def test_names_stay_text(cones, view):
         "sample_names": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)],
         "feature_names": [HOSTILE] * 80,
     }
-    result = _with_diagnosis(cones, renamed(cones, **names, image_shape=(8, 10)))
-    result.settings["init"] = HOSTILE
-    result.settings[HOSTILE] = HOSTILE
-    try:
-        plain = _Page(render(cones, view=view, image_shape=(8, 10)))
-        text = render(
-            result,
-            view=view,
-            title=HOSTILE,
-            source=HOSTILE,
-            extra={HOSTILE: HOSTILE, "command": HOSTILE},
-        )
-    finally:
-        result.settings.pop(HOSTILE)
-        result.settings["init"] = "cr1"
+    result = renamed(cones, **names, image_shape=(8, 10))
+    settings = {**result.settings, "init": HOSTILE, HOSTILE: HOSTILE}
+    decided = {"K_decided_by": HOSTILE, "init_used": HOSTILE}
+    plain = _Page(render(cones, view=view, image_shape=(8, 10)))
+    text = render(
+        replace(result, settings=settings, **decided),
+        view=view,
+        title=HOSTILE,
+        source=HOSTILE,
+        extra={HOSTILE: HOSTILE, "command": HOSTILE},
+    )
     page = _Page(text)
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements}
     assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
@@ -345,11 +332,9 @@ def test_large_results_have_small_reports(cones):
         originals=rng.random((F, 6)),
     )
     sizes = np.full(K, 100)
-    known = replace(cones.diagnosis, cones=None, inspected=samples, sizes=sizes)
-    parts = {name: getattr(cones, name) for name in cones.__dataclass_fields__}
-    parts |= {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels, "data": None}
-    result = Factorization(**parts)
-    result.__dict__.update(diagnosis=known, certificate=known.certificate)
+    known = replace(cones.diagnose(), cones=None, inspected=samples, sizes=sizes)
+    factors = {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels}
+    result = replace(cones, **factors, diagnosis=known, data=None)
     assert len(render(result).encode()) < 2e6
     assert len(render(result, view="terms").encode()) < 1e6
     assert len(render(result, image_shape=(250, 200)).encode()) < 5e6

@@ -69,7 +69,7 @@ def check_resumed(V, tmp_path, solver, init):
     np.testing.assert_allclose(resumed.history.passes, whole.history.passes)
     assert (np.diff(resumed.history.elapsed) > 0).all()
     assert resumed.settings == whole.settings
-    assert resumed.seconds["start"] > 0
+    assert resumed.seconds["init"] > 0
     assert rng.random() == undisturbed.random()
 
 

@@ -58,14 +58,14 @@ def _sparkline(values: Array) -> str:
 
 def show_diagnosis(out: Console, result: Factorization) -> None:
     """Print the bounds, the cones and the advice."""
-    diagnosis = result.diagnosis
+    diagnosis = result.diagnose()
     for line in result.summary():
         out.print(line)
     _show_bounds(out, result.K, diagnosis.certificate, diagnosis)
     if diagnosis.cones is not None:
         _show_cones(out, diagnosis.cones)
     start, reason = diagnosis.advice
-    used = result.settings["init_used"]
+    used = result.init_used
     out.print(f"\nadvised start: {start}, because {reason}")
     if start == "auto":
         out.print(f"here it came to {used}")

@@ -188,7 +188,7 @@ def fit(
         )
         if not (interruption.asked or no_report):
             with interruption.may_be_left_out(), display.working("judging the result"):
-                _ = result.diagnosis
+                result.diagnose()
         with interruption.put_off(), display.working(f"writing {target}"), writing(target):
             result.save(folder / RESULT)
             try:
@@ -196,7 +196,7 @@ def fit(
                     write_tables(result, folder, tables)
                 if anndata:
                     annotate_file(source, folder / ANNOTATED, result)
-                if "diagnosis" in result.__dict__:
+                if result.diagnosis is not None:
                     heading = title or source.resolve().name
                     write_report(result, folder / REPORT, title=heading, view=view)
             except Exception as reason:  # what has been written is kept all the same
@@ -330,7 +330,7 @@ def diagnose(
             callback=display.iterations(max_iter, tol, max_time, "solving"),
         )
     with display.working("judging the result"):
-        _ = result.diagnosis
+        result.diagnose()
     given.answer(facts(result), lambda out: show_diagnosis(out, result), V)
 
 
@@ -537,10 +537,10 @@ def report(
         V = given.open(display)
         if V.shape != (made.W.shape[0], made.H.shape[1]):
             raise ShapeError(f"{data} has another shape than the data of {result}")
-        made = replace(made, data=V)
+        made = replace(made, data=V, certificate=None, diagnosis=None)
         with display.working("judging the result"):
-            _ = made.diagnosis
-    elif "diagnosis" not in made.__dict__:
+            made.diagnose()
+    elif made.diagnosis is None:
         raise OptionError(f"{result} was not judged when it was made: add --data DATA")
     with writing(target):
         write_report(made, target, title=title or place.name, view=view, image_shape=image_shape)

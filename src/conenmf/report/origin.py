@@ -40,6 +40,8 @@ def settings(subject: Subject, source: str | None, extra: dict[str, object]) -> 
         class_="bars",
     )
     asked = {name: _plain(value) for name, value in asked_for.items()}
+    decided = {"K_decided_by": result.K_decided_by, "init_used": result.init_used}
+    asked |= {name: visible(value) for name, value in decided.items()}
     asked |= {"passes over the data": f"{result.passes:.4g}"}
     asked |= {str(name): visible(value) for name, value in extra.items()}
     return Section.of(

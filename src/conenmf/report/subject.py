@@ -65,7 +65,7 @@ class Subject:
             names = replace(names, image_shape=(int(rows), int(columns)))
             names.checked(result.H.shape[1], result.W.shape[0])
         check_view(view, names)
-        subject = cls(result, result.diagnosis, names, view)
+        subject = cls(result, result.diagnose(), names, view)
         if view != "auto":
             return subject
         if names.image_shape is not None:
