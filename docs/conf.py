@@ -28,6 +28,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "dataset_tables",
     "mathml",
 ]
 exclude_patterns = [

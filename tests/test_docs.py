@@ -116,29 +116,7 @@ def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch, capsys):
     importlib.import_module("matplotlib.pyplot").close("all")
 
 
-def rows_of(kind):
-    """The table of the page on datasets, made from the catalogue."""
-    yield "| Name | Samples | Features | K | Fetched | What `load` does | Source | Terms |"
-    yield "|---|---|---|---|---|---|---|---|"
-    before = None
-    for name, about in DATASETS.items():
-        if about.kind == kind:
-            texts = (about.preprocessing, about.source, about.licence)
-            linked = [
-                re.sub(r"(https?://(?:www\.)?([^\s),;/]+)[^\s),;]*)", r"[\2](\1)", text)
-                for text in texts
-            ]
-            told = ["as above"] * 3 if texts == before else linked
-            fetched = "yes" if about.downloads else "no"
-            sizes = (f"{about.shape[0]:,}", f"{about.shape[1]:,}", str(about.K))
-            yield f"| {' | '.join((f'`{name}`', *sizes, fetched, *told))} |"
-            before = texts
-
-
-def test_the_page_on_datasets_agrees_with_the_catalogue():
+def test_the_page_on_datasets_has_a_table_for_each_kind():
     text = (DOCS / "datasets.md").read_text("utf-8")
-    kinds = dict.fromkeys(about.kind for about in DATASETS.values())
-    tables = ["\n".join(rows_of(kind)) for kind in kinds]
-    for table in tables:
-        assert f"\n\n{table}\n\n" in text, f"docs/datasets.md should hold\n{table}"
-    assert text.count("\n| `") == len(DATASETS)
+    kinds = {description.kind for description in DATASETS.values()}
+    assert sorted(re.findall(r"```{datasets} (\w+)\n", text)) == sorted(kinds)

@@ -23,9 +23,9 @@ from conenmf.datasets import load
 SOLVERS = ("mult", "nnlsb", "hals")
 OPTIONS = {  # of the datasets; the paper's samples are the bands of a scene
     "faces94": {"shrink": 2},
-    "paviau": {"samples": "bands"},
-    "paviau_subset": {"samples": "bands"},
-    "indian_pines": {"samples": "bands"},
+    "paviau": {"samples_are": "bands"},
+    "paviau_subset": {"samples_are": "bands"},
+    "indian_pines": {"samples_are": "bands"},
 }
 COMPONENTS = {"paviau": 9, "paviau_subset": 9, "indian_pines": 16}
 SIZES = {  # datasets with the number of iterations of mult, nnlsb, hals and of runs

@@ -1,7 +1,6 @@
 """Which datasets there are: where each comes from, on what terms, and how it is recognised.
 
-The sets of the paper's experiments, and others that people factor. A checksum is that of the
-numbers, not of the file that holds them, so that it does not matter how they were stored.
+The sets of the paper's experiments, and others that people factor.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Literal
 
 from .downloads import Download
 
-__all__ = ["ALL", "Description"]
+__all__ = ["DATASETS", "Description"]
 
 Kind = Literal["text", "images", "scene", "cells"]
 
@@ -31,33 +30,33 @@ class Description:
     K : int
         The number of classes, which the paper takes for the number of components.
     source, licence : str
-        Where it officially comes from, and on what terms.
+        Its official source, and its terms.
     preprocessing : str
         What was done to the numbers, and what `load` does to them.
     sha256 : str or None
-        Checksum of numbers and classes, by `fingerprint`; None if none is known.
+        Checksum of numbers and classes, by `fingerprint`; None if it is unknown.
     exact : bool
         Whether the official files give the same numbers everywhere; programs that read JPEG may
-        round otherwise.
+        round differently.
     image_shape : (rows, columns) or None
         Of each image, or of the scene.
-    placing : str
+    official_files : str
         What to put into the folder of this name, besides ``V.npz`` and ``labels.npy``.
     downloads : tuple of Download
         Official files with direct addresses; empty if there are none.
     columns_first : bool
         Whether stored images run down their columns.
-    levels : int
-        How many folders above an image is the one that says whose it is; if 0, the beginning of
-        its own name says so, up to two underscores.
-    left_out : str
+    class_level : int
+        How many folders above an image is the one named after its class; if 0, the class is the
+        beginning of its own name, up to two underscores.
+    excluded_folder : str
         A folder of images that is not part of the set.
     variables : tuple of str
         Names of the numbers and of their classes in MATLAB's files.
-    shipped : str
+    package_file : str
         The file of an installed package that holds the dataset.
     window : (top, bottom, left, right) or None
-        The part of the scene to which the checksum belongs, if not all of it.
+        The window of the scene to which the checksum belongs, if not all of it.
     """
 
     name: str
@@ -70,13 +69,13 @@ class Description:
     sha256: str | None = None
     exact: bool = True
     image_shape: tuple[int, int] | None = None
-    placing: str = ""
+    official_files: str = ""
     downloads: tuple[Download, ...] = ()
     columns_first: bool = False
-    levels: int = 1
-    left_out: str = ""
+    class_level: int = 1
+    excluded_folder: str = ""
     variables: tuple[str, ...] = ()
-    shipped: str = ""
+    package_file: str = ""
     window: tuple[int, int, int, int] | None = None
 
 
@@ -100,14 +99,14 @@ def _text(name: str, shape: tuple[int, int], K: int, sha256: str | None = None) 
         K,
         source=f"{_CLUTO} (G. Karypis, CLUTO)",
         licence="freely downloadable for research, no explicit licence",
-        preprocessing="stored as counts; times log(N / df), then documents of unit length",
+        preprocessing="stored as counts; times log(N / df), then documents of unit norm",
         sha256=sha256,
-        placing=f"{name}.mat and {name}.mat.rclass of that archive",
+        official_files=f"{name}.mat and {name}.mat.rclass of that archive",
         downloads=(Download(_CLUTO, 200_000_000),),
     )
 
 
-ALL = (
+_ALL = (
     Description(
         "faces94",
         "images",
@@ -120,9 +119,9 @@ ALL = (
         sha256="7229d888274b6d2550f1cac569fef5a72fe1a7fcb5b135c9b4cfc290475e7b95",
         image_shape=(200, 180),
         exact=False,
-        placing="the folders female, male and malestaff of the official archive faces94.zip",
+        official_files="the folders female, male and malestaff of the official archive faces94.zip",
         downloads=(Download("http://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip", 200_000_000),),
-        left_out="female/gotone",
+        excluded_folder="female/gotone",
     ),
     Description(
         "georgia_tech",
@@ -133,7 +132,7 @@ ALL = (
         licence=f"free for research, no explicit licence; {_FACES}",
         preprocessing="whole frames of 480 x 640, 8-bit grey, shrunk to 49 x 64 as in the paper",
         image_shape=(49, 64),
-        placing="the folders s01 to s50 of the official archive gt_db.zip",
+        official_files="the folders s01 to s50 of the official archive gt_db.zip",
         downloads=(
             Download(
                 "https://www.anefian.com/research/gt_db.zip",
@@ -153,7 +152,7 @@ ALL = (
         "instead of whole frames, 8-bit grey, resized to 49 x 64",
         sha256="0d61860b25999a70c3795da4674033ccf33b8df5407d0acc2f003c58815f9717",
         image_shape=(49, 64),
-        placing="a folder of crops for each person",
+        official_files="a folder of crops for each person",
     ),
     Description(
         "ck",
@@ -164,9 +163,9 @@ ALL = (
         licence=f"restricted by a signed agreement, not to be passed on; {_FACES}",
         preprocessing="8-bit grey, shrunk to 49 x 64 as in the paper",
         image_shape=(49, 64),
-        placing="the folders S010, S011 and so on of your own licensed copy, each with a folder "
-        "of images for each sequence",
-        levels=2,
+        official_files="the folders S010, S011 and so on of your own licensed copy, each with a "
+        "folder of images for each sequence",
+        class_level=2,
     ),
     Description(
         "paviau",
@@ -175,10 +174,10 @@ ALL = (
         9,
         source=f"{_SCENES} (ROSIS, P. Gamba, University of Pavia)",
         licence=_SCENE_TERMS,
-        preprocessing='raw values; samples="bands" as in the paper, samples="pixels" as usual',
+        preprocessing='raw values; pixels are the samples, or samples_are="bands" as in the paper',
         sha256="f027761d7fe9c4612960d6e35b5a41e75eb4b6afc8e787fa1c44f411ad101889",
         image_shape=(610, 340),
-        placing="PaviaU.mat and PaviaU_gt.mat (or load 'paviau_subset', a part of the scene)",
+        official_files="PaviaU.mat and PaviaU_gt.mat (or load 'paviau_subset', a window of it)",
         downloads=(
             Download(f"{_UPLOADS}/e/ee/PaviaU.mat", 100_000_000),
             Download(f"{_UPLOADS}/5/50/PaviaU_gt.mat", 1_000_000),
@@ -207,7 +206,7 @@ ALL = (
         preprocessing="raw values of the 200 bands that water does not absorb",
         sha256="eb50801c5fc4fa1c384a7d895013fe4f4805f41ae833d9f567b8c2ba37006718",
         image_shape=(145, 145),
-        placing="Indian_pines_corrected.mat and Indian_pines_gt.mat",
+        official_files="Indian_pines_corrected.mat and Indian_pines_gt.mat",
         downloads=(
             Download(f"{_UPLOADS}/6/67/Indian_pines_corrected.mat", 20_000_000),
             Download(f"{_UPLOADS}/c/c4/Indian_pines_gt.mat", 1_000_000),
@@ -265,7 +264,7 @@ ALL = (
         preprocessing="counts, recovered from the logarithms in that file; each cell scaled to "
         "10,000 counts of these genes, then log(1 + x)",
         sha256="6c2dccbbe665bcc839703c2fa90080f104aff6cc2eaaf72cadc47f91d916ab5e",
-        placing="10x_pbmc68k_reduced.h5ad of scanpy",
+        official_files="10x_pbmc68k_reduced.h5ad of scanpy",
         downloads=(
             Download(
                 "https://raw.githubusercontent.com/scverse/scanpy/1.11.5/src/scanpy/datasets/"
@@ -273,7 +272,7 @@ ALL = (
                 10_000_000,
             ),
         ),
-        shipped="scanpy/datasets/10x_pbmc68k_reduced.h5ad",
+        package_file="scanpy/datasets/10x_pbmc68k_reduced.h5ad",
     ),
     Description(
         "orl_112x92",
@@ -285,7 +284,7 @@ ALL = (
         preprocessing="8-bit grey as it is",
         sha256="13728b3f57092fd65cc0a6bce9780a3b67360c8aec4c1b7701118b8bc519b57e",
         image_shape=(112, 92),
-        placing="the folders s1 to s40 of the official archive att_faces.zip",
+        official_files="the folders s1 to s40 of the official archive att_faces.zip",
         downloads=(
             Download(
                 "https://www.cl.cam.ac.uk/Research/DTG/attarchive/pub/data/att_faces.zip",
@@ -303,7 +302,7 @@ ALL = (
         preprocessing=_UPRIGHT,
         sha256="e7b91c0c8f851521df2eb353c1abccde15fc3df36da1a169f51597d7f29d2db5",
         image_shape=(32, 32),
-        placing="ORL_32x32.mat",
+        official_files="ORL_32x32.mat",
         downloads=(Download(f"{_CAI}/ORL/ORL_32x32.mat", 10_000_000),),
         columns_first=True,
         variables=("fea", "gnd"),
@@ -319,7 +318,7 @@ ALL = (
         preprocessing=_UPRIGHT,
         sha256="123f42e5adb9c7717e8f28678384a139199741210a4b87ddf586b7d943db0801",
         image_shape=(32, 32),
-        placing="Yale_32x32.mat",
+        official_files="Yale_32x32.mat",
         downloads=(Download(f"{_CAI}/Yale/Yale_32x32.mat", 10_000_000),),
         columns_first=True,
         variables=("fea", "gnd"),
@@ -333,7 +332,7 @@ ALL = (
         licence="for research",
         preprocessing="the processed images of 128 x 128, 8-bit grey as it is",
         image_shape=(128, 128),
-        placing="the images obj1__0.png and so on of the official archive coil-20-proc.zip",
+        official_files="the images obj1__0.png and so on of the official archive coil-20-proc.zip",
         downloads=(
             Download(
                 "http://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
@@ -341,7 +340,7 @@ ALL = (
                 50_000_000,
             ),
         ),
-        levels=0,
+        class_level=0,
     ),
     Description(
         "coil20_32x32",
@@ -353,7 +352,7 @@ ALL = (
         preprocessing="values from 0 to 1; images are turned upright",
         sha256="687e5c63a921fde523280d630248effe94b199d50c0d95b8e964ee3c999f0c28",
         image_shape=(32, 32),
-        placing="COIL20.mat",
+        official_files="COIL20.mat",
         downloads=(Download(f"{_CAI}/COIL20/COIL20.mat", 20_000_000),),
         columns_first=True,
         variables=("fea", "gnd"),
@@ -370,3 +369,6 @@ ALL = (
         image_shape=(8, 8),
     ),
 )
+
+#: The description of each dataset, by name.
+DATASETS: dict[str, Description] = {description.name: description for description in _ALL}

@@ -1,8 +1,8 @@
 """Counts of genes in cells, from a file of AnnData that holds logarithms of them.
 
-Single-cell data are mostly passed on after preprocessing: ``raw`` holds log(1 + x), where x is the
-count of a gene scaled so that all genes of the cell sum to 10,000. With the sum before scaling,
-which ``obs`` keeps, the counts can be had again, and whole numbers show that it went well.
+Single-cell data are mostly published after preprocessing: ``raw`` holds log(1 + x), where x is the
+count of a gene scaled so that all genes of the cell sum to 10,000. The counts follow from these and
+the sum before scaling, which ``obs`` keeps; whole numbers show that they are right.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..errors import FileFormatError
 
 __all__ = ["Cells", "read_cells", "whole"]
 
-_SCALED_TO = 1e4
-_TYPES, _TOTALS = "bulk_labels", "n_counts"
-_ROUNDING = 0.25  # how far from a whole number a count may come out
+_SCALED_SUM = 1e4
+_TYPES_COLUMN, _TOTALS_COLUMN = "bulk_labels", "n_counts"
+_MAX_ROUNDING = 0.25  # largest distance of a count from a whole number
 
 
 class Cells(NamedTuple):
@@ -32,7 +32,7 @@ class Cells(NamedTuple):
 
     counts: Any
     labels: Array
-    names: list[str] | None
+    barcodes: list[str] | None
     genes: list[str] | None
     types: list[str]
 
@@ -41,10 +41,10 @@ def whole(rows: Any) -> Any:
     """All rows of a file that has been opened."""
     if not isinstance(rows, Source):
         return rows
-    everything = rows.read(0, rows.shape[0])
-    if isinstance(everything, np.ndarray):
-        return everything
-    return sp.csr_array(tuple(everything), shape=rows.shape)
+    block = rows.read(0, rows.shape[0])
+    if isinstance(block, np.ndarray):
+        return block
+    return sp.csr_array(tuple(block), shape=rows.shape)
 
 
 def read_cells(path: Path) -> Cells:
@@ -54,27 +54,27 @@ def read_cells(path: Path) -> Cells:
         # Before version 0.7, AnnData had no group for raw, and a table for each data frame.
         old = "raw.X" in store.root
         matrix, genes = ("raw.X", "raw.var") if old else ("raw/X", "raw/var")
-        totals = np.asarray(_column(store, _TOTALS), np.float64)
+        totals = np.asarray(_column(store, _TOTALS_COLUMN), np.float64)
         codes, types = _categories(store)
-        names, symbols = _index(store, "obs"), _index(store, genes)
+        barcodes, gene_names = _index(store, "obs"), _index(store, genes)
         store.root.close()
     logs = sp.csr_array(whole(open_hdf5(path, "rows", matrix, budget).rows))
     if logs.shape[0] != totals.size or totals.size != codes.size:
         raise FileFormatError(
             f"{path} holds {logs.shape[0]} cells in {matrix}, {totals.size} sums and {codes.size} "
-            "types of cells, expected one of each for each cell: copy it anew"
+            "types of cells, expected one of each for each cell: copy it again"
         )
     if codes.size and not 0 <= codes.min() <= codes.max() < len(types):
-        raise FileFormatError(f"{path} holds a cell without a type: copy it anew")
+        raise FileFormatError(f"{path} holds a cell without a type: copy it again")
     counts = np.expm1(logs.data.astype(np.float64)) * np.repeat(totals, np.diff(logs.indptr))
-    counts /= _SCALED_TO
-    if not (np.abs(counts - np.rint(counts)) < _ROUNDING).all() or (counts < 0).any():
+    counts /= _SCALED_SUM
+    if not (np.abs(counts - np.rint(counts)) < _MAX_ROUNDING).all() or (counts < 0).any():
         raise FileFormatError(
-            f"{path} does not hold logarithms of counts in {matrix}, scaled to {_SCALED_TO:.0f} "
-            "counts for each cell: copy it anew"
+            f"{path} does not hold logarithms of counts in {matrix}, scaled to {_SCALED_SUM:.0f} "
+            "counts for each cell: copy it again"
         )
     counts = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
-    return Cells(counts, codes.astype(np.int16), names, symbols, types)
+    return Cells(counts, codes.astype(np.int16), barcodes, gene_names, types)
 
 
 def _column(store: Store, name: str, table: str = "obs") -> Any:
@@ -87,11 +87,14 @@ def _column(store: Store, name: str, table: str = "obs") -> Any:
 
 
 def _categories(store: Store) -> tuple[Array, list[str]]:
-    """The types of the cells as numbers, and what these are called."""
+    """The types of the cells as numbers, and the names of these."""
     frame = store.find("obs")
     if hasattr(frame, "dtype"):
-        return np.asarray(_column(store, _TYPES)), _texts(store.find(f"uns/{_TYPES}_categories")[:])
-    codes, types = (store.find(f"{_TYPES}/{part}", frame)[:] for part in ("codes", "categories"))
+        types = store.find(f"uns/{_TYPES_COLUMN}_categories")[:]
+        return np.asarray(_column(store, _TYPES_COLUMN)), _texts(types)
+    codes, types = (
+        store.find(f"{_TYPES_COLUMN}/{member}", frame)[:] for member in ("codes", "categories")
+    )
     return np.asarray(codes), _texts(types)
 
 

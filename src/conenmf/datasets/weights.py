@@ -1,4 +1,4 @@
-"""What is done to counts before they are factored: of terms in documents, of genes in cells."""
+"""Weights of counts before they are factored: of terms in documents, of genes in cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["log_counts", "tf_idf"]
 
 
 def tf_idf(counts: Any) -> Any:
-    """Counts of terms times log(N / df), documents of unit length.
+    """Counts of terms times log(N / df), documents of unit norm.
 
     A term that is in every document gets no weight; a document of such terms stays zero.
 
@@ -27,8 +27,8 @@ def tf_idf(counts: Any) -> Any:
     weighted.data *= np.log(N / frequency)[weighted.indices]
     weighted.eliminate_zeros()
     document = np.repeat(np.arange(N), np.diff(weighted.indptr))
-    lengths = np.sqrt(np.bincount(document, weights=weighted.data**2, minlength=N))
-    weighted.data /= lengths[document]
+    norms = np.sqrt(np.bincount(document, weights=weighted.data**2, minlength=N))
+    weighted.data /= norms[document]
     if weighted.nnz < 2**31:  # scikit-learn takes no larger indices
         weighted.indices = weighted.indices.astype(np.int32)
         weighted.indptr = weighted.indptr.astype(np.int32)

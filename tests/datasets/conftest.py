@@ -1,0 +1,200 @@
+"""Datasets in folders of the same layout as the real ones, and on a server on this machine."""
+
+import io
+import tarfile
+import threading
+import warnings
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf.datasets import DATASETS, DatasetWarning, Download, load
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """No test sees the folders of the user."""
+    folder = tmp_path / "cache"
+    monkeypatch.setattr("conenmf.datasets.finding.cache_folder", lambda: folder)
+    monkeypatch.setattr("conenmf.datasets.finding.package_file", lambda description: None)
+    monkeypatch.delenv("CONENMF_DATA", raising=False)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder that CONENMF_DATA names."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("CONENMF_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture
+def place():
+    """Write a dataset into a folder."""
+
+    def write(folder, name, X, labels=None):
+        (folder / name).mkdir(parents=True)
+        if sp.issparse(X):
+            sp.save_npz(folder / name / "V.npz", X)
+        else:
+            np.savez_compressed(folder / name / "V.npz", V=X)
+        if labels is not None:
+            np.save(folder / name / "labels.npy", np.asarray(labels, np.int16))
+
+    return write
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Change the description of a dataset, for one that is smaller than the real one."""
+
+    def change(name, **changes):
+        monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], **changes))
+
+    return change
+
+
+@pytest.fixture
+def counts():
+    """Counts of terms, and classes."""
+
+    def draw(rng, N=6, F=9):
+        return sp.csr_array(rng.poisson(0.7, (N, F)).astype(np.uint16)), np.arange(N) % 3
+
+    return draw
+
+
+@pytest.fixture
+def scene():
+    """A cube of rows, columns and bands, and the classes of its pixels."""
+
+    def draw(rng, rows=6, columns=5, bands=4):
+        cube = rng.integers(1, 8000, (rows, columns, bands), np.uint16)
+        return cube, rng.integers(0, 10, (rows, columns), np.uint8)
+
+    return draw
+
+
+@pytest.fixture
+def warned():
+    """The warnings of `load`."""
+
+    def messages(name, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            load(name, **options)
+        for warning in caught:
+            assert warning.category is DatasetWarning
+            assert warning.filename == __file__
+        return [str(warning.message) for warning in caught]
+
+    return messages
+
+
+# --- official files -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluto():
+    """The two texts of CLUTO."""
+
+    def texts(X, classes):
+        lines = [f"{X.shape[0]} {X.shape[1]} {X.nnz}"]
+        for row in X:
+            row = sp.coo_array(row)
+            pairs = zip(row.coords[-1], row.data, strict=True)
+            lines.append(" ".join(f"{f + 1} {v:d}" for f, v in pairs))
+        return "\n".join(lines) + "\n", "".join(f"{name}\n" for name in classes)
+
+    return texts
+
+
+@pytest.fixture
+def tar():
+    """An archive of members."""
+
+    def pack(members):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+            for name, content in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+        return stream.getvalue()
+
+    return pack
+
+
+@pytest.fixture
+def cluto_archive(cluto, tar):
+    """CLUTO's archive, with members of no use."""
+
+    def pack(X, labels, name="tr11"):
+        matrix, classes = cluto(X, labels)
+        return tar(
+            {
+                f"datasets/{name}.mat": matrix.encode(),
+                f"datasets/{name}.mat.rclass": classes.encode(),
+                "datasets/other.mat": b"of no use",
+                "../outside.mat": b"of no use either",
+            }
+        )
+
+    return pack
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers with what the server has; "cut" ends too early, "stalls" waits before its end,
+    "endless" does not say how long it is."""
+
+    def do_GET(self):
+        content = self.server.files.get(self.path)
+        self.server.asked.append(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        if "endless" not in self.path:
+            extra = 1000 if "cut" in self.path or "stalls" in self.path else 0
+            self.send_header("Content-Length", str(len(content) + extra))
+        self.end_headers()
+        self.wfile.write(content)
+        if "stalls" in self.path:
+            self.server.stalled.wait(60)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as here:
+        here.files, here.asked, here.stalled = {}, [], threading.Event()
+        here.url = f"http://127.0.0.1:{here.server_port}"
+        thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield here
+        here.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def offer(server, small):
+    """Let a dataset be at this server."""
+
+    def add(name, files, **changes):
+        server.files.update({f"/{file}": content for file, content in files.items()})
+        addresses = tuple(Download(f"{server.url}/{file}", 10**6) for file in files)
+        small(name, downloads=addresses, **changes)
+
+    return add

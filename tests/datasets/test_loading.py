@@ -1,0 +1,135 @@
+"""Options, preprocessing and warnings of `load`."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_rows
+from conenmf.datasets import DATASETS, available, fingerprint, load
+from conenmf.errors import FileFormatError, OptionError
+
+# Most datasets here are smaller than those of the same name; other tests look for this warning.
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+
+
+def test_an_unknown_name_is_answered_with_all_names():
+    with pytest.raises(OptionError, match="'faces95' is unknown; choose one of 'faces94'"):
+        load("faces95")
+    with pytest.raises(OptionError, match="choose one of"):
+        load(["faces94"])
+
+
+def test_digits_come_with_scikit_learn():
+    digits = load("digits")
+    assert digits.verified
+    assert digits.labels.shape == (1797,)
+    assert digits.names.image_shape == digits.image_shape == (8, 8)
+    assert available() == ["digits"]
+    assert "array" not in repr(digits)
+
+
+def test_text_is_weighted_as_in_the_paper(folder, rng, place, counts):
+    X, labels = counts(rng)
+    place(folder, "tr11", X, labels)
+    tr11 = load("tr11")
+    idf = np.log(6 / np.bincount(X.indices, minlength=9).clip(1))
+    expected = X.toarray() * idf
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(tr11.X.toarray(), expected)
+    np.testing.assert_array_equal(tr11.labels, labels)
+    np.testing.assert_array_equal(load("tr11", weights="counts").X.toarray(), X.toarray())
+    assert (tr11.K, tr11.image_shape, tr11.verified) == (9, None, False)
+    assert from_rows(tr11.X).shape == (9, 6)
+    assert available() == ["tr11", "digits"]
+
+
+def test_images_are_upright(folder, rng, place):
+    images = rng.integers(0, 256, (5, 32, 32), np.uint8)
+    place(folder, "yale_32x32", images.transpose(0, 2, 1).reshape(5, -1), range(5))
+    place(folder, "georgia_tech_crop", np.ones((3, 49 * 64), np.uint8))
+    yale = load("yale_32x32")
+    np.testing.assert_array_equal(yale.X, images.reshape(5, -1))
+    assert yale.names.image_shape == yale.image_shape == (32, 32)
+    assert load("georgia_tech_crop").labels is None
+
+
+def test_images_are_shrunk(folder, rng, place):
+    images = rng.integers(0, 256, (2, 200, 180), np.uint8)
+    place(folder, "faces94", images.reshape(2, -1), [0, 1])
+    half = load("faces94", shrink=2)
+    assert half.image_shape == half.names.image_shape == (100, 90)
+    np.testing.assert_array_equal(half.X[1].reshape(100, 90)[7, 8], images[1, 14:16, 16:18].mean())
+    with pytest.raises(OptionError, match="shrink=7 does not divide"):
+        load("faces94", shrink=7)
+    for shrink in (0, 2.0, "2"):
+        with pytest.raises(OptionError, match=f"shrink={shrink!r}"):
+            load("faces94", shrink=shrink)
+
+
+def test_pixels_or_bands_are_the_samples(folder, rng, place, small):
+    small("paviau_subset", image_shape=(3, 4))
+    X = rng.integers(0, 9000, (12, 5), np.uint16)
+    place(folder, "paviau_subset", X, range(12))
+    pixels, bands = load("paviau_subset"), load("paviau_subset", samples_are="bands")
+    np.testing.assert_array_equal(pixels.X, X)
+    assert pixels.names.feature_names == bands.names.sample_names
+    assert bands.names.sample_names[:2] == ("band 1", "band 2")
+    assert pixels.names.image_shape is None
+    assert bands.names.image_shape == pixels.image_shape == (3, 4)
+    np.testing.assert_array_equal(bands.X, X.T)
+    assert bands.labels is None
+    assert bands.X.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match"),
+    [
+        (
+            "tr11",
+            {"samples_are": "bands"},
+            "samples_are='bands' is for datasets of the kind",
+        ),
+        ("digits", {"weights": "counts"}, "weights='counts' is for"),
+        ("paviau", {"shrink": 2}, "shrink=2 is for"),
+        ("paviau", {"samples_are": "rows"}, "choose one of 'pixels', 'bands'"),
+        ("tr11", {"weights": "bm25"}, "choose one of 'tf-idf', 'counts'"),
+        ("tr11", {"weights": "log"}, "choose one of 'tf-idf', 'counts'"),
+        ("pbmc68k_reduced", {"weights": "tf-idf"}, "choose one of 'log', 'counts'"),
+        ("pbmc68k_reduced", {"shrink": 2}, "of the kind 'images'"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(name, options, match):
+    with pytest.raises(OptionError, match=match):
+        load(name, **options)
+
+
+def test_one_changed_number_gives_a_warning(folder, rng, place, small, counts, warned):
+    X, labels = counts(rng)
+    place(folder, "tr11", X, labels)
+    small("tr11", shape=X.shape, K=3, sha256=fingerprint(X, labels))
+    assert warned("tr11") == []
+    X.data[3] += 1
+    sp.save_npz(folder / "tr11" / "V.npz", X)
+    (message,) = warned("tr11")
+    assert f"tr11 in {folder / 'tr11'} holds other numbers or classes" in message
+    assert DATASETS["tr11"].source in message
+    small("tr11", sha256=fingerprint(X, np.sort(labels)))
+    assert "other numbers or classes" in warned("tr11")[0]
+    small("tr11", shape=(414, 6429), K=9)
+    assert "6 samples of 9 features in 3 classes, expected 414 of 6429 in 9" in warned("tr11")[0]
+    (folder / "tr11" / "labels.npy").unlink()
+    assert "in no classes" in warned("tr11")[0]
+
+
+def test_where_no_checksum_is_known_the_size_is_compared(folder, place, small, warned):
+    place(folder, "ck", np.ones((4, 3136), np.uint8), [0, 0, 1, 1])
+    assert "4 samples of 3136 features in 2 classes, expected 8795" in warned("ck")[0]
+    small("ck", shape=(4, 3136), K=2)
+    assert warned("ck") == []
+    assert not load("ck").verified
+
+
+def test_pixels_have_to_fit(folder, place):
+    place(folder, "orl_32x32", np.ones((4, 1000), np.uint8))
+    with pytest.raises(FileFormatError, match="holds 1000 pixels where 32 x 32 are expected"):
+        load("orl_32x32")
