@@ -1,8 +1,9 @@
 """How many components: several estimators, one table, one recommendation.
 
-The paper's ratio of singular values is proven for cones only. Where cones are not evident, three
-others are asked, which assume less and cost more. All but the ratio work on a sample of the data:
-at most `_SAMPLES` samples, and for cross-validation the `_FEATURES` features with most weight.
+The paper's ratio of singular values (Section V) is proven for cones only. Where cones are not
+evident, three other estimators vote; they assume less and are more expensive. All but the ratio
+work on a subset of the data: at most `_MAX_SAMPLES` samples, and for cross-validation the
+`_MAX_CV_FEATURES` features of the largest norm.
 
 An estimator is a function ``(V, ks, rng) -> Vote``; `METHODS` gives each a name.
 """
@@ -28,26 +29,40 @@ from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import Stopping
 from . import plots
-from .metrics import match_components
+from .metrics import cosines, match_components
 
 __all__ = ["METHODS", "Selection", "Vote", "choose_k", "select_k"]
 
-_SAMPLES = 1000
-_FEWEST_SAMPLES = 50  # ... however wide they are
+_MAX_DEFAULT_K = 20
+_MAX_SAMPLES = 1000
+_MIN_SAMPLES = 50  # even of very many features
 _SUBSET_BYTES = 160 << 20
-_FEATURES = 400
-_CV_SAMPLES = 400
-_HELD_OUT = 0.1  # share of the entries
-_FOLDS = 3
-_SHUFFLES = 3
-_RESTARTS = 6
-_STABLE = 0.75  # silhouette from which a set of components counts as found again
-_EVIDENT_MARGIN = 1.2
+_MAX_CV_SAMPLES = 400
+_MAX_CV_FEATURES = 400
+_HELD_OUT_SHARE = 0.1  # of the entries
+_N_FOLDS = 3
+_FILL_MAX_ITER = 20
+_CV_MAX_ITER = 15
+_N_SHUFFLES = 3
+_N_RESTARTS = 6
+_RESTART_MAX_ITER = 60
+_STABLE_SILHOUETTE = 0.75  # from which on components count as found again by restarts
+_EVIDENT_MARGIN_RATIO = 1.2
 
 
 @dataclass(frozen=True)
 class Vote:
-    """What one estimator says: a score for each candidate, its choice, and why."""
+    """The vote of one estimator.
+
+    Attributes
+    ----------
+    scores : array of float, one for each candidate
+        NaN for a candidate that could not be judged.
+    K : int
+        Its choice.
+    reason : str
+        Why it chose this number.
+    """
 
     scores: Array
     K: int
@@ -66,12 +81,13 @@ class Selection:
     K : int
         The recommended number.
     decided_by : str
-        The estimator it comes from.
+        The name of the estimator whose choice it is.
     reason : str
+        Why this estimator decided.
     ks : array of int
         The candidates.
     votes : dict
-        From the name of an estimator to its `Vote`. Printing the selection shows them all.
+        From the name of an estimator to its `Vote`; ``print(selection)`` shows all votes.
     """
 
     K: int
@@ -105,7 +121,7 @@ def select_k(
     methods: Iterable[str | Method] | None = None,
     rng: np.random.Generator | None = None,
 ) -> Selection:
-    """Ask several estimators for the number of components.
+    """Let several estimators vote on the number of components.
 
     Parameters
     ----------
@@ -114,46 +130,61 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default 2 to 20, or to half of min(F, N).
     methods : names in `METHODS` or functions, optional
         "ratio", "parallel", "crossval", "stability", by default all; a function
-        ``(V, ks, rng) -> Vote`` counts under its own name.
+        ``(V, ks, rng) -> Vote`` votes under its own name.
     rng : numpy.random.Generator, optional
-        For sampling, shuffling, holding out and restarts; by default always the same.
+        For subsets, shuffling, holding out and restarts; by default one of a fixed seed.
 
     Examples
     --------
     >>> from conenmf import from_columns, make_cones
     >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> table = select_k(from_columns(model.V), range(2, 8), methods=["ratio", "parallel"])
-    >>> table.K, table.decided_by
+    >>> selection = select_k(from_columns(model.V), range(2, 8), methods=["ratio", "parallel"])
+    >>> selection.K, selection.decided_by
     (4, 'ratio')
     """
     require_data_matrix(V, nonzero=True)
-    low, high = default_range(V)
-    methods = [methods] if isinstance(methods, str) else methods
-    if ks is not None and not isinstance(ks, Iterable):
+    candidates = _candidates(V, ks)
+    estimators = _estimators(methods)
+    rng = np.random.default_rng(0) if rng is None else rng
+    votes = {name: method(V, candidates, rng) for name, method in estimators.items()}
+    decided_by, reason = _decide(V, votes)
+    return Selection(votes[decided_by].K, decided_by, reason, candidates, votes)
+
+
+def _candidates(V: DataMatrix, ks: Iterable[int] | None) -> Array:
+    if ks is None:
+        low, high = default_range(V)
+        return np.arange(low, min(high, _MAX_DEFAULT_K) + 1)
+    if not isinstance(ks, Iterable):
         raise ComponentsError(f"ks={ks!r}: expected several integers of at least 1")
-    wanted = np.unique(list(range(low, min(high, 20) + 1)) if ks is None else list(ks))
-    if wanted.size == 0 or wanted.dtype.kind not in "iu" or not 1 <= wanted[0]:
+    candidates = np.unique(list(ks))
+    if candidates.size == 0 or candidates.dtype.kind not in "iu" or candidates[0] < 1:
         raise ComponentsError(f"ks={ks!r}: expected integers of at least 1")
-    if wanted[-1] > min(V.shape):
+    if candidates[-1] > min(V.shape):
         raise ComponentsError(
-            f"{wanted[-1]} components are more than min(F, N) = {min(V.shape)} of the data"
+            f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data"
         )
-    asked: dict[str, Method] = {}
-    for method in METHODS if methods is None else methods:
+    return candidates
+
+
+def _estimators(methods: Iterable[str | Method] | None) -> dict[str, Method]:
+    if methods is None:
+        return METHODS
+    estimators: dict[str, Method] = {}
+    for method in [methods] if isinstance(methods, str) else methods:
         if callable(method):
-            asked[str(getattr(method, "__name__", "custom"))] = method
+            estimators[str(getattr(method, "__name__", "custom"))] = method
         elif method in METHODS:
-            asked[method] = METHODS[method]
+            estimators[method] = METHODS[method]
         else:
             raise OptionError.unknown("methods", method, METHODS)
-    rng = np.random.default_rng(0) if rng is None else rng
-    votes = {name: method(V, wanted, rng) for name, method in asked.items()}
-    decided_by, reason = _decide(V, votes)
-    return Selection(votes[decided_by].K, decided_by, reason, wanted, votes)
+    if not estimators:
+        raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
+    return estimators
 
 
 def choose_k(V: DataMatrix) -> tuple[int, str]:
-    """Choose the number of components for ``"auto"``; returns it and who decided.
+    """Choose the number of components for ``"auto"``; return it and the estimator that decided.
 
     The paper's ratio decides if cones are evident; otherwise parallel analysis does.
     """
@@ -166,38 +197,37 @@ def choose_k(V: DataMatrix) -> tuple[int, str]:
 
 
 def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
-    if not votes:
-        raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
-    why_not = ""
+    objection = ""
     if "ratio" in votes:
         ratio = estimate_rank(V)
-        why_not = _why_no_cones(V, ratio)
-        if not why_not and ratio.K == votes["ratio"].K:
+        objection = _why_no_cones(V, ratio)
+        if not objection and ratio.K == votes["ratio"].K:
             return "ratio", "cones are evident, for which the ratio is proven"
-        why_not = why_not or f"over a wider range the ratio says {ratio.K}"
-    for name in ("crossval", "parallel", "stability"):
-        if name in votes:
-            return name, f"{why_not}; {votes[name].reason}" if why_not else votes[name].reason
-    name = next(reversed(votes))
-    return name, f"{why_not}; {votes[name].reason}" if why_not else votes[name].reason
+        objection = objection or f"over a wider range the largest ratio is at {ratio.K}"
+    preferred = (name for name in ("crossval", "parallel", "stability") if name in votes)
+    name = next(preferred, list(votes)[-1])
+    return name, f"{objection}; {votes[name].reason}" if objection else votes[name].reason
 
 
 def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
-    """Say why cones are not evident; nothing if they are.
+    """Return why cones are not evident; an empty text if they are.
 
-    They are if the largest ratio stands out, samples of unit length lead to the same number,
-    and cones of that number explain the data about as well as their mixtures do.
+    They are if the largest ratio stands out, samples of unit norm lead to the same number, and
+    cones of that number explain the data about as well as their mixtures do.
     """
-    if ratio.margin < _EVIDENT_MARGIN:
+    if ratio.margin < _EVIDENT_MARGIN_RATIO:
         return f"the largest ratio stands out by a factor of only {ratio.margin:.2f}"
     unit = estimate_rank(V, normalize=True)
     if unit.K != ratio.K:
-        return f"raw and unit-length samples disagree ({ratio.K} and {unit.K})"
-    if unit.margin < _EVIDENT_MARGIN:
-        return f"for unit-length samples the ratio stands out by only {unit.margin:.2f}"
+        return f"samples as they are and of unit norm disagree ({ratio.K} and {unit.K})"
+    if unit.margin < _EVIDENT_MARGIN_RATIO:
+        return (
+            "for samples of unit norm the largest ratio stands out by a factor of only "
+            f"{unit.margin:.2f}"
+        )
     share = mixing(V, ratio.K)
     if share > MOSTLY_CONES:
-        return f"samples are mixtures: {share:.0%} of the error goes if cones may mix"
+        return f"samples are mixtures: mixing cones lowers the error by {share:.0%}"
     return ""
 
 
@@ -209,51 +239,50 @@ def _ratio(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     estimate = estimate_rank(V, int(ks[0]), int(ks[-1]))
     scores = estimate.ratios[ks - 1]
     best = int(ks[np.argmax(scores)])
-    K = estimate.K if estimate.K < ks[0] else best  # fewer than asked for: the rank is lower
+    K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
     return Vote(scores, K, "largest ratio of adjacent singular values")
 
 
 def _parallel(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """Parallel analysis (Horn, 1965): singular values against those of shuffled data.
 
-    Samples are scaled to unit length. The values of every feature are shuffled over the
-    samples, which keeps the features as they are and destroys what they have in common.
-    Components count while theirs are larger.
+    Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
+    which keeps each feature's distribution and destroys what features have in common. The
+    leading singular values that exceed those of the shuffled data are counted.
     """
-    part = unit_samples(_subset(V, rng, _SAMPLES))
+    part = unit_samples(_subset(V, rng, _MAX_SAMPLES))
     k = min(int(ks[-1]), *part.shape)
     values = Spectrum(part).singular_values(k, rough=True)
-    shuffled = (shuffled_samples(part, rng) for _ in range(_SHUFFLES))
+    shuffled = (shuffled_samples(part, rng) for _ in range(_N_SHUFFLES))
     noise = np.max([Spectrum(data).singular_values(k, rough=True) for data in shuffled], axis=0)
     rounding = np.sqrt(10 * max(part.shape) * np.finfo(np.float64).eps) * values[0]
     above = np.append(values > np.maximum(noise, rounding), False)
     above[0] = True  # the mean, which shuffling keeps
-    found = int(np.argmin(above))
+    count = int(np.argmin(above))
     scores = np.full(ks.size, np.nan)
-    known = ks <= k
-    scores[known] = (values / np.maximum(noise, rounding))[ks[known] - 1]
-    K = int(max(ks[0], ks[ks <= found].max(initial=0)))
-    return Vote(scores, K, f"{found} singular values are above those of shuffled data")
+    judged = ks <= k
+    scores[judged] = (values / np.maximum(noise, rounding))[ks[judged] - 1]
+    K = int(max(ks[0], ks[ks <= count].max(initial=0)))
+    return Vote(scores, K, f"{count} singular values are above those of shuffled data")
 
 
 def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """Hold out single entries, fit the others, predict (Wold, 1978)."""
-    part = _subset(V, rng, _CV_SAMPLES)
+    part = _subset(V, rng, _MAX_CV_SAMPLES)
     dense = part.columns(np.arange(part.shape[1])).astype(np.float64) @ np.eye(part.shape[1])
-    weight = (dense**2).sum(axis=1)
-    dense = dense[np.sort(np.argsort(-weight, kind="stable")[:_FEATURES])]
-    errors = np.full((_FOLDS, ks.size), np.nan)
-    for fold in range(_FOLDS):
-        known = rng.random(dense.shape) >= _HELD_OUT
+    norms_squared = (dense**2).sum(axis=1)
+    dense = dense[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
+    errors = np.full((_N_FOLDS, ks.size), np.nan)
+    for fold in range(_N_FOLDS):
+        observed = rng.random(dense.shape) >= _HELD_OUT_SHARE
         for column, k in enumerate(ks):
             if k <= min(dense.shape):
-                errors[fold, column] = _held_out_error(dense, known, int(k), rng)
-    scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_FOLDS)
+                errors[fold, column] = _held_out_error(dense, observed, int(k), rng)
+    scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_N_FOLDS)
     if np.isnan(scores).all():
         return Vote(scores, int(ks[0]), "too few entries to hold some out")
     best = int(np.nanargmin(scores))
-    good = scores <= scores[best] + spread[best]
-    K = int(ks[np.argmax(good)])
+    K = int(ks[np.argmax(scores <= scores[best] + spread[best])])
     return Vote(
         scores, K, "fewest within one standard error of the best prediction of held-out entries"
     )
@@ -261,14 +290,15 @@ def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
 
 def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """Whether random restarts find the same components again (as NMFk does)."""
-    part = _subset(V, rng, _SAMPLES)
+    part = _subset(V, rng, _MAX_SAMPLES)
     scores = np.array([_found_again(part, int(k), rng) for k in ks])
-    stable = np.flatnonzero(scores >= _STABLE)
+    stable = np.flatnonzero(scores >= _STABLE_SILHOUETTE)
     if stable.size:
         return Vote(
             scores,
             int(ks[stable[-1]]),
-            f"most components that restarts find again (silhouette {_STABLE} or more)",
+            "the most components that restarts find again "
+            f"(silhouette {_STABLE_SILHOUETTE} or more)",
         )
     return Vote(
         scores,
@@ -287,29 +317,30 @@ METHODS: dict[str, Method] = {
 
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     """V itself if it is small, otherwise some of its nonzero samples."""
-    size = min(size, max(_FEWEST_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
+    size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
     if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
     chosen = np.sort(draw_samples(V, size, rng))
     return from_columns(V.columns(chosen), n_threads=V.n_threads)
 
 
-def _held_out_error(dense: Array, known: Array, K: int, rng: np.random.Generator) -> float:
-    """Error at the entries that are not known, after fitting those that are, over ||V||.
+def _held_out_error(dense: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
+    """Return the error at the held-out entries after fitting the observed ones, over ||V||.
 
-    NaN if the known entries are all zero.
+    NaN if the observed entries are all zero.
     """
-    if not dense[known].any():
+    if not dense[observed].any():
         return np.nan
-    means = (dense * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    filled = from_columns(np.where(known, dense, means))
-    first = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
-    begun = alternate(filled, first.W, first.H, SOLVERS["hals"], stopping=Stopping(max_iter=20))
-    W, H = begun.W, begun.H.T.copy()
-    for _ in range(15):
-        W = _masked_nnls(H, dense.T, known.T, W)
-        H = _masked_nnls(W, dense, known, H)
-    difference = np.where(known, 0.0, dense - W @ H.T)
+    means = (dense * observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    filled = from_columns(np.where(observed, dense, means))
+    init = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
+    stopping = Stopping(max_iter=_FILL_MAX_ITER)
+    solution = alternate(filled, init.W, init.H, SOLVERS["hals"], stopping=stopping)
+    W, H = solution.W, solution.H.T.copy()
+    for _ in range(_CV_MAX_ITER):
+        W = _masked_nnls(H, dense.T, observed.T, W)
+        H = _masked_nnls(W, dense, observed, H)
+    difference = np.where(observed, 0.0, dense - W @ H.T)
     return float(np.linalg.norm(difference) / np.linalg.norm(dense))
 
 
@@ -333,20 +364,18 @@ def _masked_nnls(W: Array, V: Array, known: Array, H: Array) -> Array:
 
 
 def _found_again(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
-    """Smallest mean silhouette of the groups that matched components of restarts form."""
+    """Return the smallest mean silhouette of the clusters of components matched over restarts."""
     if K == 1:
         return 1.0
+    stopping = Stopping(max_iter=_RESTART_MAX_ITER)
     runs = []
-    for _ in range(_RESTARTS):
-        first = initialize(V, K, "random", SOLVERS["hals"], rng)
-        run = alternate(V, first.W, first.H, SOLVERS["hals"], stopping=Stopping(max_iter=60))
-        runs.append(run.W.astype(np.float64))
+    for _ in range(_N_RESTARTS):
+        init = initialize(V, K, "random", SOLVERS["hals"], rng)
+        solution = alternate(V, init.W, init.H, SOLVERS["hals"], stopping=stopping)
+        runs.append(solution.W.astype(np.float64))
     matched = [runs[0]] + [W[:, match_components(runs[0], W)[0]] for W in runs[1:]]
-    components = np.hstack(matched).T
-    norms = np.linalg.norm(components, axis=1, keepdims=True)
-    components = components / np.where(norms > 0, norms, 1.0)
-    groups = np.tile(np.arange(K), _RESTARTS)
-    distances = np.clip(1.0 - components @ components.T, 0.0, None)
+    clusters = np.tile(np.arange(K), _N_RESTARTS)
+    distances = np.clip(1.0 - cosines(np.hstack(matched)), 0.0, None)
     np.fill_diagonal(distances, 0.0)
-    widths = silhouette_samples(distances, groups, metric="precomputed")
-    return float(min(widths[groups == k].mean() for k in range(K)))
+    silhouettes = silhouette_samples(distances, clusters, metric="precomputed")
+    return float(min(silhouettes[clusters == k].mean() for k in range(K)))
