@@ -5,7 +5,8 @@ import scipy.sparse as sp
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.data.doors import shuffled_samples
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
-from conenmf.judge.selection import METHODS, Vote, _masked_nnls
+from conenmf.judge.selection import METHODS, Vote, _masked_nnls, choose_k
+from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.inits import mixing
 
 
@@ -74,6 +75,19 @@ def test_auto_says_who_decided(cones, parts):
     result = factorize(from_columns(parts), max_iter=1)
     assert result.K_decided_by == "parallel"
     assert result.K == 5
+
+
+def test_one_spectrum_serves_the_whole_choice(parts):
+    V = from_columns(parts)
+    alone = [choose_k(V), str(select_k(V, [4, 5], methods=["ratio"]))]
+    spectrum = Spectrum(V)
+    assert choose_k(V, spectrum=spectrum) == alone[0]
+    before = V.passes
+    assert str(select_k(V, [4, 5], methods=["ratio"], spectrum=spectrum)) == alone[1]
+    shared = V.passes - before
+    before = V.passes
+    select_k(V, [4, 5], methods=["ratio"])
+    assert shared < V.passes - before
 
 
 def test_a_seed_decides(parts):

@@ -23,6 +23,7 @@ from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..errors import ComponentsError
+from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
 
@@ -224,7 +225,13 @@ def _unflatten(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
 
 
 def diagnose(
-    V: DataMatrix, W: Array, H: Aligned, labels: Aligned, certificate: Certificate | None = None
+    V: DataMatrix,
+    W: Array,
+    H: Aligned,
+    labels: Aligned,
+    certificate: Certificate | None = None,
+    *,
+    spectrum: Spectrum | None = None,
 ) -> Diagnosis:
     """Judge a factorisation V ~ W H and describe its data, in some tens of passes over V.
 
@@ -237,6 +244,8 @@ def diagnose(
         The component of each sample, -1 for none.
     certificate : Certificate, optional
         The certificate of these factors, if it was computed before.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
 
     Examples
     --------
@@ -249,13 +258,13 @@ def diagnose(
     (True, 3, 'cr1')
     """
     require_data_matrix(V, nonzero=True)
-    K = W.shape[1]
+    K, spectrum = W.shape[1], Spectrum.of(V, spectrum)
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         return Diagnosis(
-            certificate=certificate or certify(V, W, H),
-            rank=estimate_rank(V, min(2, k_max), k_max),
+            certificate=certificate or certify(V, W, H, spectrum=spectrum),
+            rank=estimate_rank(V, min(2, k_max), k_max, spectrum=spectrum),
             cones=_diagnose_cones(V, W),
             inspected=_inspect(V, W, H, labels),
             sizes=_component_sizes(labels, K),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -120,6 +121,7 @@ def select_k(
     *,
     methods: Iterable[str | Method] | None = None,
     rng: np.random.Generator | None = None,
+    spectrum: Spectrum | None = None,
 ) -> Selection:
     """Let several estimators vote on the number of components.
 
@@ -133,6 +135,8 @@ def select_k(
         ``(V, ks, rng) -> Vote`` votes under its own name.
     rng : numpy.random.Generator, optional
         For subsets, shuffling, holding out and restarts; by default one of a fixed seed.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
 
     Examples
     --------
@@ -144,10 +148,11 @@ def select_k(
     """
     require_data_matrix(V, nonzero=True)
     candidates = _candidates(V, ks)
-    estimators = _estimators(methods)
+    spectrum = Spectrum.of(V, spectrum)
+    estimators = _estimators(methods, spectrum)
     rng = np.random.default_rng(0) if rng is None else rng
     votes = {name: method(V, candidates, rng) for name, method in estimators.items()}
-    decided_by, reason = _decide(V, votes)
+    decided_by, reason = _decide(V, votes, spectrum)
     return Selection(votes[decided_by].K, decided_by, reason, candidates, votes)
 
 
@@ -167,15 +172,16 @@ def _candidates(V: DataMatrix, ks: Iterable[int] | None) -> Array:
     return candidates
 
 
-def _estimators(methods: Iterable[str | Method] | None) -> dict[str, Method]:
+def _estimators(methods: Iterable[str | Method] | None, spectrum: Spectrum) -> dict[str, Method]:
+    by_name = METHODS | {"ratio": partial(_ratio, spectrum=spectrum)}
     if methods is None:
-        return METHODS
+        return by_name
     estimators: dict[str, Method] = {}
     for method in [methods] if isinstance(methods, str) else methods:
         if callable(method):
             estimators[str(getattr(method, "__name__", "custom"))] = method
-        elif method in METHODS:
-            estimators[method] = METHODS[method]
+        elif method in by_name:
+            estimators[method] = by_name[method]
         else:
             raise OptionError.unknown("methods", method, METHODS)
     if not estimators:
@@ -183,24 +189,25 @@ def _estimators(methods: Iterable[str | Method] | None) -> dict[str, Method]:
     return estimators
 
 
-def choose_k(V: DataMatrix) -> tuple[int, str]:
+def choose_k(V: DataMatrix, *, spectrum: Spectrum | None = None) -> tuple[int, str]:
     """Choose the number of components for ``"auto"``; return it and the estimator that decided.
 
     The paper's ratio decides if cones are evident; otherwise parallel analysis does.
     """
     low, high = default_range(V)
-    ratio = estimate_rank(V)
-    if high <= 2 or ratio.K < low or not _why_no_cones(V, ratio):
+    spectrum = Spectrum.of(V, spectrum)
+    ratio = estimate_rank(V, spectrum=spectrum)
+    if high <= 2 or ratio.K < low or not _why_no_cones(V, ratio, spectrum):
         return ratio.K, "ratio"
     vote = _parallel(V, np.arange(low, high + 1), np.random.default_rng(0))
     return min(vote.K, ratio.rank), "parallel"
 
 
-def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
+def _decide(V: DataMatrix, votes: dict[str, Vote], spectrum: Spectrum) -> tuple[str, str]:
     objection = ""
     if "ratio" in votes:
-        ratio = estimate_rank(V)
-        objection = _why_no_cones(V, ratio)
+        ratio = estimate_rank(V, spectrum=spectrum)
+        objection = _why_no_cones(V, ratio, spectrum)
         if not objection and ratio.K == votes["ratio"].K:
             return "ratio", "cones are evident, for which the ratio is proven"
         objection = objection or f"over a wider range the largest ratio is at {ratio.K}"
@@ -209,7 +216,7 @@ def _decide(V: DataMatrix, votes: dict[str, Vote]) -> tuple[str, str]:
     return name, f"{objection}; {votes[name].reason}" if objection else votes[name].reason
 
 
-def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
+def _why_no_cones(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str:
     """Return why cones are not evident; an empty text if they are.
 
     They are if the largest ratio stands out, samples of unit norm lead to the same number, and
@@ -217,7 +224,7 @@ def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
     """
     if ratio.margin < _EVIDENT_MARGIN_RATIO:
         return f"the largest ratio stands out by a factor of only {ratio.margin:.2f}"
-    unit = estimate_rank(V, normalize=True)
+    unit = estimate_rank(V, normalize=True, spectrum=spectrum)
     if unit.K != ratio.K:
         return f"samples as they are and of unit norm disagree ({ratio.K} and {unit.K})"
     if unit.margin < _EVIDENT_MARGIN_RATIO:
@@ -234,9 +241,11 @@ def _why_no_cones(V: DataMatrix, ratio: RankEstimate) -> str:
 # --- the estimators ---------------------------------------------------------------------------
 
 
-def _ratio(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
-    """The paper's estimate."""
-    estimate = estimate_rank(V, int(ks[0]), int(ks[-1]))
+def _ratio(
+    V: DataMatrix, ks: Array, rng: np.random.Generator, *, spectrum: Spectrum | None = None
+) -> Vote:
+    """The paper's estimate (Section V, Theorem 9)."""
+    estimate = estimate_rank(V, int(ks[0]), int(ks[-1]), spectrum=spectrum)
     scores = estimate.ratios[ks - 1]
     best = int(ks[np.argmax(scores)])
     K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
