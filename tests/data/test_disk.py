@@ -68,7 +68,7 @@ def test_blocks_are_read_ahead_and_in_order(path, monkeypatch):
 
     monkeypatch.setattr(DiskMatrix, "_read_rows", watched)
     V.sweep(lambda block: (float(block.sum()),))
-    assert {name for name, _ in reads} == {"conenmf-reader"}
+    assert {name for name, _ in reads} == {"conenmf-reader_0"}
     assert [start for _, start in reads] == list(range(0, 600, V.block_samples))
 
 

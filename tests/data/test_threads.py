@@ -3,6 +3,7 @@ import os
 import threading
 import time
 import weakref
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
@@ -204,7 +205,7 @@ def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blo
     def refuse(self):
         raise RuntimeError("can't start new thread")
 
-    threads._crew.dismiss()
+    threads._crew.shutdown()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"), V.own_threads():
@@ -242,19 +243,28 @@ def test_failures_of_the_reader_reach_the_taker():
             take(2)
 
 
-def test_whoever_still_waits_when_reading_ends_is_told():
-    began, waiting = threading.Event(), []
+def test_reading_ahead_serves_callers_out_of_order():
+    with read_ahead(lambda index: index, 9, 2) as take:
+        assert [take(index) for index in (5, 0, 2, 1, 4, 3, 8, 6, 7)] == [5, 0, 2, 1, 4, 3, 8, 6, 7]
+
+
+def test_a_caller_that_still_waits_when_reading_ends_gets_an_error():
+    began, go, caught = threading.Event(), threading.Event(), []
+
+    def read(index):
+        began.set()
+        go.wait(60)
 
     def wait(take):
-        began.set()
         try:
             take(7)
-        except RuntimeError as problem:
-            waiting.append(str(problem))
+        except (CancelledError, RuntimeError) as problem:  # waiting, or about to
+            caught.append(problem)
 
-    with read_ahead(lambda index: index, 5, 2) as take:
+    with read_ahead(read, 9, 2) as take:
         waiter = threading.Thread(target=wait, args=(take,))
         waiter.start()
-        began.wait()
-    waiter.join(10)
-    assert waiting == ["reading was broken off"]
+        began.wait(60)
+        threading.Timer(0.05, go.set).start()
+    waiter.join(60)
+    assert len(caught) == 1

@@ -1,8 +1,8 @@
-"""Threads: blocks of V run on ours, while BLAS keeps to one.
+"""Threads: blocks of V run on threads of our own, while BLAS keeps to one.
 
 Results are collected in the order of the tasks, so that sums do not depend on which thread
 finished first. Threads that have done their work wait for more: on small data, starting them for
-every pass would be felt.
+every pass would be felt. How many threads there should be is not decided here but in `resources`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread", "read_ahead", "run_in_order"]
+
+_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], None], Future[None]] | None]"
 
 
 def run_in_order(
@@ -25,8 +28,8 @@ def run_in_order(
 ) -> None:
     """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
 
-    Whoever finishes a task takes the next one, and collects all results that are due. The first
-    exception stops the others and is raised here.
+    A thread that finishes a task takes the next one, and collects all results that are due. The
+    first exception stops the others and is raised here.
     """
     lock = threading.Lock()
     tasks = iter(range(count))
@@ -34,7 +37,7 @@ def run_in_order(
     failures: list[BaseException] = []
     due = 0
 
-    def help_() -> None:
+    def worker() -> None:
         with _blas_controller().limit(limits=1):  # where the limit is each thread's own
             work()
 
@@ -56,126 +59,91 @@ def run_in_order(
             failures.append(failure)
 
     try:
-        jobs = [_crew.start(help_) for _ in range(min(n_threads, count) - 1)]
+        workers = [_crew.start(worker) for _ in range(min(n_threads, count) - 1)]
         work()
-        for job in jobs:
-            job.wait()
+        for future in workers:
+            future.result()
     except BaseException as failure:  # interrupted between tasks
         failures.append(failure)
     if failures:
         raise failures[0]
 
 
-class _Job:
-    """Work given to a thread of the crew."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._failure: BaseException | None = None
-        self._running = threading.Lock()
-        self._running.acquire()
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except BaseException as failure:
-            self._failure = failure
-
-    def end(self) -> None:
-        self._running.release()
-
-    def wait(self) -> None:
-        """Return when the work is done, or raise what it raised."""
-        self._running.acquire()
-        if self._failure is not None:
-            raise self._failure
-
-
 class _Crew:
     """Threads that wait for work, as many as were ever busy at once.
 
     No work waits for a thread to be free, so tasks may start tasks, from any number of threads.
+
+    A `ThreadPoolExecutor` is as fast, but cannot do two things. Its threads count as idle only
+    some time after their future is done, so the next pass may start more of them. And before a
+    fork the idle threads must end while others, the keeper of BLAS among them, continue: an
+    executor ends all threads or none, and takes no work from then on.
     """
 
     def __init__(self) -> None:
-        self._idle: list[tuple[threading.Thread, SimpleQueue[_Job | None]]] = []
+        self._idle: list[tuple[threading.Thread, _Inbox]] = []
 
-    def start(self, work: Callable[[], None]) -> _Job:
-        job = _Job(work)
+    def start(self, work: Callable[[], None]) -> Future[None]:
+        future: Future[None] = Future()
         try:
             _, inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue()
             threading.Thread(target=self._serve, args=(inbox,), daemon=True).start()
-        inbox.put(job)
-        return job
+        inbox.put((work, future))
+        return future
 
-    def dismiss(self) -> None:
-        """Let the threads go that have nothing to do."""
+    def shutdown(self) -> None:
+        """End the threads that have nothing to do."""
         while self._idle:
             thread, inbox = self._idle.pop()
             inbox.put(None)
             thread.join()
 
-    def _serve(self, inbox: SimpleQueue[_Job | None]) -> None:
-        me = threading.current_thread()
+    def _serve(self, inbox: _Inbox) -> None:
         while job := inbox.get():
-            job.run()
-            self._idle.append((me, inbox))
-            job.end()
-            del job  # and the data that it holds
+            work, future = job
+            failure: BaseException | None = None
+            try:
+                work()
+            except BaseException as problem:
+                failure = problem
+            self._idle.append((threading.current_thread(), inbox))
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+            del job, work, future, failure  # and the data that they hold
 
 
 @contextmanager
 def read_ahead(
     read: Callable[[int], Any], count: int, depth: int
 ) -> Iterator[Callable[[int], Any]]:
-    """Read pieces 0, 1, ... in order on a thread of its own.
+    """Read blocks 0, 1, ... in order on a thread of its own.
 
-    Yields a function that returns the piece of a number, each once; the reader stays at most
-    `depth` pieces ahead of the takers, and an exception of its own is raised to them.
+    Yields a function that returns the block of a number, each once; the reader stays at most
+    `depth` blocks ahead of the callers, and an exception of `read` is raised to the caller.
     """
-    changed = threading.Condition()
-    ready: dict[int, Any] = {}
-    failures: list[BaseException] = []
-    taken = 0
-    closed = False
-
-    def work() -> None:
-        try:
-            for index in range(count):
-                with changed:
-                    changed.wait_for(lambda: closed or index - taken < depth)  # noqa: B023
-                    if closed:
-                        return
-                piece = read(index)
-                with changed:
-                    ready[index] = piece
-                    changed.notify_all()
-        except BaseException as failure:
-            with changed:
-                failures.append(failure)
-                changed.notify_all()
+    lock = threading.Lock()
+    futures: dict[int, Future[Any]] = {}
+    asked = begun = 0
+    reader = ThreadPoolExecutor(1, "conenmf-reader")
 
     def take(index: int) -> Any:
-        nonlocal taken
-        with changed:
-            changed.wait_for(lambda: index in ready or failures or closed)
-            if index not in ready:
-                raise failures[0] if failures else RuntimeError("reading was broken off")
-            taken += 1
-            changed.notify_all()
-            return ready.pop(index)
+        nonlocal asked, begun
+        with lock:
+            asked += 1
+            while begun < min(count, max(asked + depth, index + 1)):
+                futures[begun] = reader.submit(read, begun)
+                begun += 1
+            future = futures.pop(index)
+        return future.result()
 
-    reader = threading.Thread(target=work, name="conenmf-reader")
-    reader.start()
     try:
         yield take
     finally:
-        with changed:
-            closed = True
-            changed.notify_all()
-        reader.join()
+        reader.shutdown(cancel_futures=True)
 
 
 @cache
@@ -184,11 +152,11 @@ def _blas_controller() -> Any:
 
 
 class _BlasKeeper:
-    """Holds BLAS to one thread as long as anybody in the process asks for it.
+    """Holds BLAS to one thread as long as any thread of the process asks for it.
 
     The limit of OpenBLAS belongs to the whole process, and threadpoolctl lets only the thread
-    that set it take it back. So a thread of the keeper's own sets it for the first user and takes
-    it back after the last, whichever threads those are.
+    that set it restore the old one. So a thread of the keeper's own sets it for the first user
+    and restores it after the last, regardless of which threads those are.
     """
 
     def __init__(self) -> None:
@@ -196,7 +164,7 @@ class _BlasKeeper:
         self._users: set[object] = set()
         self._here = threading.local()
         self._leave = threading.Event()
-        self._holding: _Job | None = None
+        self._holding: Future[None] | None = None
         self._limit: Any = None
 
     @contextmanager
@@ -228,7 +196,7 @@ class _BlasKeeper:
             if not self._users and self._holding is not None:
                 self._leave.set()
                 holding, self._holding = self._holding, None
-                holding.wait()
+                holding.result()
 
     def _hold(self, ready: threading.Event) -> None:
         try:
@@ -239,15 +207,15 @@ class _BlasKeeper:
             self._limit = None
             ready.set()
 
-    def give_back(self) -> None:
-        """Take the limit back in a process that has none of the threads, and no users."""
+    def restore_limit(self) -> None:
+        """Restore the old limit in a process that has none of the threads, and no users."""
         if self._limit is not None:
             with self._limit:
                 pass
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS to one thread in the whole process, as long as anybody is inside."""
+    """Hold BLAS to one thread in the whole process, as long as any thread is inside."""
     return _keeper.one_thread()
 
 
@@ -257,9 +225,9 @@ _keeper = _BlasKeeper()
 
 def _begin_child() -> None:
     global _crew, _keeper
-    _keeper.give_back()
+    _keeper.restore_limit()
     _crew, _keeper = _Crew(), _BlasKeeper()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lambda: _crew.dismiss(), after_in_child=_begin_child)
+    os.register_at_fork(before=lambda: _crew.shutdown(), after_in_child=_begin_child)
