@@ -185,7 +185,7 @@ def test_max_time_counts_from_the_call(cones):
 
 def test_callback_stops(cones):
     result = factorize(from_columns(cones), 4, callback=lambda p: p.iteration == 2)
-    assert (result.stop_reason, result.n_iter) == ("callback", 2)
+    assert (result.stop_reason, result.n_iter, result.converged) == ("callback", 2, False)
 
 
 def test_tiny_shapes():

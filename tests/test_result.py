@@ -12,6 +12,7 @@ import pytest
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows, make_cones
 from conenmf.errors import ConeNMFError, DiskFullError, FileFormatError, NotAvailableError
 from conenmf.names import Names
+from conenmf.solve.stopping import StopReason
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,7 @@ def test_save_and_load(tmp_path, cones):
         assert getattr(back, name) == getattr(result, name)
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
+    assert back.stop_reason is StopReason.MAX_ITER
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
         assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-2"
@@ -259,6 +261,9 @@ def test_settings_that_are_no_plain_values_are_refused(tmp_path, cones):
         np.savez(target, **{**parts, "facts": tampered})
         with pytest.raises(FileFormatError, match="its settings are not plain values"):
             Factorization.load(target)
+    np.savez(target, **{**parts, "facts": np.array(json.dumps({**facts, "stop_reason": "bored"}))})
+    with pytest.raises(FileFormatError, match="'bored' is not a valid StopReason"):
+        Factorization.load(target)
 
 
 def test_copies_keep_what_is_known(cones):

@@ -32,7 +32,7 @@ from .solve.inits import Init, check_factor, raise_off_zero
 from .solve.loop import coefficients
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
-from .solve.stopping import Callback, Iteration
+from .solve.stopping import Callback, Iteration, StopReason
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -117,7 +117,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         After `partial_fit` only: samples so far, those of an earlier `fit` included.
     history_ : History
         Relative error, seconds and passes over X after each iteration.
-    stop_reason_ : str
+    stop_reason_ : StopReason
+        As in `Factorization`.
     result_ : Factorization
         Everything, in the paper's letters; it can be saved. It keeps a reference to X, for
         `certify` and its other judgements, until it is pickled.
@@ -207,7 +208,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.stop_reason_ = result.stop_reason
         self.result_ = result
         self._forget(_OF_STREAM)
-        if result.stop_reason == "max_iter" and self.max_iter > 0 and self.tol > 0:
+        if result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
             warnings.warn(
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
                 f"tol={self.tol}: increase one of them",

@@ -27,7 +27,7 @@ from .errors import DataChangedError, FileFormatError, NotAvailableError, ShapeE
 from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
 from .names import Names
-from .solve.stopping import History
+from .solve.stopping import History, StopReason
 
 __all__ = ["Factorization"]
 
@@ -47,8 +47,9 @@ class Factorization:
         ||V - W H|| / ||V|| of exactly these factors.
     history : History
         Error, seconds and passes after each iteration of the solver on V itself.
-    stop_reason : str
-        "converged", "exact", "max_iter", "max_time", "callback", or "init" without a solver.
+    stop_reason : StopReason
+        Equal to one of "converged", "exact", "max_iter", "max_time", "callback", "interrupted",
+        and "init" without a solver.
     seconds : mapping
         Time of each stage: "rank", "init", "solve" (of which "sketch"), "finish".
     passes : float
@@ -74,7 +75,7 @@ class Factorization:
     labels: Aligned
     relative_error: float
     history: History
-    stop_reason: str
+    stop_reason: StopReason
     seconds: Mapping[str, float]
     passes: float
     settings: Mapping[str, Any]
@@ -134,6 +135,11 @@ class Factorization:
     def n_iter(self) -> int:
         """The number of iterations of the solver."""
         return int(self.history.relative_error.size)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the error hardly fell any more, or there was none."""
+        return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
     def total_seconds(self) -> float:
@@ -361,7 +367,7 @@ class Factorization:
                         _numbers(stored, "history_elapsed"),
                         _numbers(stored, "history_passes"),
                     ),
-                    stop_reason=str(facts["stop_reason"]),
+                    stop_reason=StopReason(facts["stop_reason"]),
                     seconds={str(key): float(s) for key, s in facts["seconds"].items()},
                     passes=float(stored["passes"]),
                     settings=_plain_values(facts["settings"]),

@@ -16,6 +16,7 @@ from ..export import REPORT
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..result import Factorization
+from ..solve.stopping import StopReason
 from ..text import visible
 
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
@@ -25,9 +26,9 @@ def show_fit(out: Console, result: Factorization, target: Path, data: str) -> No
     """Print what a fit found and where it is."""
     for line in result.summary():
         out.print(line)
-    if result.stop_reason == "max_iter" and result.settings["max_iter"] > 0:
+    if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         out.print("the error was still falling at --max-iter: allow more for a better answer")
-    ended = ", interrupted" if result.stop_reason == "interrupted" else ""
+    ended = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
     out.print(f"{iterations}{ended}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")

@@ -50,6 +50,7 @@ from ..result import Factorization
 from ..solve.inits import INITS
 from ..solve.loop import coefficients
 from ..solve.solvers import SOLVERS
+from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import show_comparison, show_diagnosis, show_fit, show_rank
 from .console import Interruption
@@ -183,7 +184,7 @@ def fit(
         command = shlex.join(["conenmf", *context.obj["arguments"]])
         result = replace(
             result,
-            stop_reason="interrupted" if interruption.asked else result.stop_reason,
+            stop_reason=StopReason.INTERRUPTED if interruption.asked else result.stop_reason,
             settings={**result.settings, **given.how_read, "seed": given.seed, "command": command},
         )
         if not (interruption.asked or no_report):

@@ -104,9 +104,7 @@ def summary(subject: Subject) -> Section:
 def errors(subject: Subject) -> Section:
     """The error after each iteration, and the line that it cannot cross."""
     title = "Error while solving"
-    reason = (
-        f"Stopped because: {_REASONS.get(subject.result.stop_reason, subject.result.stop_reason)}."
-    )
+    reason = f"Stopped because {subject.result.stop_reason.description}."
     if not subject.result.history.relative_error.size:
         note = "There was no iteration: what is shown is the start, with exact coefficients."
         return Section.of("error", "Error", title, element("p", note))
@@ -141,15 +139,6 @@ def errors(subject: Subject) -> Section:
             }
         },
     )
-
-
-_REASONS = {
-    "converged": "the error hardly fell any more",
-    "exact": "nothing was left to explain",
-    "max_iter": "the largest number of iterations was reached",
-    "max_time": "the time was up",
-    "callback": "it was told to",
-}
 
 
 def _kept(size: int) -> Array:
