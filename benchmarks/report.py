@@ -79,7 +79,7 @@ def details(name: str, race: dict[str, Any]) -> list[str]:
         last = result["descents"][-1]
         finish = statistics.median(descent["finish"] for descent in result["descents"])
         lines.append(
-            f"- {one}: start {last['start']}, {len(last['errors'])} iterations to "
+            f"- {one}: init {last['start']}, {len(last['errors'])} iterations to "
             f"{last['errors'][-1]:.6f} ({last['stop_reason']}); of every time, {finish:.3f} s are "
             "for the exact coefficients that end a fit."
         )
@@ -117,8 +117,8 @@ def markdown(report: dict[str, Any]) -> str:
         + (" Tiny data: these numbers mean nothing." if report["quick"] else ""),
         "",
         "Ratio: seconds of the peer over our seconds to the error that it ended with; checks of "
-        "the data, start and finish are included on both sides. The last column is the error of "
-        "the plain rule (`plain-hals`) from the same start, stopped after the seconds of the "
+        "the data, init and finish are included on both sides. The last column is the error of "
+        "the plain solver (`plain-hals`) from the same init, stopped after the seconds of the "
         "default fit.",
         "",
         *headline(report["races"]),

@@ -24,7 +24,6 @@ __all__ = [
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
-    "hals_own_rows",
     "hals_rows",
     "nnls_one_by_one",
     "nnls_rows",
@@ -141,7 +140,7 @@ def cone_products_sparse(
 
 @_compiled
 def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) -> None:
-    """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
+    """Sweeps of coordinate descent over each row of Y, in place (see `rules.hals`).
 
     As many rows as fit are worked on side by side, turned so that the innermost loop runs over
     rows and all of it stays in the cache from sweep to sweep. A row that has moved by no more than
@@ -211,29 +210,6 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) ->
                 c[k, t] = c[k, width]
             row[t], made[t] = row[width], made[width]
             first[t], moved[t] = first[width], moved[width]
-
-
-@_compiled
-def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) -> None:
-    """The same with a Gram matrix for each row, G (n, K, K)."""
-    for n in range(Y.shape[0]):
-        gram, c, y = G[n], C[n], Y[n]
-        first = 0.0
-        for number in range(sweeps):
-            moved = 0.0
-            for k in range(y.shape[0]):
-                weight = gram[k, k]
-                if weight > 0.0:
-                    gradient = -c[k]
-                    for j in range(y.shape[0]):
-                        gradient += gram[k, j] * y[j]
-                    new = max(y[k] - gradient / weight, floor)
-                    moved += weight * (new - y[k]) ** 2
-                    y[k] = new
-            if number == 0:
-                first = moved
-            if moved <= little * first:
-                break
 
 
 @_compiled
