@@ -4,8 +4,8 @@ Each kernel works on raw arrays, row by row, without the interpreter lock, and h
 in the module that calls it. The NumPy twin is the explanation and the fallback; the kernel is
 here because a benchmark showed it at least twice as fast. Without numba, `AVAILABLE` is False.
 
-Importing numba takes longer than importing the rest of this library, so that waits until somebody
-asks whether it is `AVAILABLE`, or calls a kernel.
+Importing numba takes longer than importing the rest of this library. It is imported only when
+`AVAILABLE` is read for the first time, or a kernel is called.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = [
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-SIDE_BY_SIDE = 128  # rows that `hals_rows` works on at a time
+SIDE_BY_SIDE = 128  # rows that `hals_rows` updates at a time
 
-AVAILABLE: bool  # found out when it is first asked for, and a plain attribute from then on
+AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
 _loading = threading.RLock()
-_plain: dict[str, Callable[..., Any]] = {}  # the kernels as they are written
+_plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
 
 
 def __getattr__(name: str) -> bool:
@@ -61,7 +61,7 @@ def _compiled(function: _Function) -> _Function:
 
 
 def _load() -> None:
-    """Put what numba makes of the kernels in their place, all at once: some call others."""
+    """Replace all kernels by their compiled form at once: some call others."""
     with _loading:
         if _plain:
             kernels, available = dict(_plain), False
@@ -95,7 +95,7 @@ def cone_products_rows(rows: Any, order: Any, cones: Any, Q: Any, h: Any, S: Any
     """h[n] = <rows[n], Q[cone]> and S[cone] += h[n] rows[n]; Q and S have one row per cone.
 
     Samples are taken in the given order. Here and below `cones` is unsigned, so that no index
-    counts from the end; h starts at zero; S without cones is not wanted and left alone.
+    counts from the end; h is zero at first; an S without cones is not computed.
     """
     for n in order:
         k = cones[n]
@@ -139,13 +139,13 @@ def cone_products_sparse(
 
 
 @_compiled
-def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) -> None:
-    """Sweeps of coordinate descent over each row of Y, in place (see `rules.hals`).
+def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+    """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
-    As many rows as fit are worked on side by side, turned so that the innermost loop runs over
-    rows and all of it stays in the cache from sweep to sweep. A row that has moved by no more than
-    `little` of its first move, both squared and weighted by the diagonal of G, makes room for the
-    next one; so what becomes of a row does not depend on the others.
+    Several rows are updated side by side, transposed so that the innermost loop runs over rows
+    and everything stays in the cache from sweep to sweep. A row is done when it moves by no more
+    than `stall_ratio_sq` of its first move, both squared and weighted by the diagonal of G; the
+    next row then takes its place. Each row is updated independently of the others.
     """
     K = G.shape[0]
     y = np.zeros((K, SIDE_BY_SIDE), Y.dtype)
@@ -154,23 +154,23 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) ->
     moved = np.zeros(SIDE_BY_SIDE, Y.dtype)
     first = np.zeros(SIDE_BY_SIDE, Y.dtype)  # what a row moved in its first sweep
     row = np.zeros(SIDE_BY_SIDE, np.intp)
-    made = np.zeros(SIDE_BY_SIDE, np.intp)  # sweeps over a row so far
+    counts = np.zeros(SIDE_BY_SIDE, np.intp)  # sweeps over a row so far
     inverse = np.zeros(K, Y.dtype)
     for k in range(K):
         if G[k, k] > 0.0:
             inverse[k] = 1.0 / G[k, k]
     fours = K - K % 4
     width = 0
-    following = 0
+    next_row = 0
     while True:
-        while width < SIDE_BY_SIDE and following < Y.shape[0]:
+        while width < SIDE_BY_SIDE and next_row < Y.shape[0]:
             for k in range(K):
-                y[k, width] = Y[following, k]
-                c[k, width] = C[following, k]
-            row[width] = following
-            made[width] = 0
+                y[k, width] = Y[next_row, k]
+                c[k, width] = C[next_row, k]
+            row[width] = next_row
+            counts[width] = 0
             width += 1
-            following += 1
+            next_row += 1
         if width == 0:
             return
         for t in range(SIDE_BY_SIDE):
@@ -180,7 +180,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) ->
                 continue
             for t in range(SIDE_BY_SIDE):
                 gradient[t] = -c[k, t]
-            for j in range(0, fours, 4):  # four at a time spare most loads of the gradient
+            for j in range(0, fours, 4):  # four at a time save most loads of the gradient
                 g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
                 y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
                 for t in range(SIDE_BY_SIDE):
@@ -189,18 +189,18 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) ->
                 g0, y0 = G[k, j], y[j]
                 for t in range(SIDE_BY_SIDE):
                     gradient[t] += g0 * y0[t]
-            mine, scale, weight = y[k], inverse[k], G[k, k]
+            entries, scale, weight = y[k], inverse[k], G[k, k]
             for t in range(SIDE_BY_SIDE):
-                new = max(mine[t] - gradient[t] * scale, floor)
-                step = new - mine[t]
-                mine[t] = new
+                new = max(entries[t] - gradient[t] * scale, floor)
+                step = new - entries[t]
+                entries[t] = new
                 moved[t] += weight * step * step
         t = 0
         while t < width:
-            if made[t] == 0:
+            if counts[t] == 0:
                 first[t] = moved[t]
-            made[t] += 1
-            if made[t] < sweeps and moved[t] > little * first[t]:
+            counts[t] += 1
+            if counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
                 t += 1
                 continue
             width -= 1  # this row is done, and the last one takes its place
@@ -208,13 +208,13 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, little: float) ->
                 Y[row[t], k] = y[k, t]
                 y[k, t] = y[k, width]
                 c[k, t] = c[k, width]
-            row[t], made[t] = row[width], made[width]
+            row[t], counts[t] = row[width], counts[width]
             first[t], moved[t] = first[width], moved[width]
 
 
 @_compiled
 def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> None:
-    """C[n] = sum of v W[f] over the entries v of row n of compressed sparse rows; C is zero."""
+    """C[n] += v W[f] for the entries v of every row n of compressed sparse rows."""
     for n in range(C.shape[0]):
         row = C[n]
         for position in range(indptr[n], indptr[n + 1]):
@@ -236,7 +236,7 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 @_compiled
 def _factor(G: Any, members: Any, size: int, L: Any) -> None:
-    """Cholesky factor of the rows and columns of G that `members` names."""
+    """Cholesky factor L of G[members, members]."""
     for i in range(size):
         for j in range(i + 1):
             value = G[members[i], members[j]]
@@ -267,8 +267,8 @@ def _substitute(L: Any, members: Any, size: int, c: Any, x: Any) -> None:
 def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
-    The passive set of a row starts as the positive entries of Y. Returns how many rows did not
-    finish within `max_pivots`; their rows of Y are set to NaN.
+    The passive set of a row is at first that of the positive entries of Y. Returns how many rows
+    did not finish within `max_pivots`; their rows of Y are set to NaN.
     """
     K = G.shape[0]
     passive = np.zeros(K, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Random numbers that belong to samples, whichever block, process or machine a sample is in.
+"""Random numbers of samples, the same in any block, process or machine.
 
 A sample's numbers depend on its index and a seed alone: they come from a counter-based generator
 (Philox) that can be moved to any place in its sequence.
@@ -33,40 +33,40 @@ def new_seed(rng: np.random.Generator) -> Seed:
     return int(low), int(high)
 
 
-def uniform_rows(samples: range, width: int, seed: Seed) -> Array:
-    """Return uniform numbers on [0, 1), one row of the given width for each sample.
+def uniform_rows(index: range, width: int, seed: Seed) -> Array:
+    """Return uniform numbers on [0, 1), one row of the given width for each index.
 
     >>> seed = (1, 2)
     >>> whole = uniform_rows(range(0, 10), 3, seed)
     >>> bool(np.array_equal(whole[4:7], uniform_rows(range(4, 7), 3, seed)))
     True
     """
-    blocks = -(-width // 4)  # the generator moves in steps of four numbers
+    groups = -(-width // 4)  # the generator moves in steps of four numbers
     generator = np.random.Philox(key=np.array(seed, dtype=np.uint64))
-    generator.advance(samples.start * blocks)
-    numbers = np.random.Generator(generator).random((len(samples), 4 * blocks))
+    generator.advance(index.start * groups)
+    numbers = np.random.Generator(generator).random((len(index), 4 * groups))
     return numbers[:, :width]
 
 
 def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
-    """Return `count` different nonzero samples drawn at random, all if there are no more.
+    """Draw `count` different nonzero samples, or all if there are no more; return their indices.
 
     Every nonzero sample gets a random number, and those with the largest are taken, in that
     order; V is not read.
     """
-    drawn: Array
-    ((_, drawn, _),) = V.map(
-        _draw, V.norms_squared, reduce=_largest_of_two, count=count, seed=new_seed(rng)
+    indices: Array
+    ((_, indices, _),) = V.map(
+        _draw_numbers, V.norms_squared, reduce=_largest_of_two, count=count, seed=new_seed(rng)
     )
-    return drawn
+    return indices
 
 
-def _draw(
-    samples: range, squared: Array, *, count: int, seed: Seed
+def _draw_numbers(
+    index: range, squared: Array, *, count: int, seed: Seed
 ) -> tuple[tuple[Array, Array, int]]:
-    numbers = uniform_rows(samples, 1, seed)[:, 0]
+    numbers = uniform_rows(index, 1, seed)[:, 0]
     nonzero = np.flatnonzero(squared > 0)
-    return (_largest(numbers[nonzero], nonzero + samples.start, count),)
+    return (_largest(numbers[nonzero], nonzero + index.start, count),)
 
 
 def _largest_of_two(
@@ -75,6 +75,6 @@ def _largest_of_two(
     return _largest(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]), a[2])
 
 
-def _largest(numbers: Array, samples: Array, count: int) -> tuple[Array, Array, int]:
+def _largest(numbers: Array, indices: Array, count: int) -> tuple[Array, Array, int]:
     order = np.argsort(-numbers, kind="stable")[:count]
-    return numbers[order], samples[order], count
+    return numbers[order], indices[order], count
