@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
-from conenmf.cones.clustering import rank_one_factors as rank_one
+from conenmf.cones.rank_one import rank_one_factors as rank_one
 from conenmf.cones.seeding import _draw_centres
 from conenmf.data.cluster import Traffic
 from conenmf.solve.loop import alternate, coefficients

@@ -18,7 +18,7 @@ from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.bounds import probabilistic_bound
-from conenmf.cones.clustering import cr1_error
+from conenmf.cones.rank_one import cr1_error
 
 TITLE = "Figure 2: errors and bounds"
 LOG_SPACED = tuple(int(N) for N in np.unique([*np.geomspace(1e2, 1e4, 100).astype(int), 1000]))

@@ -17,9 +17,9 @@ from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.comparison import scores
-from conenmf.cones.clustering import cr1_error
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.noise import noise_bound
+from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.seeding import cr1_plus_plus
 
 TITLE = "Open problem: noise"

@@ -18,7 +18,7 @@ from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, from_rows, make_cones
-from conenmf.cones.clustering import cr1_error
+from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import load

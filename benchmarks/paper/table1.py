@@ -17,7 +17,7 @@ from presentation import Row, Section, Table, grouped, judged
 from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
-from conenmf.cones.clustering import cr1_error
+from conenmf.cones.rank_one import cr1_error
 
 TITLE = "Table I: time to the error of cr1-nmf"
 SIZES = {  # F, K, values of N, runs

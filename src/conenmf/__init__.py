@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from . import datasets, tl
     from .comparison import Comparison, compare
     from .cones.bounds import Certificate, certify
-    from .cones.clustering import cluster_cones, cr1_nmf
+    from .cones.clustering import cluster_cones
     from .cones.rank import estimate_rank
+    from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
     from .data.doors import from_columns, from_rows, open_data
     from .errors import ConeNMFError
@@ -40,7 +41,7 @@ _HOMES = {
     "certify": "cones.bounds",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
-    "cr1_nmf": "cones.clustering",
+    "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
     "estimate_rank": "cones.rank",
     "factorize": "pipeline",

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .cones.bounds import Certificate
-from .cones.clustering import cr1_nmf
+from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import Negative, from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix

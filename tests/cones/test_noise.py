@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import lower_bound, weighted_bound
-from conenmf.cones.clustering import Cones, rank_one_factors
+from conenmf.cones.clustering import Cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.noise import noise_bound
+from conenmf.cones.rank_one import rank_one_factors
 from conenmf.errors import OptionError
 
 GOLDEN = (1 + np.sqrt(5)) / 2

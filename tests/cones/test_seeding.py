@@ -8,7 +8,7 @@ from scipy import stats
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones import seeding
-from conenmf.cones.clustering import cr1_error, factors_from_centres
+from conenmf.cones.rank_one import cr1_error, factors_from_centres
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
 

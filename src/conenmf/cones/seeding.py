@@ -23,15 +23,8 @@ from ..data.doors import require_data_matrix, sample_indices
 from ..data.matrix import DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..errors import OptionError, check_components
-from .clustering import (
-    Cones,
-    cosine_rounding,
-    cr1_error,
-    factors_from_centres,
-    rank_one_factors,
-    require_new_direction,
-    require_samples,
-)
+from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
+from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..cones.bounds import Certificate, certify, deterministic_bound
-from ..cones.clustering import cr1_error, cr1_nmf
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
+from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense
 from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..cones.clustering import Cones, cr1_error, cr1_nmf, require_samples
+from ..cones.clustering import Cones, require_samples
+from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
 from ..data.doors import from_rows, is_elsewhere, require_data_matrix, sample_indices

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..cones.clustering import farthest_first
+from ..cones.clustering import cosine_rounding, farthest_first
 from ..data.blocks import Array, Block
 from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
@@ -268,9 +268,9 @@ class _Look(NamedTuple):
 def _see(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     """Find the centres after a batch, and add its samples to their cones."""
     Z = cones.directions
-    tie = 8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0])
+    tie = cosine_rounding(V)
     enough = -1.0 if Z.shape[1] < K else -_closest(Z)[0]
-    options = {"Z": Z, "most": K, "enough": enough, "tie": tie}
+    options: dict[str, Any] = {"Z": Z, "most": K, "enough": enough, "tie": tie}
     together = partial(_look_together, **options)
     (look,) = V.sweep(_look, V.norms_squared, reduce=together, **options)
     moved = _settle(cones, look.offered, K, tie)

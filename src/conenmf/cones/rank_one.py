@@ -1,0 +1,285 @@
+"""Algorithm 2 of the paper, "cr1-nmf": one rank-one factor for each cone.
+
+The best rank-one factor of the samples V_k of a cone is its leading singular pair (Lemma 3). All
+K pairs are found together, one pass over V per step, by the locally optimal conjugate gradient
+method for the largest eigenvalue of V_k V_k' (Knyazev, "Toward the optimal preconditioned
+eigensolver", SIAM J. Sci. Comput. 23, 2001): the next vector is the best in the span of the
+current one, its residual and the last direction. SciPy's `lobpcg` is not used because it knows one
+matrix only: K cones would take K times the passes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..data.blocks import Array, Block, cone_products
+from ..data.doors import check_labels, require_data_matrix
+from ..data.matrix import Aligned, DataMatrix, equal_borders
+from ..errors import ShapeError
+from .clustering import Cones, assign, choose_centres, cosine_rounding
+
+__all__ = ["cr1_error", "cr1_nmf", "factors_from_centres", "rank_one_factors"]
+
+_Triple: TypeAlias = tuple[Array, Array, Array]
+"""Vectors, A times them, and their coefficients in the vectors that were multiplied so far."""
+
+_BATCH_BYTES = 1 << 18  # of vectors that are worked on together, so that they stay in the cache
+_MAX_PRODUCTS = 8  # V_k'q that are remembered: as many more numbers per sample
+_MAX_PASSES = 200
+
+
+def cr1_nmf(
+    V: DataMatrix,
+    K: int,
+    *,
+    rng: np.random.Generator | None = None,
+    first: int | None = None,
+    method: str = "exact",
+    tol: float = 1e-10,
+) -> tuple[Array, Array, Cones]:
+    """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
+
+    The relative error is sqrt(sum_n ||v_n||^2 sin^2(angle of v_n to its w) / ||V||^2), which is
+    at most the largest sine of a size angle (Theorem 4).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K, rng, first, method
+        As in `cluster_cones`.
+    tol
+        As in `rank_one_factors`.
+
+    Returns
+    -------
+    W : array (F, K)
+    H : array (K, N)
+    cones : Cones
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> W, H, cones = cr1_nmf(from_columns([[2.0, 0.0, 4.0], [0.0, 3.0, 0.0]]), 2, first=0)
+    >>> W @ H
+    array([[2., 0., 4.],
+           [0., 3., 0.]])
+    """
+    require_data_matrix(V, nonzero=True)
+    with V.own_threads():
+        centres, Z = choose_centres(V, K, rng, first, method)
+        return factors_from_centres(V, centres, Z, tol)
+
+
+def rank_one_factors(
+    V: DataMatrix,
+    cones: Cones,
+    *,
+    tol: float = 1e-10,
+    max_passes: int = _MAX_PASSES,
+    max_products: int = _MAX_PRODUCTS,
+) -> tuple[Array, Array]:
+    """Find the best rank-one factor of every cone (step 2 of Algorithm 2).
+
+    w_k is the leading left singular vector of V_k, the samples of cone k, and h_k = V_k' w_k;
+    both are nonnegative, and no other rank-one factor of V_k has a smaller error (Lemma 3).
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    cones : Cones
+        Labels and, as first vectors, directions.
+    tol : float
+        Stop when ||V_k V_k' w - theta w|| <= tol * theta for every cone, theta = ||V_k' w||^2.
+    max_passes : int
+        Stop after so many passes in any case.
+    max_products : int
+        Numbers per sample that are remembered; if no more steps are needed, H takes no pass of
+        its own.
+
+    Returns
+    -------
+    W : array (F, K), unit columns
+    H : array (K, N), at most one nonzero in each column
+    """
+    require_data_matrix(V)
+    if cones.directions.shape[0] != V.shape[0]:
+        raise ShapeError(
+            f"the cones have directions of {cones.directions.shape[0]} features, "
+            f"the data have {V.shape[0]}"
+        )
+    labels = check_labels(V, cones.labels, cones.directions.shape[1], complete=True)
+    with V.own_threads():
+        products = V.sweep(_multiply, labels, Q=cones.directions.T)
+        return _factors(V, labels, cones.directions.T, products, tol, max_passes, max_products)
+
+
+def factors_from_centres(
+    V: DataMatrix, centres: Array, Z: Array, tol: float
+) -> tuple[Array, Array, Cones]:
+    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
+    with V.own_threads():
+        labels, cosines, *products = V.sweep(
+            _assign_and_multiply, V.norms_squared, Z=Z, tie=cosine_rounding(V)
+        )
+        W, H = _factors(V, labels, Z.T, tuple(products), tol)
+    return W, H, Cones(labels, centres, Z, cosines)
+
+
+def cr1_error(V: DataMatrix, H: Aligned) -> float:
+    """Return the relative error of cr1-nmf from its coefficients H: ||W H|| = ||H|| there."""
+    (explained,) = V.map(_sum_of_squares, H.T)
+    return float(np.sqrt(max(1.0 - explained / V.total, 0.0)))
+
+
+def _sum_of_squares(index: range, H: Array) -> tuple[float]:
+    return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
+
+
+def _assign_and_multiply(
+    block: Block, squared: Array, *, Z: Array, tie: float
+) -> tuple[Array, Array, Array, Array]:
+    """Assign samples, and multiply them with the first vectors of Algorithm 2 in the same pass."""
+    labels, cosines, _ = assign(block, squared, Z=Z, tie=tie)
+    return labels, cosines, *_multiply(block, labels, Q=Z.T)
+
+
+def _multiply(block: Block, labels: Array, *, Q: Array) -> tuple[Array, Array]:
+    """V_k'q_k and V_k V_k'q_k; row k of Q is q_k."""
+    return cone_products(block, labels, Q)
+
+
+def _factors(
+    V: DataMatrix,
+    labels: Aligned,
+    first: Array,
+    products: tuple[Any, ...],
+    tol: float,
+    max_passes: int = _MAX_PASSES,
+    max_products: int = _MAX_PRODUCTS,
+) -> tuple[Array, Array]:
+    """W and H, from the first vectors (K, F) and their products.
+
+    H = V_k'w follows from the products with the vectors that w is a combination of, unless these
+    are too many to be remembered, or w had negative entries.
+    """
+    w, mix, heights = _leading_vectors(V, labels, first, products, tol, max_passes, max_products)
+    signs = np.where(w.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+    scale = signs * np.sqrt(_dots(w, w))
+    w /= scale
+    leading: Array = np.abs(w)
+    negative = leading - w
+    if heights and (_dots(negative, negative) <= np.finfo(np.float64).eps ** 2).all():
+        Ht, _ = V.map(_combine, labels, *heights, mix=mix / scale, dtype=V.dtype)
+    else:
+        Ht, _ = V.sweep(_coefficients, labels, Q=leading)
+    return leading.T.astype(V.dtype, copy=False), Ht.T
+
+
+def _combine(
+    index: range, labels: Array, *heights: Array, mix: Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    """Rows of H from earlier products V_k'q, of which `mix` (K, m) holds the shares."""
+    h = np.zeros(labels.size)
+    for share, height in zip(mix.T, heights, strict=False):
+        h += share[labels] * height
+    return _in_own_cone(labels, np.maximum(h, 0.0), mix.shape[0], dtype), None
+
+
+def _coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
+    """Rows of H from the samples themselves."""
+    h, _ = cone_products(block, labels, Q, sums=False)
+    return _in_own_cone(labels, h, Q.shape[0], block.dtype), None
+
+
+def _in_own_cone(labels: Array, h: Array, K: int, dtype: np.dtype[Any]) -> Array:
+    """Rows of H, zero but for the coefficient of the sample's own cone."""
+    H = np.zeros((labels.size, K), dtype=dtype)
+    inside = np.flatnonzero(labels >= 0)
+    H[inside, labels[inside]] = h[inside]
+    return H
+
+
+# --- the locally optimal conjugate gradient method --------------------------------------------
+
+
+def _leading_vectors(
+    V: DataMatrix,
+    labels: Aligned,
+    first: Array,
+    products: tuple[Any, ...],
+    tol: float,
+    max_passes: int,
+    max_products: int,
+) -> tuple[Array, Array, list[Aligned]]:
+    """Maximise ||V_k' w|| over unit w for all k at once; row k of every array is cone k's.
+
+    Each step maximises over the span of the current vector w, its residual r and the last
+    direction p, and needs one new product, A r with A = V_k V_k'. The products A w and A p
+    follow linearly (Knyazev, 2001, Algorithm 4.1, without a preconditioner).
+
+    Returns w; its coefficients (K, m) in the vectors that were multiplied, which are the first
+    one and every r; and V_k' times each of these, an empty list if there are too many.
+    """
+    K, F = first.shape
+    h, Aw = products
+    heights = [h]
+    w = first.copy(), Aw, np.eye(1, max_products).repeat(K, axis=0)
+    p = np.zeros_like(Aw), np.zeros_like(Aw), np.zeros((K, max_products))
+    batches = [slice(*border) for border in equal_borders(K, 1 + _BATCH_BYTES // (8 * F))]
+    for _ in range(max_passes):
+        r = np.empty_like(Aw)
+        unfinished = [_residual(w[0][batch], Aw[batch], r[batch], tol) for batch in batches]
+        if not any(unfinished):
+            break
+        h, Ar = V.sweep(_multiply, labels, Q=r)
+        heights = [*heights, h] if 0 < len(heights) < max_products else []
+        in_r = np.eye(1, max_products, max(len(heights) - 1, 0)).repeat(K, axis=0)
+        for batch in batches:
+            _maximize_in_span(_rows(w, batch), _rows((r, Ar, in_r), batch), _rows(p, batch))
+    return w[0], w[2], heights
+
+
+def _rows(triple: _Triple, batch: slice) -> _Triple:
+    return triple[0][batch], triple[1][batch], triple[2][batch]
+
+
+def _residual(w: Array, Aw: Array, r: Array, tol: float) -> bool:
+    """Put A w - theta w, as unit vectors, into r; whether any was too large."""
+    theta = _dots(w, Aw)
+    np.subtract(Aw, theta * w, out=r)
+    norm = np.sqrt(_dots(r, r))
+    unfinished = norm > tol * theta
+    r *= np.divide(1.0, norm, out=np.zeros_like(norm), where=unfinished)
+    r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
+    return bool(unfinished.any())
+
+
+def _maximize_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:
+    """Replace w by the best unit vector in the span of w, r and p, and p by the step from w."""
+    for q in (w, r):
+        overlap = _dots(q[0], p[0])
+        for of_p, of_q in zip(p, q, strict=True):
+            of_p -= overlap * of_q
+    norm = np.sqrt(_dots(p[0], p[0]))
+    scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 1e-8)
+    for of_p in p:
+        of_p *= scale
+    projected = np.empty((len(norm), 3, 3))
+    for i, (left, _, _) in enumerate((w, r, p)):
+        for j, (_, right, _) in enumerate((w, r, p)):
+            projected[:, i, j] = _dots(left, right)[:, 0]
+    symmetric = (projected + projected.swapaxes(1, 2)) / 2
+    by_w, by_r, by_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
+    for of_w, of_r, of_p in zip(w, r, p, strict=True):
+        of_p *= by_p
+        of_p += by_r * of_r
+        of_w *= by_w
+        of_w += of_p
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """Row by row <a_k, b_k>, as a column (K, 1)."""
+    products: Array = np.vecdot(a, b)[:, None]
+    return products

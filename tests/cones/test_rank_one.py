@@ -1,0 +1,165 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
+from conenmf.cones.clustering import Cones
+from conenmf.cones.rank_one import rank_one_factors
+from conenmf.errors import ComponentsError, ShapeError
+
+ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
+
+
+def svd_per_cluster(V, labels, K):
+    W, H = np.zeros((V.shape[0], K)), np.zeros((K, V.shape[1]))
+    for k in range(K):
+        U, s, R = np.linalg.svd(V[:, labels == k], full_matrices=False)
+        W[:, k], H[k, labels == k] = np.abs(U[:, 0]), s[0] * np.abs(R[0])
+    return W, H
+
+
+@pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
+def test_the_original_programs_agree(path, main_backend, both_twins, small_blocks):
+    case = np.load(path)
+    V, K = main_backend(case["V"]), int(case["K"])
+    W, H, cones = cr1_nmf(V, K, first=int(case["first"]))
+    np.testing.assert_array_equal(cones.labels, case["labels"])
+    np.testing.assert_allclose(W, case["cr1_W"], atol=2e-5)
+    np.testing.assert_allclose(H, case["cr1_H"], atol=2e-5 * case["cr1_H"].max())
+    exact_W, exact_H = svd_per_cluster(case["V"], cones.labels, K)
+    np.testing.assert_allclose(W, exact_W, atol=1e-9)
+    np.testing.assert_allclose(H, exact_H, atol=1e-9 * exact_H.max())
+
+
+@given(seed=st.integers(0, 10**6))
+def test_rank_one_factors_are_leading_singular_pairs(seed):
+    rng = np.random.default_rng(seed)
+    F, N, K = int(rng.integers(2, 12)), int(rng.integers(8, 40)), int(rng.integers(1, 4))
+    V = rng.random((F, N)) ** rng.integers(1, 6)
+    labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
+    start = np.stack([V[:, k] / np.linalg.norm(V[:, k]) for k in range(K)], axis=1)
+    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), start, np.ones(N)))
+    for k in range(K):
+        V_k, h = V[:, labels == k], H[k, labels == k]
+        best = np.linalg.svd(V_k, compute_uv=False)
+        error = np.linalg.norm(V_k - np.outer(W[:, k], h))
+        assert error**2 <= (best[1:] ** 2).sum() * (1 + 1e-9) + 1e-12 * best[0] ** 2
+        assert np.linalg.norm(W[:, k]) == pytest.approx(1)
+    assert W.min() >= 0
+    assert H.min() >= 0
+    assert ((H > 0).sum(axis=0) <= 1).all()
+
+
+@given(seed=st.integers(0, 10**6), max_products=st.sampled_from([1, 3, 8]))
+def test_coefficients_are_products_with_the_factors(seed, max_products):
+    """Whether they are combined from earlier products, or computed in a pass of their own."""
+    rng = np.random.default_rng(seed)
+    V = rng.random((12, 40)) ** 4 * (rng.random((12, 40)) < 0.5)
+    V[0, 0] += 1
+    unit = V[:, V.any(axis=0)] / np.linalg.norm(V[:, V.any(axis=0)], axis=0)
+    K = int(rng.integers(1, min(6, np.unique(unit.round(10), axis=1).shape[1]) + 1))
+    tol = 10.0 ** rng.integers(-12, -1)
+    opened = from_columns(V)
+    cones = cluster_cones(opened, K, rng=rng)
+    W, H = rank_one_factors(opened, cones, tol=tol, max_products=max_products)
+    expected = np.where(cones.labels == np.arange(K)[:, None], W.T @ V, 0.0)
+    np.testing.assert_allclose(H, expected, atol=1e-13 * np.linalg.norm(V))
+    assert W.min() >= 0
+    assert H.min() >= 0
+
+
+def test_one_direction_only():
+    V = from_columns([[1.0, 2.0, 3.0]])  # F = 1
+    W, H, cones = cr1_nmf(V, 1)
+    assert cones.labels.tolist() == [0, 0, 0]
+    np.testing.assert_allclose(W @ H, [[1.0, 2.0, 3.0]])
+    with pytest.raises(ComponentsError, match="only 1 distinct direction,"):
+        cr1_nmf(V, 2)
+    with pytest.raises(ComponentsError, match="3 nonzero samples, fewer than the 1000000000"):
+        cr1_nmf(V, 10**9)
+
+
+def test_one_sample():
+    W, H, cones = cr1_nmf(from_columns([[3.0], [4.0]]), 1)
+    np.testing.assert_allclose(W, [[0.6], [0.8]])
+    np.testing.assert_allclose(H, [[5.0]])
+    assert cones.centres.tolist() == [0]
+
+
+def test_as_many_components_as_samples():
+    V = np.random.default_rng(0).random((9, 6))
+    W, H, cones = cr1_nmf(from_columns(V), 6)
+    assert sorted(cones.labels.tolist()) == list(range(6))
+    np.testing.assert_allclose(W @ H, V, rtol=1e-12)
+
+
+def test_cones_of_other_data(sample_matrix):
+    cones = cluster_cones(from_columns(sample_matrix), 3)
+    with pytest.raises(ShapeError, match="directions of 12 features, the data have 11"):
+        rank_one_factors(from_columns(sample_matrix[1:]), cones)
+    with pytest.raises(ShapeError, match="expected 39 integers"):
+        rank_one_factors(from_columns(sample_matrix[:, 1:]), cones)
+
+
+def test_a_start_orthogonal_to_nothing_is_enough_when_a_cone_splits():
+    """Two orthogonal groups in one cone: the heavier one wins, with exact zeros elsewhere."""
+    V = np.zeros((4, 6))
+    V[:2, :4], V[2:, 4:] = 1.0, 0.5
+    start = np.full((4, 1), 0.5)
+    cones = Cones(np.zeros(6, int), np.array([0]), start, np.ones(6))
+    W, H = rank_one_factors(from_columns(V), cones)
+    np.testing.assert_allclose(W[:, 0], [np.sqrt(0.5), np.sqrt(0.5), 0, 0], atol=1e-9)
+    assert H.shape == (1, 6)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_theorem_4_the_error_is_at_most_the_largest_sine(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((8, 30)) ** 3
+    K = int(rng.integers(1, 6))
+    W, H, cones = cr1_nmf(from_columns(V), K, rng=rng)
+    norms = np.linalg.norm(V, axis=0)
+    cosines = np.einsum("fn,fn->n", V, W[:, cones.labels]) / norms
+    sines = np.sqrt(np.maximum(1 - cosines**2, 0))
+    error = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    assert error == pytest.approx(np.sqrt((norms**2 * sines**2).sum() / (norms**2).sum()))
+    assert error <= sines.max() + 1e-12
+
+
+def test_same_bits_for_any_number_of_threads(small_blocks):
+    V = make_cones(60, 5, 0.2, n_samples=400, rng=np.random.default_rng(2)).V
+    runs = [cr1_nmf(from_columns(V, n_threads=n), 5)[:2] for n in (1, 2, 4)]
+    for W, H in runs[1:]:
+        assert np.array_equal(W, runs[0][0])
+        assert np.array_equal(H, runs[0][1])
+
+
+def test_every_storage_gives_the_same_labels_and_factors(backend, small_blocks, sample_matrix):
+    W, H, cones = cr1_nmf(backend(sample_matrix), 5)
+    W0, H0, cones0 = cr1_nmf(from_columns(sample_matrix), 5)
+    np.testing.assert_array_equal(cones.labels, cones0.labels)
+    np.testing.assert_array_equal(cones.centres, cones0.centres)
+    np.testing.assert_allclose(W, W0, atol=1e-10)
+    np.testing.assert_allclose(H, H0, atol=1e-10)
+
+
+def test_float32_stays_float32():
+    V = make_cones(50, 3, 0.2, n_samples=100, rng=np.random.default_rng(0)).V
+    W, H, cones = cr1_nmf(from_columns(V.astype(np.float32)), 3)
+    exact_W, exact_H, exact = cr1_nmf(from_columns(V), 3)
+    assert W.dtype == H.dtype == np.float32
+    np.testing.assert_array_equal(cones.labels, exact.labels)
+    np.testing.assert_allclose(W, exact_W, atol=1e-6)
+    np.testing.assert_allclose(H, exact_H, atol=1e-5)
+
+
+def test_a_sample_without_a_cone_is_refused(sample_matrix):
+    V = from_columns(sample_matrix)
+    cones = cluster_cones(V, 3)
+    labels = cones.labels.copy()
+    labels[5] = -1
+    with pytest.raises(ShapeError, match="has label -1"):
+        rank_one_factors(V, Cones(labels, cones.centres, cones.directions, cones.cosines))
