@@ -21,7 +21,7 @@ FRESH = 7  # interpreters for each import
 def start(rounds: int, quick: bool) -> dict[str, Any]:
     """The cr1 start, opening of the data included, and scikit-learn's nndsvd on the same array."""
     found: dict[str, Any] = {}
-    told = []
+    parts = []
     for name in ("cones", "faces94"):
         loaded = _matrix(name, quick)
         if loaded is None:
@@ -37,11 +37,11 @@ def start(rounds: int, quick: bool) -> dict[str, Any]:
         )
         ratio = median["nndsvd"] / median["cr1"]
         found[name] = {"shape": X.shape, "K": K, "seconds": median, "ratio": ratio}
-        told.append(
+        parts.append(
             f"start on {name} {X.shape}, K={K}: cr1 {median['cr1']:.4f} s, scikit-learn's nndsvd "
             f"{median['nndsvd']:.4f} s, ratio {ratio:.1f}"
         )
-    return found | {"told": "; ".join(told)}
+    return found | {"summary": "; ".join(parts)}
 
 
 def _matrix(name: str, quick: bool) -> tuple[np.ndarray, int] | None:
@@ -74,7 +74,7 @@ def threads(rounds: int, quick: bool) -> dict[str, Any]:
         "seconds": seconds,
         "ratio": one / two,
         "identical_bits": len(bits) == 1,
-        "told": f"an iteration on cones {X.shape}, K={K}: 1 thread {one:.4f} s, 2 threads "
+        "summary": f"an iteration on cones {X.shape}, K={K}: 1 thread {one:.4f} s, 2 threads "
         f"{two:.4f} s, ratio {one / two:.2f}, bits {'identical' if len(bits) == 1 else 'DIFFER'}",
     }
 
@@ -97,7 +97,7 @@ def imports(quick: bool) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "ratio": ours / theirs,
-        "told": f"import in a fresh interpreter: conenmf {ours:.3f} s, sklearn.decomposition "
+        "summary": f"import in a fresh interpreter: conenmf {ours:.3f} s, sklearn.decomposition "
         f"{theirs:.3f} s, ratio {ours / theirs:.2f}",
     }
 
@@ -119,7 +119,7 @@ for _ in range(2):
     return {
         "first": first,
         "second": second,
-        "told": f"first fit in a fresh process {first:.3f} s, second {second:.3f} s "
+        "summary": f"first fit in a fresh process {first:.3f} s, second {second:.3f} s "
         "(500 x 200, K=5, 20 iterations)",
     }
 

@@ -2,9 +2,9 @@
 
     python benchmarks/growth.py [--rounds 3] [--quick] [--out FOLDER]
 
-Each is doubled four times while the others stay. Told are seconds of an iteration of hals, seconds
+Each is doubled four times while the others stay. It prints seconds of an iteration of hals, seconds
 of cr1_nmf, the peak memory of a fit beyond the data, and the slopes of their logarithms: 1 is
-proportional growth. All sizes take turns, round after round; medians are told.
+proportional growth. All sizes take turns, round after round; medians are printed.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def grow(
     columns = seconds(matrices, rounds)
     if can_measure_memory():
         peaks = [memory(X, K) / 1e6 for X, K in matrices.values()]
-        columns["peak - V, MB"] = [max(peak, 0.1) for peak in peaks]  # what can be told apart
+        columns["peak - V, MB"] = [max(peak, 0.1) for peak in peaks]  # its resolution
     slopes = {name: slope(list(matrices), column) for name, column in columns.items()}
     kept = ", ".join(f"{name}={value}" for name, value in base.items() if name != letter)
     lines = [[f"{letter} ({kept})", *columns], ["---"] * (len(columns) + 1)]

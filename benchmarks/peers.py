@@ -3,8 +3,8 @@
     python benchmarks/peers.py [--sets cones wap] [--peers "NMF cd nndsvda"] [--rounds 3] [--quick]
 
 Each peer is run to 30 and to 150 iterations with all cores; its error is computed exactly from the
-factors that it returns. One fit of ours then goes on to the lowest of these errors, and its
-callback notes when it passed each of them. All take turns, round after round; medians are told.
+factors that it returns. One fit of ours then continues to the lowest of these errors, and its
+callback notes when it passed each of them. All take turns, round after round; medians are printed.
 Real datasets are read from the folder named by CONENMF_DATA. Leaves peers.md, peers.json and
 peers.png in the folder of results, after every dataset.
 """
@@ -224,7 +224,7 @@ def main() -> None:
             report.write(found, options.out)
     found = report.plain(found)
     print("", *report.headline(found["races"]), "", sep="\n")
-    print(*report.aspects_told(found["aspects"]), sep="\n")
+    print(*report.aspect_lines(found["aspects"]), sep="\n")
 
 
 if __name__ == "__main__":

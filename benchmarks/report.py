@@ -102,8 +102,8 @@ def details(name: str, race: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def aspects_told(aspects: dict[str, Any]) -> list[str]:
-    return [f"- {aspect['told']}" for aspect in aspects.values() if aspect["told"]]
+def aspect_lines(aspects: dict[str, Any]) -> list[str]:
+    return [f"- {aspect['summary']}" for aspect in aspects.values() if aspect["summary"]]
 
 
 def markdown(report: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def markdown(report: dict[str, Any]) -> str:
     for name, race in report["races"].items():
         lines += details(name, race)
     if report["aspects"]:
-        lines += ["## Besides", "", *aspects_told(report["aspects"])]
+        lines += ["## Besides", "", *aspect_lines(report["aspects"])]
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """A large CSV within a memory budget: peak memory over the budget, to open it and to fit it.
 
-Prints ratios, so that what is promised (``max_memory`` is the memory the process may take) can be
-read off: a ratio of at most 1 keeps the promise. The text is drawn and deleted again.
+Prints ratios of the peak memory to ``max_memory``, the memory that the process may use: they should
+be at most 1. The text is drawn and deleted again.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_table_1_has_ratios(rows):
 
 def test_races_keep_whole_curves(paper, rows):
     found = rows("races")
-    assert len(found) == 19  # four starts with three solvers, seven newer ones with nnlsb
+    assert len(found) == 19  # four inits with three solvers, seven newer ones with nnlsb
     numbers = paper("races").numbers
     for row in found:
         errors, seconds = numbers(row["errors"]), numbers(row["seconds"])
@@ -92,18 +92,18 @@ def test_races_keep_whole_curves(paper, rows):
         assert np.all(np.diff(seconds) > 0)
 
 
-def test_seconds_to_an_error_include_the_start(paper):
+def test_seconds_to_an_error_include_the_init(paper):
     races = paper("races")
-    row = {"errors": "0.5 0.3", "seconds": "1 2", "seconds of start": "10"}
+    row = {"errors": "0.5 0.3", "seconds": "1 2", "seconds of init": "10"}
     assert races.reached([row], 0.3) == 12
     assert races.reached([row], 0.1) == float("inf")
     assert races.seconds_or_never(float("inf")) == "never"
 
 
-def test_a_shift_is_how_many_iterations_a_start_takes(paper):
+def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     row = {
-        "dataset": "d", "solver": "mult", "start": "spkm",
-        "seconds": "0.5 1.0 1.5 2.0", "seconds of start": "1.9",
+        "dataset": "d", "solver": "mult", "init": "spkm",
+        "seconds": "0.5 1.0 1.5 2.0", "seconds of init": "1.9",
     }  # fmt: skip
     assert paper("table4").shift([row], "d", "mult", "spkm") == 3
 
@@ -129,13 +129,13 @@ def test_spherical_k_means_finds_directions(paper):
 
 def test_clusterings_have_scores(rows):
     found = rows("table7")
-    assert len(found) == 35  # eleven starts with three solvers, k-means and spherical k-means
+    assert len(found) == 35  # eleven inits with three solvers, k-means and spherical k-means
     assert all(0 < float(row["nmi"]) <= 1 for row in found)
 
 
-def test_every_start_takes_part_beyond_the_paper(paper, rows):
+def test_every_init_takes_part_beyond_the_paper(paper, rows):
     found = rows("beyond")
-    assert {row["start"] for row in found} == set(paper("beyond").STARTS)
+    assert {row["init"] for row in found} == set(paper("beyond").INITS)
     assert all(0 < float(row["errors"].split()[-1]) < 1 for row in found)
 
 
@@ -207,20 +207,20 @@ def test_what_is_not_here_is_told(paper, capsys, tmp_path):
     assert told.text.endswith(": elsewhere.")
 
 
-def test_seconds_that_nobody_needed(paper):
-    """Errors that no start reaches count neither for nor against one."""
+def test_seconds_that_no_init_needed(paper):
+    """Errors that no init reaches count neither for nor against one."""
     rows = [
         {
-            "dataset": "faces94", "solver": "nnlsb", "start": start, "errors": errors,
-            "seconds": "1 2", "seconds of start": "0.5",
+            "dataset": "faces94", "solver": "nnlsb", "init": init, "errors": errors,
+            "seconds": "1 2", "seconds of init": "0.5",
         }
-        for start, errors in {
+        for init, errors in {
             "rand": "0.5 0.2", "cr1-nmf": "0.2 0.138", "spkm": "0.2 0.134", "nndsvd": "0.2 0.15",
             **dict.fromkeys(paper("protocol").NEWER, "0.2 0.139"),
         }.items()
     ]  # fmt: skip
     section = paper("table5").show(rows)
-    assert [line[-1] for line in section.body[0].lines] == ["cr1-nmf", "spkm", "nobody"]
+    assert [line[-1] for line in section.body[0].lines] == ["cr1-nmf", "spkm", "none"]
     newer = section.body[1].lines
     assert newer[0][2:] == ["2.50 s, 1.0"] * 7
     assert newer[1][2:] == ["never"] * 7

@@ -1,7 +1,7 @@
-"""Beyond the paper: starts that came since, with our fast solver, on more datasets.
+"""Beyond the paper: inits that came since, with our fast solver, on more datasets.
 
-Every start is followed by the same number of iterations of "hals" as it is by default, accelerated,
-on the data themselves. "rand, best of ten" shares the iterations among ten random starts, so that
+Every init is followed by the same number of iterations of "hals" as it is by default, accelerated,
+on the data themselves. "rand, best of ten" shares the iterations among ten random inits, so that
 it costs the same time. From cr1-nmf the paper's plain solvers run too.
 """
 
@@ -13,15 +13,15 @@ from functools import lru_cache, partial
 import numpy as np
 from clustering import nmi
 from presentation import Row, Section, Table, grouped, judged
+from protocol import INITS as PAPERS
 from protocol import NEWER, Experiment, main
-from protocol import STARTS as PAPERS
 from races import curve, last_error, reached, seconds_or_never
 
 from conenmf import Factorization, factorize, from_rows
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import Dataset, load
 
-TITLE = "Beyond the paper: newer starts, our solver, more datasets"
+TITLE = "Beyond the paper: newer inits, our solver, more datasets"
 BEST_OF = 10
 SIZES = {  # datasets, iterations, runs
     "tiny": (["digits"], 10, 1),
@@ -39,17 +39,17 @@ PLAIN = ("plain-mult", "plain-nnlsb", "plain-hals")
 CLOSE = 1.01
 
 
-STARTS = PAPERS | NEWER | {"k-means": "kmeans", "rand, best of ten": "random", "auto": "auto"}
+INITS = PAPERS | NEWER | {"k-means": "kmeans", "rand, best of ten": "random", "auto": "auto"}
 
 
 def run(rows: Experiment) -> None:
     names, _, runs = SIZES[rows.scale]
     for name in rows.at_hand(names):
         for number in range(runs):
-            for start in STARTS:
-                for solver in ("hals", *PLAIN) if start == "cr1-nmf" else ("hals",):
-                    compute = partial(_race, rows, name, start, solver, number)
-                    rows.row(compute, dataset=name, start=start, solver=solver, run=number)
+            for init in INITS:
+                for solver in ("hals", *PLAIN) if init == "cr1-nmf" else ("hals",):
+                    compute = partial(_race, rows, name, init, solver, number)
+                    rows.row(compute, dataset=name, init=init, solver=solver, run=number)
 
 
 @lru_cache(maxsize=1)
@@ -58,16 +58,16 @@ def _data(name: str) -> tuple[Dataset, DataMatrix]:
     return data, from_rows(data.X)
 
 
-def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> dict[str, object]:
+def _race(rows: Experiment, name: str, init: str, solver: str, number: int) -> dict[str, object]:
     data, V = _data(name)
-    rng = rows.rng(dataset=name, start=start, run=number)
+    rng = rows.rng(dataset=name, start=init, run=number)
     iterations = SIZES[rows.scale][1]
 
     def factored(count: int) -> Factorization:
         return factorize(
             V,
             data.K,
-            init=STARTS[start],
+            init=INITS[init],
             solver=solver,
             max_iter=count,
             tol=0,
@@ -76,7 +76,7 @@ def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> 
         )
 
     factored(1)  # compiled and warm
-    if "best of" in start:
+    if "best of" in init:
         results = [factored(max(1, iterations // BEST_OF)) for _ in range(BEST_OF)]
         best = min(results, key=lambda result: result.relative_error)
         ends = np.cumsum(
@@ -92,53 +92,53 @@ def _race(rows: Experiment, name: str, start: str, solver: str, number: int) -> 
         "K": data.K,
         "nmi": nmi(name, data.labels, best.labels),
         "errors": curve(errors),
-        "seconds of start": late,
+        "seconds of init": late,
         "seconds": curve(seconds),
     }
 
 
 def show(rows: list[Row]) -> Section:
-    """Errors, seconds and scores of every start, and the solvers side by side."""
+    """Errors, seconds and scores of every init, and the solvers side by side."""
     errors, seconds, scores, solvers = [], [], [], []
     auto, faster, first = [], [], []
     for (name,), here in grouped(rows, "dataset").items():
         fast = {
-            start: group
-            for (start, solver), group in grouped(here, "start", "solver").items()
+            init: group
+            for (init, solver), group in grouped(here, "init", "solver").items()
             if solver == "hals"
         }
-        last = {start: last_error(group) for start, group in fast.items()}
+        last = {init: last_error(group) for init, group in fast.items()}
         lowest = min(last.values())
-        soon = {start: reached(group, CLOSE * lowest) for start, group in fast.items()}
+        soon = {init: reached(group, CLOSE * lowest) for init, group in fast.items()}
         agreement = {
-            start: statistics.mean(float(row["nmi"]) for row in group)
-            for start, group in fast.items()
+            init: statistics.mean(float(row["nmi"]) for row in group)
+            for init, group in fast.items()
         }
-        above = {start: error / lowest - 1 for start, error in last.items()}
-        errors.append([name, f"{lowest:.5f}", *(f"{above[start]:.2%}" for start in STARTS)])
-        seconds.append([name, *(seconds_or_never(soon[start]) for start in STARTS)])
-        scores.append([name, *(f"{agreement[start]:.3f}" for start in STARTS)])
+        above = {init: error / lowest - 1 for init, error in last.items()}
+        errors.append([name, f"{lowest:.5f}", *(f"{above[init]:.2%}" for init in INITS)])
+        seconds.append([name, *(seconds_or_never(soon[init]) for init in INITS)])
+        scores.append([name, *(f"{agreement[init]:.3f}" for init in INITS)])
         best = min(last, key=last.__getitem__)
         first.append((f"{name}: {best}, {above['cr1-nmf']:.2%} lower", above["cr1-nmf"] <= 0.005))
         auto.append((f"{name}: {above['auto']:.2%} above {best}", above["auto"] <= 0.01))
         ours = {
             solver: reached(group, CLOSE * last["cr1-nmf"])
-            for (start, solver), group in grouped(here, "start", "solver").items()
-            if start == "cr1-nmf"
+            for (init, solver), group in grouped(here, "init", "solver").items()
+            if init == "cr1-nmf"
         }
         solvers.append([name, *(seconds_or_never(ours[solver]) for solver in ("hals", *PLAIN))])
         quickest = min(ours, key=ours.__getitem__)
         faster.append((f"{name}: {quickest}", quickest == "hals"))
     verdicts = [
-        judged("cr1-nmf ends lowest of all these starts, or within 0.5% of it", first),
+        judged("cr1-nmf ends lowest of all these inits, or within 0.5% of it", first),
         judged('init="auto" ends within 1% of the lowest of all', auto),
         judged("Our hals is the first to within 1% of its last error, of all solvers", faster),
     ]
     return Section(
         [
-            Table(["last error", "lowest", *STARTS], errors),
-            Table(["seconds to 1% above the lowest", *STARTS], seconds),
-            Table(["nmi of labels", *STARTS], scores),
+            Table(["last error", "lowest", *INITS], errors),
+            Table(["seconds to 1% above the lowest", *INITS], seconds),
+            Table(["nmi of labels", *INITS], scores),
             Table(["from cr1-nmf, seconds to 1% above hals' last", "hals", *PLAIN], solvers),
         ],
         verdicts,

@@ -1,7 +1,7 @@
-"""The runs behind Tables VI and VII: clusterings by starts combined with solvers.
+"""The runs behind Tables VI and VII: clusterings by inits combined with solvers.
 
-The published protocol: the plain rules, stopped when the unnormalised error has moved by less than
-1e-4 over ten iterations, at most 2000 (mult), 1000 (hals) and 100 (nnlsb); cr1-nmf begins at a
+The published protocol: the plain solvers, stopped when the unnormalised error has moved by less
+than 1e-4 over ten iterations, at most 2000 (mult), 1000 (hals) and 100 (nnlsb); cr1-nmf begins at a
 random sample; a sample belongs to the k with the largest ||w_k|| H(k, n). k-means and spherical
 k-means run until labels stay, at most 1000 iterations.
 """
@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from presentation import Row, Section, Table, Verdict, grouped, judged, mean_and_deviation
-from protocol import NEWER, STARTS, Experiment
+from protocol import INITS, NEWER, Experiment
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
@@ -37,12 +37,12 @@ def run(rows: Experiment, names: list[str], runs: int) -> None:
     for name in names:
         for number in range(runs):
             key = {"dataset": name, "run": number}
-            for start, way in (("k-means", _k_means), ("spkm", _spherical_k_means)):
-                rows.row(partial(_labelled, rows, way, name, number), start=start, solver="", **key)
+            for init, way in (("k-means", _k_means), ("spkm", _spherical_k_means)):
+                rows.row(partial(_labelled, rows, way, name, number), init=init, solver="", **key)
             for solver in ITERATIONS:
-                for start in STARTS | NEWER:
-                    compute = partial(_clustered, rows, name, start, solver, number)
-                    rows.row(compute, start=start, solver=solver, **key)
+                for init in INITS | NEWER:
+                    compute = partial(_clustered, rows, name, init, solver, number)
+                    rows.row(compute, init=init, solver=solver, **key)
 
 
 _dataset = lru_cache(maxsize=1)(load)
@@ -79,7 +79,7 @@ def _spherical_k_means(data: Dataset, rng: np.random.Generator) -> np.ndarray:
 
 
 def _clustered(
-    rows: Experiment, name: str, start: str, solver: str, number: int
+    rows: Experiment, name: str, init: str, solver: str, number: int
 ) -> dict[str, object]:
     data = _dataset(name)
     V = from_rows(data.X)
@@ -89,12 +89,12 @@ def _clustered(
         errors.append(now.relative_error * V.norm)
         return len(errors) > WINDOW and abs(errors[-1 - WINDOW] - errors[-1]) < STILL
 
-    rule = SOLVERS[f"plain-{solver}"]
-    rng = rows.rng(dataset=name, start=start, solver=solver, run=number)
-    point = begin(V, data.K, (STARTS | NEWER)[start], rule, rng)
+    solver_ = SOLVERS[f"plain-{solver}"]
+    rng = rows.rng(dataset=name, start=init, solver=solver, run=number)
+    point = begin(V, data.K, (INITS | NEWER)[init], solver_, rng)
     most = 30 if rows.scale == "tiny" else ITERATIONS[solver]
     stopping = Stopping(tol=0, max_iter=most)
-    found = alternate(V, point.W, point.H, rule, stopping=stopping, callback=still)
+    found = alternate(V, point.W, point.H, solver_, stopping=stopping, callback=still)
     labels = (np.linalg.norm(found.W, axis=0)[:, None] * found.H).argmax(axis=0)
     return {**_told(data, labels), "error": errors[-1] / V.norm, "iterations": len(errors)}
 
@@ -115,19 +115,19 @@ def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
     """Scores beside the paper's, and whether cr1-nmf is ahead."""
     lines = []
     means: dict[tuple[str, str, str], dict[str, float]] = {}
-    for (name, start, solver), group in grouped(rows, "dataset", "start", "solver").items():
+    for (name, init, solver), group in grouped(rows, "dataset", "init", "solver").items():
         values = {score: [float(row[score]) for row in group] for score in SCORES}
-        means[name, start, solver] = {key: statistics.mean(found) for key, found in values.items()}
-        theirs = paper.get(name, {}).get((start, solver))
-        told = told_by_paper(theirs) if theirs else [""] * len(SCORES)
+        means[name, init, solver] = {key: statistics.mean(found) for key, found in values.items()}
+        theirs = paper.get(name, {}).get((init, solver))
+        text = text_of_paper(theirs) if theirs else [""] * len(SCORES)
         cells = [mean_and_deviation(values[score]) for score in SCORES]
-        beside = [cell for pair in zip(cells, told, strict=True) for cell in pair]
-        lines.append([name, start, solver, *beside])
-    header = ["dataset", "start", "solver", *(x for s in SCORES for x in (s, f"{s}, paper"))]
+        beside = [cell for pair in zip(cells, text, strict=True) for cell in pair]
+        lines.append([name, init, solver, *beside])
+    header = ["dataset", "init", "solver", *(x for s in SCORES for x in (s, f"{s}, paper"))]
     return Section([Table(header, lines)], _verdicts(means, paper))
 
 
-def told_by_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:
+def text_of_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:
     return [f"{mean:.3f} ± {spread:.3f}" for mean, spread in numbers]
 
 
@@ -135,20 +135,20 @@ def _verdicts(
     means: dict[tuple[str, str, str], dict[str, float]], paper: dict[str, Paper]
 ) -> list[Verdict]:
     above, best, plain, within = [], [], [], []
-    for name, start, solver in means:
-        if start != "cr1-nmf":
+    for name, init, solver in means:
+        if init != "cr1-nmf":
             continue
-        ours = means[name, start, solver]
+        ours = means[name, init, solver]
         for score in SCORES:
-            others = {other: means[name, other, solver][score] for other in STARTS}
+            others = {other: means[name, other, solver][score] for other in INITS}
             first = max(others, key=others.__getitem__)
-            told = f"{name}, {solver}, {score}: {ours[score]:.3f}"
+            text = f"{name}, {solver}, {score}: {ours[score]:.3f}"
             if score == "nmi":
-                above.append((f"{told}, rand {others['rand']:.3f}", ours[score] > others["rand"]))
-            best.append((f"{told}, {first} {others[first]:.3f}", first == "cr1-nmf"))
+                above.append((f"{text}, rand {others['rand']:.3f}", ours[score] > others["rand"]))
+            best.append((f"{text}, {first} {others[first]:.3f}", first == "cr1-nmf"))
             for other in ("k-means", "spkm"):
                 theirs = means[name, other, ""][score]
-                plain.append((f"{told}, {other} {theirs:.3f}", ours[score] > theirs))
+                plain.append((f"{text}, {other} {theirs:.3f}", ours[score] > theirs))
         if name in paper:
             mean, spread = paper[name]["cr1-nmf", solver][0]
             near = abs(ours["nmi"] - mean) <= spread
@@ -156,10 +156,10 @@ def _verdicts(
     names = ", ".join(dict.fromkeys(name for name, *_ in means))
     verdicts = [
         judged(f"{names}: with each solver, cr1-nmf clusters better than rand (nmi)", above),
-        judged(f"{names}: with each solver, cr1-nmf clusters best of the four starts", best),
+        judged(f"{names}: with each solver, cr1-nmf clusters best of the four inits", best),
         judged(f"{names}: with each solver, cr1-nmf clusters better than k-means and spkm", plain),
     ]
     if within:
         claim = f"{names}: nmi of cr1-nmf is within the paper's standard deviation"
-        verdicts.append(judged(claim, within, note="; ".join(told for told, _ in within)))
+        verdicts.append(judged(claim, within, note="; ".join(text for text, _ in within)))
     return verdicts

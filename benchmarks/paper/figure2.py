@@ -1,7 +1,7 @@
 """Figure 2: the error of cr1-nmf, its bounds, and the errors of classical algorithms, against N.
 
 Left: cr1-nmf beside the deterministic and the probabilistic bound (Theorems 4 and 6). Right: beside
-mult, nnlsb and hals from random starts (100, 20 and 100 iterations of the plain rules). F = 1600,
+mult, nnlsb and hals from random inits (100, 20 and 100 iterations of the plain solvers). F = 1600,
 K = 40, alpha = 0.2 and 0.3, lambda_k = 1/k. A matrix of the largest N is drawn, and its first N
 samples are used for smaller N.
 """
@@ -136,8 +136,8 @@ def show(rows: list[Row]) -> Section:
         ),
         judged(
             "At N = 10000 the mean is what was measured before (0.1135 ± 0.001, 0.1575 ± 0.0015)",
-            ((told, abs(mean - MEASURED[a][0]) <= MEASURED[a][1]) for a, mean, told in largest),
-            note="; ".join(told for *_, told in largest),
+            ((text, abs(mean - MEASURED[a][0]) <= MEASURED[a][1]) for a, mean, text in largest),
+            note="; ".join(text for *_, text in largest),
         ),
     ]  # fmt: skip
     header = ["alpha", "N", "cr1-nmf", *names[1:], "probabilistic", "deterministic"]

@@ -15,7 +15,7 @@ from protocol import Experiment, main
 from conenmf import estimate_rank, from_columns, make_cones
 
 TITLE = "Figure 3: the number of cones"
-CLAIMS = (  # noise, and the samples from which K should be found; the paper tells of one of them
+CLAIMS = (  # noise, and the samples from which K should be found; the paper reports one of them
     (0.1, 2000, ""),
     (0.5, 5000, ", as the paper has it"),
     (0.5, 10000, ""),

@@ -1,9 +1,9 @@
 """Figures 5 and 6: images of three people, and the basis images that mult finds for them.
 
-Twenty iterations of mult from each start. A person's basis image is the component with the largest
+Twenty iterations of mult from each init. A person's basis image is the component with the largest
 mean contribution ||w_k|| H(k, n) to their images. How much it looks like the person is measured as
 the correlation of its pixels with the person's mean image, both less the mean of all images; the
-mean over all people is told.
+mean over all people is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 from presentation import Row, Section, Table, drawn, grouped, judged, mean_and_deviation
-from protocol import STARTS, Experiment, main
+from protocol import INITS, Experiment, main
 
 from conenmf import from_rows
 from conenmf.datasets import Dataset, load
@@ -38,30 +38,30 @@ def run(rows: Experiment) -> None:
     wanted, runs = SIZES[rows.scale]
     for name in rows.at_hand([wanted]):
         for number in range(runs):
-            for start in STARTS:
+            for init in INITS:
                 rows.row(
-                    partial(_alike, rows, name, start, number),
+                    partial(_alike, rows, name, init, number),
                     dataset=name,
-                    start=start,
+                    init=init,
                     run=number,
                 )
 
 
-def bases(data: Dataset, start: str, rng: np.random.Generator) -> np.ndarray:
+def bases(data: Dataset, init: str, rng: np.random.Generator) -> np.ndarray:
     """The basis image of every person (people, pixels)."""
-    V, rule = from_rows(data.X), SOLVERS["plain-mult"]
-    point = begin(V, data.K, STARTS[start], rule, rng)
+    V, solver_ = from_rows(data.X), SOLVERS["plain-mult"]
+    point = begin(V, data.K, INITS[init], solver_, rng)
     stopping = Stopping(tol=0, max_iter=ITERATIONS)
-    result = alternate(V, point.W, point.H, rule, stopping=stopping)
+    result = alternate(V, point.W, point.H, solver_, stopping=stopping)
     share = np.linalg.norm(result.W, axis=0)[:, None] * result.H
     people = np.unique(data.labels)
     chosen = [share[:, data.labels == person].mean(axis=1).argmax() for person in people]
     return result.W[:, chosen].T
 
 
-def _alike(rows: Experiment, name: str, start: str, number: int) -> dict[str, float]:
+def _alike(rows: Experiment, name: str, init: str, number: int) -> dict[str, float]:
     data = load(name)
-    found = bases(data, start, rows.rng(dataset=name, start=start, run=number))
+    found = bases(data, init, rows.rng(dataset=name, start=init, run=number))
     X = np.asarray(data.X, dtype=float)
     people = np.unique(data.labels)
     means = np.stack([X[data.labels == person].mean(axis=0) for person in people])
@@ -102,11 +102,11 @@ def _unpacked(cell: str) -> np.ndarray:
 
 def show(rows: list[Row]) -> Section:
     """The images of the first run, and how much they look like the people."""
-    groups = {start: group for (start,), group in grouped(rows, "start").items()}
-    pictures = {start: _unpacked(group[0]["pictures"]) for start, group in groups.items()}
+    groups = {init: group for (init,), group in grouped(rows, "init").items()}
+    pictures = {init: _unpacked(group[0]["pictures"]) for init, group in groups.items()}
     images = next(iter(pictures.values()))[:-1]
     kinds = {f"image {number}": images[number - 1] for number in range(1, len(images) + 1)}
-    kinds |= {start: found[-1] for start, found in pictures.items()}
+    kinds |= {init: found[-1] for init, found in pictures.items()}
     size = (2 * SHOWN, 1.5 * len(kinds))
     figure, axes = plt.subplots(len(kinds), SHOWN, figsize=size, layout="constrained")
     for (kind, some), across in zip(kinds.items(), axes, strict=True):
@@ -114,15 +114,15 @@ def show(rows: list[Row]) -> Section:
             ax.imshow(image, cmap="gray")
             ax.set(xticks=[], yticks=[])
         across[0].set_ylabel(kind)
-    likeness = {start: [float(row["likeness"]) for row in group] for start, group in groups.items()}
-    lines = [[start, mean_and_deviation(values)] for start, values in likeness.items()]
-    means = {start: statistics.mean(values) for start, values in likeness.items()}
+    likeness = {init: [float(row["likeness"]) for row in group] for init, group in groups.items()}
+    lines = [[init, mean_and_deviation(values)] for init, values in likeness.items()]
+    means = {init: statistics.mean(values) for init, values in likeness.items()}
     cases = [
         (
-            f"{start}: {means[start]:.3f} against {means['cr1-nmf']:.3f}",
-            means["cr1-nmf"] > means[start],
+            f"{init}: {means[init]:.3f} against {means['cr1-nmf']:.3f}",
+            means["cr1-nmf"] > means[init],
         )
-        for start in ("rand", "nndsvd")
+        for init in ("rand", "nndsvd")
     ]
     claim = "Basis images from cr1-nmf look more like the people than those from rand and nndsvd"
     picture = drawn(
@@ -131,8 +131,8 @@ def show(rows: list[Row]) -> Section:
         "Images of three people, and basis images found for them",
         photographs=rows[0]["dataset"] != "digits",
     )
-    told = "; ".join(f"{start} {mean:.3f}" for start, mean in means.items())
-    return Section([picture, Table(["start", "correlation"], lines)], [judged(claim, cases, told)])
+    text = "; ".join(f"{init} {mean:.3f}" for init, mean in means.items())
+    return Section([picture, Table(["init", "correlation"], lines)], [judged(claim, cases, text)])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """An open problem of the paper: samples that come one batch after the other.
 
-`ConeNMF.partial_fit` sees every sample once. Told is its error on all samples, with exact
+`ConeNMF.partial_fit` sees every sample once. Reported is its error on all samples, with exact
 coefficients, as a multiple of that of a fit of all samples at once; beside it scikit-learn's
 MiniBatchNMF. Samples come in random order, or sorted by class, which is the hardest order.
 """
@@ -62,13 +62,13 @@ def _measured(rows: Experiment, name: str, order: str, number: int) -> dict[str,
         "scikit-learn": MiniBatchNMF(K, batch_size=BATCH, random_state=seed),
     }
     V = from_rows(X)
-    told: dict[str, object] = {"at once": at_once}
+    text: dict[str, object] = {"at once": at_once}
     for way, model in streams.items():
         for begin in range(0, len(index), BATCH):
             model.partial_fit(X[index[begin : begin + BATCH]])
         squared = coefficients(V, np.ascontiguousarray(model.components_.T))[2]
-        told[way] = float(np.sqrt(squared / V.total))
-    return told
+        text[way] = float(np.sqrt(squared / V.total))
+    return text
 
 
 def show(rows: list[Row]) -> Section:

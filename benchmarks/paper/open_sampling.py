@@ -45,7 +45,7 @@ def run(rows: Experiment) -> None:
             for number in range(repetitions):
                 for way in ("cr1-nmf", "cr1++"):
                     compute = partial(_measured, rows, name, r, number, way)
-                    rows.row(compute, dataset=name, start=way, r=r, run=number)
+                    rows.row(compute, dataset=name, init=way, r=r, run=number)
 
 
 @lru_cache(maxsize=1)
@@ -95,24 +95,24 @@ def show(rows: list[Row]) -> Section:
     for name, ax in zip(names, axes.flat, strict=False):
         here = [row for row in rows if row["dataset"] == name]
         means = {
-            (start, int(r)): {
+            (init, int(r)): {
                 column: statistics.mean(float(row[column]) for row in group) for column in COLUMNS
             }
-            for (start, r), group in grouped(here, "start", "r").items()
+            for (init, r), group in grouped(here, "init", "r").items()
         }
-        for start in ("cr1-nmf", "cr1++"):
-            ax.semilogx(runs, [means[start, r]["error"] for r in runs], marker=".", label=start)
+        for init in ("cr1-nmf", "cr1++"):
+            ax.semilogx(runs, [means[init, r]["error"] for r in runs], marker=".", label=init)
             for r in runs:
-                found = means[start, r]
+                found = means[init, r]
                 lines.append(
-                    [name, start, r, *(f"{found[column]:.4f}" for column in COLUMNS[:2]),
+                    [name, init, r, *(f"{found[column]:.4f}" for column in COLUMNS[:2]),
                      f"{found['nmi']:.3f}", f"{found['seconds']:.3f}"]
                 )  # fmt: skip
         ax.set(title=name, xlabel="best of r", ylabel="error")
         for column, better in DIRECTIONS.items():
-            greedy, drawn_ = (means[start, JUDGED][column] for start in ("cr1-nmf", "cr1++"))
-            told = f"{name}: {drawn_:.4f} against {greedy:.4f}"
-            cases[column].append((told, better * drawn_ <= better * greedy + EQUAL * greedy))
+            greedy, drawn_ = (means[init, JUDGED][column] for init in ("cr1-nmf", "cr1++"))
+            text = f"{name}: {drawn_:.4f} against {greedy:.4f}"
+            cases[column].append((text, better * drawn_ <= better * greedy + EQUAL * greedy))
     axes.flat[0].legend()
     best = f"Best of {JUDGED}"
     verdicts = [
@@ -125,7 +125,7 @@ def show(rows: list[Row]) -> Section:
         ),
     ]
     picture = drawn(figure, "open_sampling", "Error against the number of runs")
-    return Section([picture, Table(["dataset", "start", "r", *COLUMNS], lines)], verdicts)
+    return Section([picture, Table(["dataset", "init", "r", *COLUMNS], lines)], verdicts)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _write_markdown(folder: Path, sections: dict[str, Section], origin: str) -> 
 def _origin(facts: list[dict]) -> str:
     """Seeds, scale, machine and versions of all rows; more than one of each if they differ."""
     runs = [run for found in facts for run in found["runs"]]
-    told = {
+    text = {
         "seed": {str(found["seed"]) for found in facts},
         "scale": {found["scale"] for found in facts},
         "cores": {str(run["machine"]["cores"]) for run in runs},
@@ -78,7 +78,7 @@ def _origin(facts: list[dict]) -> str:
             for run in runs
         },
     }
-    return "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in told.items()) + "."
+    return "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in text.items()) + "."
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ class Section:
         """The same, saying which datasets could not take part."""
         if not missing:
             return self
-        told = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
-        return Section([*self.body, told], self.verdicts)
+        text = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
+        return Section([*self.body, text], self.verdicts)
 
     def without_photographs(self) -> Section:
         """The same, as it may be passed on."""

@@ -2,7 +2,7 @@
 
 Each script has ``run(rows)``, which computes rows, and ``show(rows)``, which makes a section of the
 page from them. Rows are appended to ``<results>/<scale>/<name>.csv`` as they come; those that are
-there already are not computed again, so a run that was interrupted goes on. Beside it is
+there already are not computed again, so an interrupted run resumes. Beside it is
 ``<name>.json`` with the seed, the sizes, the versions and machines that took part, and the datasets
 that were missing. Rows of another seed or of other sizes are never mixed with new ones. The seed of
 a row follows from the seed of the run and the row's own key, so the order of rows does not matter.
@@ -42,7 +42,7 @@ def seeds(V: DataMatrix, K: int, rng: np.random.Generator | None) -> tuple[np.nd
     return V.columns(chosen) @ np.eye(K), None
 
 
-STARTS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}  # the paper's
+INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}  # the paper's
 NEWER = {name: name for name in ("cr1++", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa")}
 NEWER |= {"k-means++ seeds": seeds}
 
@@ -91,7 +91,7 @@ class Experiment:
         put(self._about, f"{json.dumps(self._facts, indent=2)}\n".encode())
 
     def at_hand(self, names: Sequence[str]) -> list[str]:
-        """Those of the datasets that are on this machine; those that are not are told and kept."""
+        """Those of the datasets that are on this machine; missing ones are printed and kept."""
         here = available()
         self._facts["missing"] = [name for name in names if name not in here]
         self._write_facts()
@@ -158,7 +158,7 @@ def main(
     rows = experiment(name, description, sizes)
     run(rows)
     if not rows.rows:
-        return  # what it needs is not here, which has been told
+        return  # what it needs is not here, which has been printed
     section = show(rows.rows)
     for part in (*section.body, verdict_table(section.verdicts)):
         print(f"\n{part.markdown()}")

@@ -1,8 +1,8 @@
 """The runs behind Tables III, IV and V, Figure 4 and the supplementary curves.
 
-Each start is followed by each plain solver for a given number of iterations, starts that came after
+Each init is followed by each plain solver for a given number of iterations, inits that came after
 the paper by nnlsb alone, which is the solver of Table V. A row keeps the whole curve: relative
-errors and seconds after every iteration, the start not counted, and the seconds of the start. H of
+errors and seconds after every iteration, the init not counted, and the seconds of the init. H of
 cr1-nmf is raised off zero for mult and hals, and nnlsb takes W alone, as published.
 """
 
@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from presentation import Row, grouped
-from protocol import NEWER, STARTS, Experiment, experiment, first_time
+from protocol import INITS, NEWER, Experiment, experiment, first_time
 
 from conenmf import factorize, from_rows
 from conenmf.data.matrix import DataMatrix
@@ -54,9 +54,9 @@ def run(rows: Experiment) -> None:
         *iterations, runs = sizes[name]
         for solver, count in zip(SOLVERS, iterations, strict=True):
             for number in range(runs):
-                for start in STARTS | NEWER if solver == "nnlsb" else STARTS:
-                    compute = partial(_race, rows, name, solver, start, number, count)
-                    rows.row(compute, dataset=name, solver=solver, start=start, run=number)
+                for init in INITS | NEWER if solver == "nnlsb" else INITS:
+                    compute = partial(_race, rows, name, solver, init, number, count)
+                    rows.row(compute, dataset=name, solver=solver, init=init, run=number)
 
 
 @lru_cache(maxsize=1)
@@ -67,12 +67,12 @@ def data(name: str) -> tuple[DataMatrix, int]:
 
 
 def _race(
-    rows: Experiment, name: str, solver: str, start: str, number: int, iterations: int
+    rows: Experiment, name: str, solver: str, init: str, number: int, iterations: int
 ) -> dict[str, object]:
     V, K = data(name)
-    key = {"dataset": name, "start": start, "run": number}
+    key = {"dataset": name, "start": init, "run": number}  # decides the random numbers
     options = {
-        "init": (STARTS | NEWER)[start],
+        "init": (INITS | NEWER)[init],
         "solver": f"plain-{solver}",
         "tol": 0,
         "sketch": None,
@@ -85,7 +85,7 @@ def _race(
         "N": V.shape[1],
         "K": K,
         "errors": curve(history.relative_error),
-        "seconds of start": result.seconds["init"],
+        "seconds of init": result.seconds["init"],
         "seconds": curve(history.elapsed),
     }
 
@@ -105,9 +105,9 @@ def last_error(rows: list[Row]) -> float:
 
 
 def reached(rows: list[Row], target: float) -> float:
-    """Median seconds until an error was reached, start included; infinite if it was not."""
+    """Median seconds until an error was reached, init included; infinite if it was not."""
     return statistics.median(
-        float(row["seconds of start"])
+        float(row["seconds of init"])
         + first_time(numbers(row["errors"]), numbers(row["seconds"]), target)
         for row in rows
     )
@@ -117,13 +117,13 @@ def seconds_or_never(value: float, unit: str = "") -> str:
     return f"{value:.2f}{unit}" if np.isfinite(value) else "never"
 
 
-def by_start(
-    rows: list[Row], dataset: str, solver: str, starts: Collection[str] = STARTS
+def by_init(
+    rows: list[Row], dataset: str, solver: str, inits: Collection[str] = INITS
 ) -> dict[str, list[Row]]:
-    """The runs of one dataset and solver, by start."""
+    """The runs of one dataset and solver, by init."""
     here = [row for row in rows if (row["dataset"], row["solver"]) == (dataset, solver)]
-    groups = grouped(here, "start").items()
-    return {start: group for (start,), group in groups if start in starts}
+    groups = grouped(here, "init").items()
+    return {init: group for (init,), group in groups if init in inits}
 
 
 def datasets(rows: list[Row]) -> list[str]:

@@ -1,8 +1,8 @@
 """Table I: seconds until mult, nnlsb and hals reach the error of cr1-nmf (alpha = 0.2).
 
 cr1-nmf finds its axes at least as accurately as in the published experiments, where eigenvalues
-moved by less than 1e-4 in the end: how far they are from exact ones is measured. The plain rules
-start at random and run at most 1000, 100 and 400 iterations, as published; the time of one that
+moved by less than 1e-4 in the end: how far they are from exact ones is measured. The plain solvers
+init at random and run at most 1000, 100 and 400 iterations, as published; the time of one that
 never gets there is a lower bound. What can carry over from the paper's machine is the ratio to
 cr1-nmf.
 """
@@ -107,13 +107,13 @@ def show(rows: list[Row]) -> Section:
             ]
     table = Table(["N", "cr1-nmf", *(f"{name} / cr1-nmf (paper)" for name in ITERATIONS)], lines)
     claim = "From N = 1000 on the others take at least ten times as long to the error of cr1-nmf"
-    note = "; ".join(told for told, _ in cases)
+    note = "; ".join(text for text, _ in cases)
     off = {f"N = {row['N']}, run {row['run']}": float(row["eigenvalues off by"]) for row in rows}
     verdicts = [
         judged(claim, cases, note),
         judged(
             "cr1-nmf had its eigenvalues to 1e-4, as published, or better",
-            ((f"{told}: {value:.1e}", value <= ACCURATE) for told, value in off.items()),
+            ((f"{text}: {value:.1e}", value <= ACCURATE) for text, value in off.items()),
             note=f"at most {max(off.values()):.1e} off",
         ),
     ]

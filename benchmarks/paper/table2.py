@@ -29,7 +29,7 @@ def _shape(name: str) -> dict[str, object]:
 
 
 def show(rows: list[Row]) -> Section:
-    """What stands for what."""
+    """Which dataset replaces which."""
     lines, cases = [], []
     for row in rows:
         name = row["dataset"]

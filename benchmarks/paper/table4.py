@@ -1,4 +1,4 @@
-"""Table IV: by how many iterations each start comes late: floor(its seconds / an iteration's)."""
+"""Table IV: by how many iterations each init comes late: floor(its seconds / an iteration's)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 
 from presentation import Row, Section, Table
 from protocol import main
-from races import SIZES, by_start, datasets, numbers, run
+from races import SIZES, by_init, datasets, numbers, run
 from table3 import LIKE, TIMED
 
 TITLE = "Table IV: shifts"
@@ -19,10 +19,10 @@ PAPER = {
 }
 
 
-def shift(rows: list[Row], dataset: str, solver: str, start: str) -> int:
-    """The iterations that could have been made while the start was."""
-    group = by_start(rows, dataset, solver)[start]
-    late = statistics.median(float(row["seconds of start"]) for row in group)
+def shift(rows: list[Row], dataset: str, solver: str, init: str) -> int:
+    """The iterations that could have been made while the init was."""
+    group = by_init(rows, dataset, solver)[init]
+    late = statistics.median(float(row["seconds of init"]) for row in group)
     each = statistics.median(
         float(seconds[-1]) / len(seconds) for seconds in (numbers(row["seconds"]) for row in group)
     )
@@ -34,14 +34,14 @@ def show(rows: list[Row]) -> Section:
     names = datasets(rows)
     lines = []
     for solver in SOLVERS:
-        for place, start in enumerate(TIMED):
+        for place, init in enumerate(TIMED):
             cells = []
             for name in names:
                 theirs = PAPER.get(LIKE.get(name, name))
                 paper = f" ({theirs[solver][place]})" if theirs else ""
-                cells.append(f"{shift(rows, name, solver, start)}{paper}")
-            lines.append([f"{start} + {solver}", *cells])
-    return Section([Table(["start + solver (paper)", *names], lines)])
+                cells.append(f"{shift(rows, name, solver, init)}{paper}")
+            lines.append([f"{init} + {solver}", *cells])
+    return Section([Table(["init + solver (paper)", *names], lines)])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Table V: seconds until nnlsb first reaches given errors from each start, start included.
+"""Table V: seconds until nnlsb first reaches given errors from each init, init included.
 
 The errors are the paper's where the dataset is (faces94, here at half size). Georgia Tech is here
 as crops and PaviaU as a part, so there they are 4%, 2% and 1% above the lowest that was reached,
-and the paper's three ratios stand beside them in the same order. A second table has the starts that
+and the paper's three ratios stand beside them in the same order. A second table has the inits that
 came after the paper.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 from presentation import Row, Section, Table, judged
-from protocol import NEWER, STARTS, main
-from races import SIZES, by_start, datasets, last_error, reached, run, seconds_or_never
+from protocol import INITS, NEWER, main
+from races import SIZES, by_init, datasets, last_error, reached, run, seconds_or_never
 from table3 import LIKE
 
 TITLE = "Table V: seconds of nnlsb to given errors"
 ABOVE = (1.04, 1.02, 1.01)
-NOBODY = "nobody"
+NONE = "none"
 PAPER = {  # the errors, and seconds of rand, cr1-nmf, spkm, nndsvd to each on the authors' machine
     "ck": {
         0.105: (727.53, 40.27, 79.37, 309.25),
@@ -45,29 +45,29 @@ def show(rows: list[Row]) -> Section:
     """Seconds, their ratio to cr1-nmf with the paper's in brackets, and who is first."""
     lines, cases, newer = [], [], []
     for name in datasets(rows):
-        groups = by_start(rows, name, "nnlsb")
+        groups = by_init(rows, name, "nnlsb")
         lowest = min(last_error(group) for group in groups.values())
         paper = PAPER.get(LIKE.get(name, name), {})
         targets = list(paper) if name in PAPER else [above * lowest for above in ABOVE]
         for place, target in enumerate(targets):
-            seconds = {start: reached(group, target) for start, group in groups.items()}
+            seconds = {init: reached(group, target) for init, group in groups.items()}
             theirs = list(paper.values())[place] if paper else None
             lines.append([name, f"{target:.4g}", *_cells(seconds, theirs), _first(seconds)])
-            if _first(seconds) != NOBODY:
+            if _first(seconds) != NONE:
                 cases.append(_case(f"{name}, {target:.4g}", seconds))
             newer.append([name, f"{target:.4g}", *_newer(rows, name, target, seconds["cr1-nmf"])])
-    header = ["dataset", "error", *STARTS, "first"]
+    header = ["dataset", "error", *INITS, "first"]
     claim = "From cr1-nmf, nnlsb is the first to reach each error"
-    after = Table(["starts since then: dataset", "error", *NEWER], newer)
+    after = Table(["inits since then: dataset", "error", *NEWER], newer)
     return Section([Table(header, lines), after], [judged(claim, cases)])
 
 
 def _newer(rows: list[Row], name: str, target: float, ours: float) -> list[str]:
-    """Seconds from the starts that came after the paper, and their ratio to cr1-nmf."""
-    groups = by_start(rows, name, "nnlsb", NEWER)
+    """Seconds from the inits that came after the paper, and their ratio to cr1-nmf."""
+    groups = by_init(rows, name, "nnlsb", NEWER)
     cells = []
-    for start in NEWER:
-        seconds = reached(groups[start], target)
+    for init in NEWER:
+        seconds = reached(groups[init], target)
         both = np.isfinite(seconds) and np.isfinite(ours)
         ratio = f", {seconds / ours:.1f}" if both else ""
         cells.append(seconds_or_never(seconds, " s") + ratio)
@@ -77,10 +77,10 @@ def _newer(rows: list[Row], name: str, target: float, ours: float) -> list[str]:
 def _cells(seconds: dict[str, float], theirs: tuple[float, ...] | None) -> list[str]:
     """Seconds, and ratios where both are finite, with the paper's in brackets."""
     cells = []
-    for place, start in enumerate(STARTS):
-        cell = seconds_or_never(seconds[start], " s")
-        if np.isfinite(seconds[start]) and np.isfinite(seconds["cr1-nmf"]):
-            cell += f", {seconds[start] / seconds['cr1-nmf']:.1f}"
+    for place, init in enumerate(INITS):
+        cell = seconds_or_never(seconds[init], " s")
+        if np.isfinite(seconds[init]) and np.isfinite(seconds["cr1-nmf"]):
+            cell += f", {seconds[init] / seconds['cr1-nmf']:.1f}"
         if theirs:
             ratio = theirs[place] / theirs[1]
             cell += f" ({ratio:.1f})" if np.isfinite(ratio) else " (never)"
@@ -90,14 +90,14 @@ def _cells(seconds: dict[str, float], theirs: tuple[float, ...] | None) -> list[
 
 def _first(seconds: dict[str, float]) -> str:
     first = min(seconds, key=seconds.__getitem__)
-    return first if np.isfinite(seconds[first]) else NOBODY
+    return first if np.isfinite(seconds[first]) else NONE
 
 
-def _case(told: str, seconds: dict[str, float]) -> tuple[str, bool]:
+def _case(text: str, seconds: dict[str, float]) -> tuple[str, bool]:
     first = _first(seconds)
     behind = seconds["cr1-nmf"] / seconds[first]
     late = f"takes {behind:.2f} times as long" if np.isfinite(behind) else "never does"
-    return f"{told}: {first}, cr1-nmf {late}", behind <= 1
+    return f"{text}: {first}, cr1-nmf {late}", behind <= 1
 
 
 if __name__ == "__main__":

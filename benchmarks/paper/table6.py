@@ -40,7 +40,7 @@ def show(rows: list[Row]) -> Section:
     section = clustering.show(rows, {"ck": PAPER})
     if any(row["dataset"] == "ck" for row in rows):
         return section
-    lines = [[*way, *clustering.told_by_paper(scores)] for way, scores in PAPER.items()]
+    lines = [[*way, *clustering.text_of_paper(scores)] for way, scores in PAPER.items()]
     table = Table(["CK, the paper's", "solver", *clustering.SCORES], lines)
     missing = Verdict("ck: cr1-nmf clusters best", NOT_MEASURED, "CK needs a signed agreement")
     return Section([*section.body, table], [*section.verdicts, missing])

@@ -46,7 +46,7 @@ plt.show()
 # ---------------
 #
 # The coefficients say how much of each component a face takes. Below, faces are rebuilt from 4, 16
-# and 49 components. Sixteen numbers stand for 625 pixels in the middle row.
+# and 49 components. Sixteen numbers represent 625 pixels in the middle row.
 
 shown = [3, 17, 28, 41, 56, 63, 77, 90]
 figure, axes = plt.subplots(4, len(shown), figsize=(9, 5), layout="constrained")

@@ -114,9 +114,9 @@ plt.show()
 # A smaller error is not a truer answer
 # -------------------------------------
 #
-# A solver that goes on from there lowers the error, but mixtures of overlapping spectra can be
+# A solver that continues from there lowers the error, but mixtures of overlapping spectra can be
 # written in many ways, and nothing holds it at the pure pixels. The error is smaller, the spectra
-# are worse. Without pure pixels there would be no way to tell.
+# are worse. Without pure pixels this could not be seen.
 
 solved = ConeNMF(n_components=4, init="snpa", max_iter=500).fit(X)
 _, shares_solved, cosines_solved = compare(solved, solved.transform(X))

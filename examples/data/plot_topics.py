@@ -64,8 +64,8 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} 
 # Topics
 # ------
 #
-# Twelve components. A data frame, or names given to the matrix, tell a result what its features are
-# called; then ``plot_components`` shows the heaviest words of each.
+# Twelve components. With a data frame, or names given to the matrix, a result knows the names of
+# its features; then ``plot_components`` shows the words with the largest weights in each.
 
 V = from_rows(X)
 V.names = Names.of(feature_names=words.get_feature_names_out())

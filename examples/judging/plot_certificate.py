@@ -21,7 +21,7 @@ print(model.certify())
 # %%
 # - ``relative_error`` is the norm of the residual over the norm of the data.
 # - ``lower_bound`` comes from the singular values: *no* ten components, nonnegative or not, found
-#   by whatever means, have a smaller error.
+#   by any method, have a smaller error.
 # - ``gap`` is the difference. The fit is at most this far from the best one possible.
 # - ``kkt_residual`` says how far the factors are from a point at which no small step helps.
 #   A solver that was stopped early leaves it large.
@@ -29,7 +29,7 @@ print(model.certify())
 # Early and late
 # --------------
 #
-# As the solver goes on, the error falls towards the lower bound and the residual towards zero.
+# As the solver continues, the error falls towards the lower bound and the residual towards zero.
 
 V = from_rows(X)
 steps = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -54,7 +54,7 @@ plt.show()
 # which may be negative. For data that do lie in cones the gap is nearly zero, and then the fit is
 # proven to be nearly the best there is.
 #
-# Whoever made it
+# Other libraries
 # ---------------
 #
 # ``certify`` takes any pair of factors, here of scikit-learn's NMF. What scikit-learn calls W are

@@ -48,7 +48,7 @@ print(selection)
 # - *parallel*: singular values over those of shuffled data, above 1 if there is structure;
 # - *crossval*: the error on entries that were held out, lowest where more components begin to
 #   describe noise;
-# - *stability*: whether components are found again from other random starts, 1 if always.
+# - *stability*: whether components are found again from other random inits, 1 if always.
 
 figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
 for ax, (name, vote) in zip(axes, selection.votes.items(), strict=True):
@@ -58,8 +58,8 @@ for ax, (name, vote) in zip(axes, selection.votes.items(), strict=True):
 plt.show()
 
 # %%
-# They need not agree, because they answer different questions: how many components can be told from
-# noise, how many predict best, how many come out the same every time.
+# They need not agree, because they answer different questions: how many components
+# differ from noise, how many predict best, how many come out the same every time.
 #
 # More components always mean less error
 # --------------------------------------

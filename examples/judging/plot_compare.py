@@ -2,8 +2,8 @@
 Starts and solvers side by side
 ===============================
 
-Which start, which solver? ``compare`` runs them on your data and tells error, time and, if you know
-classes, how well the components match them.
+Which init, which solver? ``compare`` runs them on your data and reports error, time and, if
+you know classes, how well the components match them.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ found = compare(
 pd.DataFrame(found.rows()).round(4)
 
 # %%
-# The same as curves: the error against the seconds since the beginning, the start included.
+# The same as curves: the error against the seconds since the beginning, the init included.
 
 figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")
 found.plot(ax)

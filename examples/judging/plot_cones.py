@@ -95,8 +95,8 @@ plt.show()
 # What follows from the picture
 # -----------------------------
 #
-# If cones are narrow and far enough apart, the groups are exactly the cones (Lemma 1 of the
-# paper). Whatever the data, a sample's error is its length times the sine of its angle to the
+# If cones are narrow and far enough apart, the clusters are exactly the cones (Lemma 1 of the
+# paper). For any data, a sample's error is its norm times the sine of its angle to the
 # component, so the error of cr1-nmf is at most the largest such sine (Theorem 4).
 
 error = np.linalg.norm(X - (W @ H).T) / np.linalg.norm(X)

@@ -63,7 +63,7 @@ print(f"largest difference of the components: {np.abs(result.W - in_memory.W).ma
 # ---------------
 #
 # With ``checkpoint`` the run is saved now and then. Here a run is stopped after eight iterations.
-# The same call then goes on from there, and ends with the bits it would have had anyway.
+# The same call then resumes from there, and ends with the same bits as an undisturbed run.
 
 saves = Checkpoint(Path(folder.name) / "run", every=0)
 factorize(V, 10, max_iter=8, tol=0, checkpoint=saves)

@@ -3,7 +3,7 @@ Data frames
 ===========
 
 pandas and polars go in, and come out if you ask for it: ``set_output`` gives coefficients with
-names. The names of the columns come along to the result and to its pictures.
+names. The names of the columns are kept in the result and shown in its plots.
 """
 
 # %%

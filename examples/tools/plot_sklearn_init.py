@@ -1,8 +1,8 @@
 """
-A start for scikit-learn's NMF
+An init for scikit-learn's NMF
 ==============================
 
-If you want to stay with ``sklearn.decomposition.NMF``, take only the start: ``sklearn_init`` gives
+If you want to stay with ``sklearn.decomposition.NMF``, take only the init: ``sklearn_init`` gives
 the factors of cr1-nmf in scikit-learn's layout.
 """
 
@@ -26,16 +26,16 @@ A = model.fit_transform(X, W=W.copy(), H=H.copy())
 print(f"{model.n_iter_} iterations, error {model.reconstruction_err_ / np.linalg.norm(X):.4f}")
 
 # %%
-# Against scikit-learn's own starts
+# Against scikit-learn's own inits
 # ---------------------------------
 #
-# The error after so many iterations of coordinate descent, from each start. The factors of cr1-nmf
+# The error after so many iterations of coordinate descent, from each init. The factors of cr1-nmf
 # as they are, with one component for each sample, are ahead from the first iteration on, but leave
 # that point slowly. ``sklearn_init`` raises their zeros: that costs the first iterations, and pays
 # later.
 
 axes, coefficients, _ = cr1_nmf(from_rows(X), 15)
-starts = {
+inits = {
     "random": ("0.75", {}),
     "nndsvd": ("C1", {}),
     "nndsvda": ("C2", {}),
@@ -44,7 +44,7 @@ starts = {
 }
 steps = [1, 2, 4, 8, 16, 32]
 figure, ax = plt.subplots(layout="constrained")
-for name, (colour, factors) in starts.items():
+for name, (colour, factors) in inits.items():
     errors = []
     for n in steps:
         init = "custom" if factors else name
