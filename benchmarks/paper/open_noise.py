@@ -1,6 +1,6 @@
 """An open problem of the paper: samples that lie in cones only up to noise.
 
-V = [cones + delta E]_+ as for Figure 3. It reports the error of cr1-nmf, its distance to the samples
+V = [cones + delta E]_+ as for Figure 3. Reports the error of cr1-nmf, its distance to the samples
 without noise, both with their bounds (`noise_bound`), and how well the clusters are found. cr1++,
 the best of four runs, stands beside it, and the clusters of spkm and nndsvd, which are taken from
 the largest contributions to each sample.
