@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -7,19 +6,14 @@ import pytest
 from anndata import AnnData, read_h5ad
 
 from conenmf import factorize, from_rows, make_cones
-from conenmf.errors import DiskFullError, OptionError, OutputError, ShapeError
+from conenmf.errors import OptionError, OutputError, ShapeError
 from conenmf.export import (
     annotate,
     annotate_file,
-    check_folder,
     check_packages,
-    earlier_files,
     facts,
-    new_folder,
     write_coefficients,
-    write_summary,
     write_tables,
-    writing,
 )
 from conenmf.names import Names
 
@@ -128,73 +122,6 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
 # --- places -----------------------------------------------------------------------------------
 
 
-def test_files_move_into_place_together(tmp_path, result):
-    target = tmp_path / "out"
-    with new_folder(target) as folder:
-        (folder / "a.txt").write_text("a")
-        assert not target.exists()
-    assert [path.name for path in target.iterdir()] == ["a.txt"]
-    with pytest.raises(FileNotFoundError), new_folder(target) as folder:
-        (folder / "b.txt").rename(folder / "no" / "b.txt")
-    assert [path.name for path in target.iterdir()] == ["a.txt"]
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_files_of_an_earlier_result_do_not_stay(tmp_path):
-    target = tmp_path / "out"
-    for text in ("old", "new"):
-        with new_folder(target) as folder:
-            for name in ("report.html", "labels.csv")[text == "new" :]:
-                (folder / name).write_text(text)
-            write_summary(folder, {})
-        (target / "components.csv").write_text("mine")
-    files = {path.name for path in target.iterdir()}
-    assert files == {"labels.csv", "summary.json", "components.csv"}
-    assert (target / "labels.csv").read_text() == "new"
-    assert (target / "components.csv").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    "summary", [None, "{}", "[1]", "not json", '{"made_by": "me", "files": ["labels.csv"]}']
-)
-def test_files_of_others_stay(tmp_path, summary):
-    for name in ("result.npz", "labels.csv", "report.html"):
-        (tmp_path / name).write_text("mine")
-    if summary is not None:
-        (tmp_path / "summary.json").write_text(summary)
-    with pytest.raises(OutputError, match="holds other files"):
-        check_folder(tmp_path, force=False)
-    with new_folder(tmp_path) as folder:
-        (folder / "history.csv").write_text("new")
-    for name in ("result.npz", "labels.csv", "report.html"):
-        assert (tmp_path / name).read_text() == "mine"
-
-
-def test_a_summary_cannot_name_files_elsewhere(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "precious").write_text("mine")
-    known = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv"]}
-    (tmp_path / "out" / "summary.json").write_text(json.dumps(known))
-    assert earlier_files(tmp_path / "out") == {"a.csv"}
-
-
-def test_places_are_checked_before_there_is_work(tmp_path, result):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").write_text("precious")
-    for name, message in (
-        ("file", "is a file: name a folder"),
-        ("no/where", "does not exist"),
-        ("full", "holds other files"),
-    ):
-        with pytest.raises(OutputError, match=message):
-            check_folder(tmp_path / name, force=False)
-    check_folder(tmp_path / "full", force=True)
-    check_folder(tmp_path / "new", force=False)
-    write_summary(tmp_path / "full", {})
-    check_folder(tmp_path / "full", force=False)
-
-
 def test_packages_are_looked_for_before_there_is_work(monkeypatch):
     check_packages("csv", anndata=True)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -203,11 +130,3 @@ def test_packages_are_looked_for_before_there_is_work(monkeypatch):
         check_packages("csv")
     with pytest.raises(ImportError, match="anndata is needed for this: pip install anndata"):
         check_packages("none", anndata=True)
-
-
-def test_what_cannot_be_written_is_named(tmp_path):
-    message = r"a\.csv cannot be written: Permission denied"
-    with pytest.raises(OutputError, match=message), writing(Path("a.csv")):
-        raise PermissionError(13, "Permission denied")
-    with pytest.raises(DiskFullError), writing(Path("a.csv")):
-        raise DiskFullError("no room")

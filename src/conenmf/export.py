@@ -9,9 +9,7 @@ import importlib.util
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 
 from .data.blocks import Array
 from .data.files.atomic import written_whole
-from .errors import ConeNMFError, OptionError, OutputError, ShapeError
+from .errors import OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization
 
@@ -27,29 +25,22 @@ __all__ = [
     "ANNOTATED",
     "REPORT",
     "RESULT",
-    "SUMMARY",
     "TABLES",
+    "TABLE_NAMES",
     "annotate",
     "annotate_file",
-    "check_folder",
     "check_packages",
     "check_table",
-    "earlier_files",
     "facts",
-    "files_of_result",
-    "new_folder",
     "write_coefficients",
-    "write_summary",
     "write_tables",
-    "writing",
 ]
 
 TABLES = ("csv", "parquet")
 RESULT = "result.npz"
-SUMMARY = "summary.json"  # by which a folder of results is known
 ANNOTATED = "annotated.h5ad"
 REPORT = "report.html"
-_TABLES_OF_RESULT = ("components", "coefficients", "labels", "history")
+TABLE_NAMES = ("components", "coefficients", "labels", "history")
 _ROWS = 1 << 16  # written at a time
 
 
@@ -101,14 +92,6 @@ def check_packages(tables: str, *, anndata: bool = False) -> None:
             raise ImportError(f"the package {package} is needed for this: pip install {install}")
 
 
-def write_summary(folder: Path, known: dict[str, Any]) -> None:
-    """Write what is known as JSON, with a list of the files beside it."""
-    files = sorted({path.name for path in folder.iterdir()} | {SUMMARY})
-    text = json.dumps({"made_by": "conenmf", **known, "files": files}, indent=2, allow_nan=False)
-    with written_whole(folder / SUMMARY) as stream:
-        stream.write(text.encode())
-
-
 def write_tables(
     result: Factorization, folder: str | os.PathLike[str], kind: str = "csv"
 ) -> list[Path]:
@@ -135,7 +118,7 @@ def write_tables(
         "passes": result.history.passes,
     }
     components, coefficients, owners, errors = paths = [
-        target / f"{name}.{kind}" for name in _TABLES_OF_RESULT
+        target / f"{name}.{kind}" for name in TABLE_NAMES
     ]
     _write_rows(components, "feature", _called(names.feature_names, result.W.shape[0]), result.W)
     write_coefficients(coefficients, result.H.T, names)
@@ -252,87 +235,3 @@ def annotate_file(
                 write_elem(copy.require_group(place), name, values)
             columns = [c for c in copy["obs"].attrs["column-order"] if c != key]
             copy["obs"].attrs["column-order"] = np.array([*columns, key], dtype=object)
-
-
-# --- places ----------------------------------------------------------------------------------
-
-
-def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
-    """Refuse a place before any work is done for it.
-
-    Files of others are left alone, so with `force` too none may have one of the names that will
-    be written.
-    """
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"{target} is a file: name a folder with --output")
-    if not target.exists() and not target.absolute().parent.is_dir():
-        raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
-    if not target.is_dir():
-        return
-    ours = earlier_files(target)
-    if any(target.iterdir()) and not ours and not force:
-        raise OutputError(f"{target} holds other files: name another folder, or add --force")
-    for name in sorted({*names} - ours):
-        if (target / name).exists():
-            raise OutputError(f"{target} holds another {name}: move it, or name another folder")
-
-
-def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
-    """The names of the files that a result is written to."""
-    made = [f"{name}.{tables}" for name in _TABLES_OF_RESULT if tables in TABLES]
-    return [RESULT, SUMMARY, *made, *([ANNOTATED] * anndata), *([REPORT] * report)]
-
-
-def earlier_files(folder: Path) -> set[str]:
-    """The files of an earlier result in a folder; none if there is no result."""
-    try:
-        known = json.loads((folder / SUMMARY).read_bytes())
-        names = {str(name) for name in known["files"]} if known["made_by"] == "conenmf" else set()
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-    return {name for name in names if Path(name).name == name}
-
-
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
-    """Name the file that could not be written."""
-    try:
-        yield
-    except ConeNMFError:
-        raise
-    except OSError as problem:
-        raise OutputError(f"{target} cannot be written: {problem.strerror or problem}") from problem
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder for files that move into place when all are complete.
-
-    Files of an earlier result that have no successor are removed, since they would be of another
-    result; nothing else is.
-    """
-    with writing(target):
-        inside = target.is_dir()
-        place = target if inside else target.absolute().parent
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=place))
-    try:
-        yield made
-        with writing(target):
-            if not inside:
-                made.chmod(0o777 & ~_umask())
-                made.rename(target)
-                return
-            stale = earlier_files(target)
-            for path in made.iterdir():
-                os.replace(path, target / path.name)
-                stale.discard(path.name)
-            for name in stale:
-                (target / name).unlink(missing_ok=True)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -221,11 +221,8 @@ def test_every_command_has_help_with_examples(capsys):
         assert run(name, "--help") == 0
         said = capsys.readouterr().out
         assert name == "demo" or f"conenmf {name}" in said.split("Options:")[0].split("\n", 1)[1]
-        assert all(
-            option.help or option.name in ("init", "solver", "inits", "solvers")
-            for option in command.params
-            if option.param_type_name == "option"
-        )
+        options = [one for one in command.params if one.param_type_name == "option"]
+        assert all(option.help for option in options)
     assert run("--help") == 0
     said = " ".join(capsys.readouterr().out.split())
     for code, meaning in EXIT_CODES.items():
@@ -293,7 +290,7 @@ ERRORS = [
     ),
     (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorisation saved by"),
     (3, ["transform", "out", "narrow.npy", "-o", "a.csv"], "have 5 features, the model has 30"),
-    (3, ["transform", "out", "other.csv", "-o", "a.csv"], "does not know the feature 'gene x'"),
+    (3, ["transform", "out", "other.csv", "-o", "a.csv"], "the model has no feature 'gene x'"),
     (3, ["report", "gone"], "there is no result gone: name a folder that fit wrote"),
     (3, ["report", "unjudged", "--data", "narrow.npy"], "narrow.npy has another shape than the"),
     (3, ["compare", "cells.csv", "--labels", "gone.txt"], "gone.txt: No such file or directory"),
@@ -310,7 +307,7 @@ ERRORS = [
     (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
     (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
-    (4, ["report", "unjudged"], "unjudged was not judged when it was made: add --data DATA"),
+    (4, ["report", "unjudged"], "unjudged was not judged when it was written: add --data DATA"),
     # a result cannot be written
     (5, ["fit", "cells.csv", "-o", "mixed", "--force"], "mixed holds another labels.csv: move it"),
     (5, ["fit", "out/coefficients.csv", "-o", "out"], "is part of the result in out: name another"),
@@ -384,7 +381,7 @@ def test_a_mistake_of_ours_is_one_line_too(folder, monkeypatch, capsys):
     def broken(*_, **__):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("conenmf.cli.commands.factorize", broken)
+    monkeypatch.setattr("conenmf.cli.fitting.factorize", broken)
     assert run("fit", "cells.csv") == 1
     said = capsys.readouterr().err
     assert said == "conenmf: unexpected ZeroDivisionError: division by zero; --debug shows where\n"
@@ -396,7 +393,7 @@ def test_too_little_memory_is_said(folder, monkeypatch, capsys):
     def broken(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("conenmf.cli.commands.factorize", broken)
+    monkeypatch.setattr("conenmf.cli.fitting.factorize", broken)
     assert run("fit", "cells.csv") == 4
     assert "there is not enough memory: try --max-memory" in capsys.readouterr().err
 
@@ -409,6 +406,18 @@ def test_a_full_disk_is_said(folder, monkeypatch, capsys):
     assert run("fit", "cells.csv", "-o", "out", "--no-report") == 5
     assert "no room to write" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("conenmf.export.write_coefficients", broken)
+    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 3
+    assert "Input/output error" in capsys.readouterr().err
+    assert {path.name for path in Path("out").iterdir()} == {"result.npz", "summary.json"}
+    assert json.loads(Path("out/summary.json").read_text())["files"] == sorted(os.listdir("out"))
+    assert Factorization.load("out/result.npz").K == 3
 
 
 def test_what_could_act_on_a_terminal_is_spelled_out(folder, capsys):

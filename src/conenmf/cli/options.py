@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from ..data.doors import open_data
+from ..data.files.formats import split_member
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..report import VIEWS
@@ -20,32 +22,43 @@ from ..text import visible
 from .console import Display
 
 __all__ = [
-    "COMPONENTS",
-    "FROM",
-    "HOW",
-    "LOOKS",
-    "SOLVING",
-    "Given",
-    "Several",
-    "plain",
+    "COMPONENTS_OPTION",
+    "PRINTING_OPTIONS",
+    "READING_OPTIONS",
+    "REPORT_OPTIONS",
+    "STOPPING_OPTIONS",
+    "CommonOptions",
+    "NameList",
+    "choosing",
+    "json_values",
     "reads_data",
     "with_options",
 ]
 
 
 @dataclass(frozen=True)
-class Given:
-    """What every command that reads data is given."""
+class CommonOptions:
+    """The argument DATA and the options that every command that reads data has."""
 
     data: str
     samples_in: str
     dataset: str | None
     negative: str
-    threads: int | None
+    n_threads: int | None
     max_memory: str | None
     seed: int | None
     quiet: bool
     as_json: bool
+
+    @functools.cached_property
+    def _member(self) -> tuple[str, str | None]:
+        """The file and the member of it that are read."""
+        return split_member(self.data) if self.dataset is None else (self.data, self.dataset)
+
+    @property
+    def path(self) -> Path:
+        """The file, without the member that DATA may name."""
+        return Path(self._member[0])
 
     @property
     def display(self) -> Display:
@@ -53,8 +66,8 @@ class Given:
         return Display(quiet=self.quiet)
 
     @property
-    def how_read(self) -> dict[str, str | None]:
-        """Where the data came from and how they were read, to be kept with a result."""
+    def origin(self) -> dict[str, str | None]:
+        """The data file and how it was read, to be kept with a result."""
         return {
             "source": self.data,
             "samples_in": self.samples_in,
@@ -64,18 +77,19 @@ class Given:
 
     @property
     def rng(self) -> np.random.Generator | None:
-        """For starts that draw."""
+        """For inits that draw random numbers."""
         return None if self.seed is None else np.random.default_rng(self.seed)
 
     def open(self, display: Display, image_shape: tuple[int, int] | None = None) -> DataMatrix:
         """Open the data."""
         with display.working(f"reading {self.data}"):
+            path, member = self._member
             V = open_data(
-                self.data,
+                path,
                 samples_in=self.samples_in,  # type: ignore[arg-type]
-                dataset=self.dataset,
+                dataset=member,
                 negative=self.negative,  # type: ignore[arg-type]
-                n_threads=self.threads,
+                n_threads=self.n_threads,
                 max_memory=self.max_memory,
             )
         if image_shape is not None:
@@ -89,11 +103,11 @@ class Given:
         return V
 
     def answer(
-        self, known: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
+        self, values: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
     ) -> None:
-        """Print what was found: for a machine, or for a person, who is told what was read too."""
+        """Print the values as JSON, or the size of the data and what `show` prints."""
         if self.as_json:
-            click.echo(json.dumps(plain(known), allow_nan=False))
+            click.echo(json.dumps(json_values(values), allow_nan=False))
             return
         out = Console(highlight=False, markup=False, soft_wrap=True)
         if V is not None:
@@ -102,26 +116,32 @@ class Given:
 
 
 def _size(V: DataMatrix) -> str:
-    """How large a matrix is, and whether things have names: a wrong guess is seen here."""
-    named = ("", " without names")
-    samples = f"{V.shape[1]} samples{named[V.names.sample_names is None]}"
-    features = f"{V.shape[0]} features{named[V.names.feature_names is None]}"
+    """The size of a matrix, and whether names were read: a wrong guess is seen here."""
+    suffix = ("", " without names")
+    samples = f"{V.shape[1]} samples{suffix[V.names.sample_names is None]}"
+    features = f"{V.shape[0]} features{suffix[V.names.feature_names is None]}"
     if V.names.image_shape is not None:
         features = f"images of {V.names.image_shape[0]} x {V.names.image_shape[1]} pixels"
     return f"{samples}, {features}"
 
 
-def plain(value: Any) -> Any:
-    """Numbers that JSON has no words for become null."""
-    if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
+def json_values(value: Any) -> Any:
+    """Values that JSON can hold; NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {str(key): json_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [json_values(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return json_values(value.tolist())
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
+
+
+def choosing(K: int | str) -> str:
+    """What a command does between reading and solving."""
+    number = "the number of components and " if isinstance(K, str) else ""
+    return f"choosing {number}an init"
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -132,22 +152,22 @@ def _debug(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.find_root().obj["debug"] = True
 
 
-HOW = (
+PRINTING_OPTIONS = (
     click.option("--quiet", "-q", is_flag=True, help="Show no progress."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."),
     click.option(
         "--debug", is_flag=True, expose_value=False, callback=_debug, help="Show tracebacks."
     ),
 )
-FROM = (
+READING_OPTIONS = (
     click.option(
         "--samples-in",
         type=click.Choice(["rows", "columns"]),
         default="rows",
         show_default=True,
-        help="Which way round the matrix is.",
+        help="Whether samples are the rows or the columns of the matrix.",
     ),
-    click.option("--dataset", help="Which member of a file that holds several."),
+    click.option("--dataset", help="Which matrix of a file that holds several."),
     click.option(
         "--negative",
         type=click.Choice(["raise", "clip"]),
@@ -155,13 +175,19 @@ FROM = (
         show_default=True,
         help="What to do with tiny negative entries.",
     ),
-    click.option("--threads", type=click.IntRange(1), help="Threads; by default all cores."),
-    click.option("--max-memory", help="Memory this process may take, such as 2GB."),
-    click.option("--seed", type=click.IntRange(0), help="For starts that draw random numbers."),
-)
-SOLVING = (
     click.option(
-        "--max-iter", type=click.IntRange(0), default=200, show_default=True, help="Iterations."
+        "--threads", "n_threads", type=click.IntRange(1), help="By default one for each core."
+    ),
+    click.option("--max-memory", help="Memory this process may use, such as 2GB."),
+    click.option("--seed", type=click.IntRange(0), help="For inits that draw random numbers."),
+)
+STOPPING_OPTIONS = (
+    click.option(
+        "--max-iter",
+        type=click.IntRange(0),
+        default=200,
+        show_default=True,
+        help="Largest number of iterations.",
     ),
     click.option(
         "--tol",
@@ -170,7 +196,9 @@ SOLVING = (
         show_default=True,
         help="Stop when the error falls by less than this share of itself in 5 iterations.",
     ),
-    click.option("--max-time", type=click.FloatRange(0), help="Seconds for the solver."),
+    click.option(
+        "--max-time", type=click.FloatRange(0), help="Seconds after which the solver stops."
+    ),
 )
 
 
@@ -178,19 +206,21 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[_Command], _Comman
     """Give a command several options at once."""
 
     def add(command: _Command) -> _Command:
-        return functools.reduce(lambda made, option: option(made), reversed(options), command)
+        return functools.reduce(
+            lambda function, option: option(function), reversed(options), command
+        )
 
     return add
 
 
 def reads_data(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the argument DATA and the options that say how to read it."""
-    names = tuple(Given.__dataclass_fields__)
+    names = tuple(CommonOptions.__dataclass_fields__)
 
-    @with_options(click.argument("data"), *FROM, *HOW)
+    @with_options(click.argument("data"), *READING_OPTIONS, *PRINTING_OPTIONS)
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
-        return command(Given(**{name: options.pop(name) for name in names}), **options)
+        return command(CommonOptions(**{name: options.pop(name) for name in names}), **options)
 
     return wrapped
 
@@ -222,37 +252,40 @@ class _Shape(click.ParamType[Any]):
         return int(rows), int(columns)
 
 
-class Several(click.ParamType[Any]):
+class NameList(click.ParamType[Any]):
     """Names with commas between them."""
 
     name = "NAME,..."
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self.known = tuple(known)
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = tuple(choices)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """Take the names apart and look for unknown ones."""
+        """Split the names, and refuse unknown ones."""
         if isinstance(value, tuple):
             return value
         names = tuple(part.strip() for part in str(value).split(",") if part.strip())
         for name in names:
-            if name not in self.known:
-                self.fail(f"{name!r} is not one of {', '.join(self.known)}", param, ctx)
+            if name not in self.choices:
+                self.fail(f"{name!r} is not one of {', '.join(self.choices)}", param, ctx)
         if not names:
-            self.fail(f"name some of {', '.join(self.known)}", param, ctx)
+            self.fail(f"name some of {', '.join(self.choices)}", param, ctx)
         return names
 
 
-COMPONENTS = click.option(
+COMPONENTS_OPTION = click.option(
     "-k",
     "--components",
+    "K",
     type=_Components(),
     default="auto",
     show_default=True,
-    help="How many components; auto estimates it.",
+    help="Number of components; auto estimates it.",
 )
-LOOKS = (
-    click.option("--image-shape", type=_Shape(), help="Features are pixels of such images."),
+REPORT_OPTIONS = (
+    click.option(
+        "--image-shape", type=_Shape(), help="Features are the pixels of images of this shape."
+    ),
     click.option(
         "--view",
         type=click.Choice(VIEWS),

@@ -1,0 +1,265 @@
+"""The commands ``fit``, which factorises data and writes a folder of results, and ``demo``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import OptionError, OutputError
+from ..export import (
+    ANNOTATED,
+    REPORT,
+    RESULT,
+    TABLES,
+    annotate_file,
+    check_packages,
+    facts,
+    write_tables,
+)
+from ..pipeline import factorize
+from ..report import check_view, write_report
+from ..result import Factorization
+from ..solve.inits import INITS
+from ..solve.solvers import SOLVERS
+from ..solve.stopping import StopReason
+from .answers import show_fit
+from .console import Interruption
+from .options import (
+    COMPONENTS_OPTION,
+    PRINTING_OPTIONS,
+    REPORT_OPTIONS,
+    STOPPING_OPTIONS,
+    CommonOptions,
+    choosing,
+    json_values,
+    reads_data,
+    with_options,
+)
+from .places import (
+    check_folder,
+    earlier_files,
+    files_of_result,
+    new_folder,
+    write_csv,
+    write_summary,
+    writing,
+)
+
+__all__ = ["demo", "fit"]
+
+
+@dataclass(frozen=True)
+class _FitOptions:
+    """The options of ``fit`` that no other command that reads data has."""
+
+    K: int | str
+    output: str | None
+    init: str
+    solver: str
+    max_iter: int
+    tol: float
+    max_time: float | None
+    checkpoint: str | None
+    tables: str
+    anndata: bool
+    no_report: bool
+    image_shape: tuple[int, int] | None
+    view: str
+    title: str | None
+    force: bool
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """When to stop."""
+        return {"max_iter": self.max_iter, "tol": self.tol, "max_time": self.max_time}
+
+
+_FORCE_OPTION = click.option(
+    "--force", is_flag=True, help="Write into a folder that holds other files."
+)
+
+
+@click.command()
+@reads_data
+@with_options(
+    COMPONENTS_OPTION,
+    click.option(
+        "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
+    ),
+    click.option(
+        "--init",
+        type=click.Choice(["auto", *INITS]),
+        default="auto",
+        show_default=True,
+        help="Initialisation of the factors.",
+    ),
+    click.option(
+        "--solver",
+        type=click.Choice(list(SOLVERS)),
+        default="hals",
+        show_default=True,
+        help="How the factors are updated.",
+    ),
+    *STOPPING_OPTIONS,
+    click.option(
+        "--checkpoint",
+        type=click.Path(),
+        help="Folder in which the run is saved every minute. The same command resumes it.",
+    ),
+    click.option(
+        "--tables",
+        type=click.Choice([*TABLES, "none"]),
+        default="csv",
+        show_default=True,
+        help="Format of the tables of components, coefficients, labels and history.",
+    ),
+    click.option("--anndata", is_flag=True, help="Also write a copy of an .h5ad with the result."),
+    click.option("--no-report", is_flag=True, help="Do not judge the result; write no report."),
+    *REPORT_OPTIONS,
+    _FORCE_OPTION,
+)
+@click.pass_context
+def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
+    """Factorise DATA; write the factors, labels, history and a report to a folder.
+
+    \b
+    conenmf fit counts.csv
+    conenmf fit spectra.npy -k 12 -o result --max-time 60
+    conenmf fit faces/ -k 40 -o faces-40
+    conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
+
+    Ctrl-C stops after the current iteration and saves the result so far.
+    """
+    options = _FitOptions(**values)
+    target = _check_options(common, options)
+    display = common.display
+    interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
+    with interruption, new_folder(target) as folder:
+        V = common.open(display, options.image_shape)
+        check_view(options.view, V.names)
+        show = display.iterations(**options.limits, what="solving")
+        with display.working(choosing(options.K)):
+            result = factorize(
+                V,
+                options.K,
+                init=options.init,
+                solver=options.solver,
+                rng=common.rng,
+                callback=interruption.watch(show),
+                checkpoint=options.checkpoint,
+                **options.limits,
+            )
+        command = shlex.join(["conenmf", *context.obj["arguments"]])
+        result = replace(
+            result,
+            stop_reason=StopReason.INTERRUPTED if interruption.asked else result.stop_reason,
+            settings={**result.settings, **common.origin, "seed": common.seed, "command": command},
+        )
+        if not (interruption.asked or options.no_report):
+            with interruption.may_be_left_out(), display.working("judging the result"):
+                result.diagnose()
+        with interruption.put_off(), display.working(f"writing {target}"), writing(target):
+            files, failure = _write_result(folder, result, common.path, options)
+            summary = json_values({**facts(result), "version": __version__})
+            files = write_summary(folder, summary, files)
+    if failure is not None:
+        raise failure
+    common.answer(
+        {**summary, "files": [str(target / name) for name in files]},
+        lambda out: show_fit(out, result, target, common.data),
+        V,
+    )
+    return 130 if interruption.asked else 0
+
+
+def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
+    """Refuse what cannot be done before the data are read; return the folder for the result."""
+    source, output = common.path, options.output
+    if options.anndata and source.suffix.lower() != ".h5ad":
+        raise OptionError(f"--anndata is for .h5ad files, and DATA is {common.data}")
+    check_packages(options.tables, anndata=options.anndata)
+    target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
+    names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)
+    check_folder(target, options.force, names)
+    if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
+        raise OutputError(f"{source} is part of the result in {target}: name another folder")
+    return target
+
+
+def _write_result(
+    folder: Path, result: Factorization, source: Path, options: _FitOptions
+) -> tuple[list[str], Exception | None]:
+    """Write the result; return the files written, and the error that ended it early, if any.
+
+    The result itself is written first: a table or a report that fails does not lose it.
+    """
+    result.save(folder / RESULT)
+    files = [RESULT]
+    try:
+        if options.tables != "none":
+            files += [path.name for path in write_tables(result, folder, options.tables)]
+        if options.anndata:
+            annotate_file(source, folder / ANNOTATED, result)
+            files.append(ANNOTATED)
+        if result.diagnosis is not None:
+            title = options.title or source.resolve().name
+            write_report(result, folder / REPORT, title=title, view=options.view)
+            files.append(REPORT)
+    except Exception as problem:
+        for path in folder.iterdir():
+            if path.name not in files:  # one of several tables
+                path.unlink()
+        return files, problem
+    return files, None
+
+
+@click.command()
+@click.option(
+    "-o", "--output", type=click.Path(), default="conenmf-demo", show_default=True, help="Folder."
+)
+@_FORCE_OPTION
+@with_options(*PRINTING_OPTIONS)
+@click.pass_context
+def demo(context: click.Context, output: str, force: bool, quiet: bool, as_json: bool) -> int:
+    """Factorise handwritten digits: write digits.csv, the results and a report."""
+    from sklearn.datasets import load_digits
+
+    target = Path(output)
+    path = target / "digits.csv"
+    header = ["image", *(f"pixel {row} {column}" for row in range(8) for column in range(8))]
+    is_ours = path.is_file() and path.read_bytes().startswith(",".join(header).encode())
+    check_folder(target, force or is_ours)
+    digits = load_digits()
+    with writing(target):
+        target.mkdir(exist_ok=True)
+    write_csv(
+        path,
+        header,
+        (
+            [f"a {digit} (no. {n})", *(f"{grey:g}" for grey in image)]
+            for n, (image, digit) in enumerate(zip(digits.data, digits.target, strict=True))
+        ),
+    )
+    result = str(target / "result")
+    command = ["fit", str(path), "-k", "10", "--image-shape", "8x8", "-o", result]
+    context.obj["arguments"] = command
+    if not as_json:
+        click.echo(f"{path}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")
+        click.echo(f"$ {shlex.join(['conenmf', *command])}\n")
+    code = context.invoke(
+        fit,
+        data=str(path),
+        K=10,
+        image_shape=(8, 8),
+        output=result,
+        quiet=quiet,
+        as_json=as_json,
+        force=force,
+    )
+    return int(code)

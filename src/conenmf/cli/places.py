@@ -1,0 +1,142 @@
+"""Where commands write: places are checked before any work is done, files appear complete.
+
+A folder of results is known by its ``summary.json``, which lists the files of the result. These
+are replaced or removed by the next result; all other files in the folder are left alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..data.files.atomic import folder_written_whole, written_whole
+from ..errors import ConeNMFError, OptionError, OutputError
+from ..export import ANNOTATED, REPORT, RESULT, TABLE_NAMES, TABLES
+
+__all__ = [
+    "SUMMARY",
+    "check_folder",
+    "check_parent",
+    "check_picture",
+    "earlier_files",
+    "files_of_result",
+    "new_folder",
+    "save_picture",
+    "write_csv",
+    "write_summary",
+    "writing",
+]
+
+SUMMARY = "summary.json"
+_PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
+_DOTS_PER_INCH = 150
+
+
+def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
+    """Refuse a folder that cannot be written to, or that holds other files.
+
+    Other files are left alone, so even with `force` none may have one of the names that will be
+    written.
+    """
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"{target} is a file: name a folder with --output")
+    if not target.exists() and not target.absolute().parent.is_dir():
+        raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
+    if not target.is_dir():
+        return
+    earlier = earlier_files(target)
+    if any(target.iterdir()) and not earlier and not force:
+        raise OutputError(f"{target} holds other files: name another folder, or add --force")
+    for name in sorted({*names} - earlier):
+        if (target / name).exists():
+            raise OutputError(f"{target} holds another {name}: move it, or name another folder")
+
+
+def check_parent(path: str | None) -> None:
+    """Refuse a file whose folder does not exist."""
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise OutputError(f"{path} cannot be written: its folder does not exist")
+
+
+def check_picture(path: str | None) -> None:
+    """Refuse a picture of an unknown kind, or whose folder does not exist."""
+    if path is not None and Path(path).suffix.lower() not in _PICTURE_SUFFIXES:
+        raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
+    check_parent(path)
+
+
+def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
+    """The names of the files that a result is written to."""
+    names = [f"{name}.{tables}" for name in TABLE_NAMES if tables in TABLES]
+    return [RESULT, SUMMARY, *names, *([ANNOTATED] * anndata), *([REPORT] * report)]
+
+
+def earlier_files(folder: Path) -> set[str]:
+    """The files of an earlier result in a folder; none if there is no result."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_bytes())
+        is_ours = summary["made_by"] == "conenmf"
+        names = {str(name) for name in summary["files"]} if is_ours else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {name for name in names if Path(name).name == name}
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Name the file that could not be written."""
+    try:
+        yield
+    except ConeNMFError:
+        raise
+    except OSError as problem:
+        raise OutputError(f"{target} cannot be written: {problem.strerror or problem}") from problem
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder for files that move to the target when all are complete.
+
+    Files of an earlier result that have no successor are removed, since they would be of another
+    result; nothing else is.
+    """
+    with ExitStack() as stack:
+        with writing(target):
+            folder = stack.enter_context(folder_written_whole(target))
+        yield folder
+        with writing(target):
+            stale = earlier_files(target) - {path.name for path in folder.iterdir()}
+            stack.close()
+            for name in stale:
+                (target / name).unlink(missing_ok=True)
+
+
+def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:
+    """Write the facts about a result as JSON, with a list of its files; return that list."""
+    names = sorted({*files, SUMMARY})
+    content = {"made_by": "conenmf", **facts, "files": names}
+    with written_whole(folder / SUMMARY) as stream:
+        stream.write(json.dumps(content, indent=2, allow_nan=False).encode())
+    return names
+
+
+def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table; a cell with a comma or a quote in it is quoted."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    with writing(target), written_whole(target) as stream:
+        stream.write(text.getvalue().encode())
+
+
+def save_picture(figure: Any, path: str) -> None:
+    """Save a figure of matplotlib in the format that the name of the file ends with."""
+    target = Path(path)
+    with writing(target), written_whole(target) as stream:
+        figure.savefig(stream, format=target.suffix.lower().removeprefix("."), dpi=_DOTS_PER_INCH)

@@ -1,0 +1,150 @@
+"""The commands that start from a saved result: transform new samples, write its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ..data.blocks import Array
+from ..data.matrix import DataMatrix
+from ..errors import OptionError, ShapeError
+from ..export import REPORT, RESULT, check_table, write_coefficients
+from ..report import write_report
+from ..result import Factorization
+from ..solve.loop import coefficients
+from ..text import visible
+from .options import (
+    PRINTING_OPTIONS,
+    READING_OPTIONS,
+    REPORT_OPTIONS,
+    CommonOptions,
+    reads_data,
+    with_options,
+)
+from .places import check_parent, writing
+
+__all__ = ["report", "transform"]
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@reads_data
+@with_options(
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(),
+        required=True,
+        help="The coefficients: .csv, .parquet or .npy.",
+    )
+)
+def transform(common: CommonOptions, model: str, output: str) -> None:
+    """Compute the coefficients of new samples DATA in the components of MODEL.
+
+    MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
+    both have names.
+
+    \b
+    conenmf transform result new.csv -o coefficients.csv
+    """
+    result = _load(model)
+    check_table(output)
+    check_parent(output)
+    display = common.display
+    V = common.open(display)
+    W = _matched_components(result, V)
+    with display.working("computing the coefficients"), V.own_threads():
+        H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
+    with writing(Path(output)):
+        write_coefficients(output, H.T, V.names)
+    error = float(np.sqrt(squared / V.total)) if V.total else 0.0
+    components = np.asarray(labels)[np.asarray(labels) >= 0]
+    answer = {
+        "n_samples": V.shape[1],
+        "n_components": result.K,
+        "relative_error": error,
+        "samples_of_component": np.bincount(components, minlength=result.K),
+        "output": output,
+    }
+
+    def show(out: Console) -> None:
+        out.print(f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}")
+        out.print(f"the coefficients are in {visible(output, None)}")
+
+    common.answer(answer, show, V)
+
+
+def _load(path: str) -> Factorization:
+    target = Path(path)
+    if target.is_dir():
+        target /= RESULT
+    if not target.exists():
+        raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
+    return Factorization.load(target)
+
+
+def _matched_components(result: Factorization, V: DataMatrix) -> Array:
+    """W with its rows in the order of the features of V."""
+    F = result.W.shape[0]
+    if V.shape[0] != F:
+        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}")
+    model_names, data_names = result.names.feature_names, V.names.feature_names
+    if model_names is None or data_names is None or model_names == data_names:
+        return result.W
+    row = {name: f for f, name in enumerate(model_names)}
+    missing = [name for name in data_names if name not in row]
+    if missing:
+        raise ShapeError(f"the model has no feature {missing[0]!r}, which the data have")
+    if len(row) < F or len(set(data_names)) < F:
+        raise ShapeError("features share names and are in another order than those of the model")
+    return result.W[[row[name] for name in data_names]]
+
+
+@click.command()
+@click.argument("result", type=click.Path())
+@with_options(
+    click.option("-o", "--output", type=click.Path(), help="By default report.html beside it."),
+    click.option("--data", help="The data that were factorised, if fit did not judge the result."),
+    *READING_OPTIONS,
+    *REPORT_OPTIONS,
+    *PRINTING_OPTIONS,
+)
+def report(
+    result: str,
+    output: str | None,
+    data: str | None,
+    image_shape: tuple[int, int] | None,
+    view: str,
+    title: str | None,
+    **options: Any,
+) -> None:
+    """Write the report of RESULT, a folder that fit wrote or the result.npz in it.
+
+    \b
+    conenmf report result --view curves -o spectra.html
+    conenmf report result --data counts.csv
+    """
+    common = CommonOptions(data=data or "", **options)
+    factorization = _load(result)
+    display = common.display
+    folder = Path(result) if Path(result).is_dir() else Path(result).parent
+    target = folder / REPORT if output is None else Path(output)
+    if data is not None:
+        V = common.open(display)
+        if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
+            raise ShapeError(f"{data} has another shape than the data of {result}")
+        factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
+        with display.working("judging the result"):
+            factorization.diagnose()
+    elif factorization.diagnosis is None:
+        raise OptionError(f"{result} was not judged when it was written: add --data DATA")
+    heading = title or folder.name
+    with writing(target):
+        write_report(factorization, target, title=heading, view=view, image_shape=image_shape)
+    answer = {"report": str(target), "bytes": target.stat().st_size}
+    common.answer(answer, lambda out: out.print(f"open {visible(target, None)} in a browser"))
