@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from conenmf import certify, cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.bounds import (
-    cone_sines,
     deterministic_bound,
     largest_angle_in_orthant,
     lower_bound,
@@ -14,7 +13,7 @@ from conenmf.cones.bounds import (
     weighted_bound,
 )
 from conenmf.cones.geometry import enclosing_cones
-from conenmf.errors import FactorError, ShapeError, ZeroDataError
+from conenmf.errors import FactorError, OptionError, ShapeError, ZeroDataError
 
 
 def f(alpha):
@@ -36,14 +35,20 @@ def test_theorem_4_for_any_data(seed):
 
 
 def test_sines(main_backend, both_twins, sample_matrix):
+    """The bound is the largest sine, of one sample its own; zero samples have none."""
     V = main_backend(sample_matrix)
     W, _, cones = cr1_nmf(V, 4)
-    sines = cone_sines(V, 3 * W, cones.labels)
-    assert sines[0] == sines[17] == 0
+    labels = np.asarray(cones.labels)
+    sines = np.zeros(40)
+    for n in np.flatnonzero(sample_matrix.any(axis=0)):
+        v, w = sample_matrix[:, n], W[:, labels[n]]
+        angle = np.arccos(np.clip(v @ w / np.linalg.norm(v) / np.linalg.norm(w), -1, 1))
+        sines[n] = np.sin(angle)
+    assert deterministic_bound(V, 3 * W, labels) == pytest.approx(sines.max())
     for n in (1, 20):
-        v, w = sample_matrix[:, n], W[:, cones.labels[n]]
-        angle = np.arccos(v @ w / np.linalg.norm(v) / np.linalg.norm(w))
-        assert sines[n] == pytest.approx(np.sin(angle))
+        samples = [0, n, 17]  # the first and the last are zero
+        bound = deterministic_bound(main_backend(sample_matrix[:, samples]), 3 * W, labels[samples])
+        assert bound == pytest.approx(sines[n])
 
 
 def test_labels_and_axes_that_do_not_fit(sample_matrix):
@@ -178,7 +183,7 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
     assert sizes == sorted(sizes)
     assert sample_size([0.3], [1.0], epsilon=0.2, delta=0.01) == 1
     for bad in ({"epsilon": 0, "delta": 0.1}, {"epsilon": 0.1, "delta": 1}):
-        with pytest.raises(ValueError, match="must be positive"):
+        with pytest.raises(OptionError, match="must be positive"):
             sample_size([0.3], [1.0], **bad)
 
 
@@ -187,7 +192,7 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
     [([0.1], [1, 2], None), ([0.0], [1], None), ([2.0], [1], None), ([0.1], [1], [-1])],
 )
 def test_bad_models(angles, rates, weights):
-    with pytest.raises(ValueError, match=r"expected one size angle|weights nonnegative"):
+    with pytest.raises(OptionError, match=r"expected one size angle|weights nonnegative"):
         probabilistic_bound(angles, rates, weights)
 
 

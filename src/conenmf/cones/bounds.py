@@ -2,30 +2,37 @@
 
 From above: the error of cr1-nmf is at most the largest sine of a size angle (Theorems 4 and 5 of
 the paper), and for samples drawn from the paper's model close to a smaller number (Theorems 6 and
-8). From below: no factorisation with K components beats the truncated singular value
-decomposition (Eckart and Young). And for any pair of factors, whoever computed it: how far it is
-from that lower bound and from being a stationary point.
+8). From below: no factorisation with K components has a smaller error than the truncated singular
+value decomposition (Eckart and Young). And for any pair of factors: how far it is from that lower
+bound and from being a stationary point. Bounds under noise are in `noise`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 
-from ..data.blocks import Array, Block, cone_products, products, residual_squared, weighted_sums
+from ..data.blocks import (
+    Array,
+    Block,
+    cone_products,
+    exact,
+    products,
+    residual_squared,
+    weighted_sums,
+)
 from ..data.doors import check_labels, require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
-from ..errors import FactorError, check_components
+from ..errors import FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 
 __all__ = [
     "Certificate",
     "certify",
-    "cone_sines",
     "deterministic_bound",
     "largest_angle_in_orthant",
     "lower_bound",
@@ -37,22 +44,31 @@ __all__ = [
 # --- from above: the paper's theorems ---------------------------------------------------------
 
 
-def cone_sines(V: DataMatrix, W: Array, labels: Aligned) -> Aligned:
-    """Return the sine of the angle between each sample and the axis of its cone; one pass.
+def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
+    """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
+
+    alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
+    samples labelled k. The bound holds for any data and any axes, not only under the geometric
+    assumption, because each sample's error is its norm times the sine of its angle. Given size
+    angles instead of data, the bound is ``np.sin(angles).max()``. One pass.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     W : array (F, K)
-        Axes; their lengths do not matter.
+        Axes; their norms do not matter.
     labels : array (N,)
-        The cone of each sample, -1 for none: then the sine is 1, or 0 for a zero sample.
+        The cone of each sample, -1 for none: nothing of it is explained then.
+
+    Examples
+    --------
+    >>> from conenmf import cr1_nmf, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
+    >>> W, H, cones = cr1_nmf(V, 2, first=0)
+    >>> error = np.linalg.norm([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]] - W @ H) / V.norm
+    >>> bool(error <= deterministic_bound(V, W, cones.labels))
+    True
     """
-    return _sines(V, W, labels)[0]
-
-
-def _sines(V: DataMatrix, W: Array, labels: Aligned) -> tuple[Aligned, float]:
-    """The sines, and the largest of them."""
     require_data_matrix(V)
     W = np.asarray(W, dtype=np.float64)
     if W.ndim != 2 or W.shape[0] != V.shape[0]:
@@ -64,48 +80,25 @@ def _sines(V: DataMatrix, W: Array, labels: Aligned) -> tuple[Aligned, float]:
         raise FactorError("axes must be finite and nonnegative")
     labels = check_labels(V, labels, W.shape[1])
     axes = np.ascontiguousarray(W.T)
-    size = np.linalg.norm(axes, axis=1, keepdims=True)
-    axes = np.divide(axes, size, out=np.zeros_like(axes), where=size > 0)
+    norms = np.linalg.norm(axes, axis=1, keepdims=True)
+    axes = np.divide(axes, norms, out=np.zeros_like(axes), where=norms > 0)
     with V.own_threads():
-        sines, largest = V.sweep(_sines_of_block, labels, V.norms_squared, reduce=max, axes=axes)
-    return sines, largest
+        (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
+    return float(largest)
 
 
-def _sines_of_block(
-    block: Block, labels: Array, squared: Array, *, axes: Array
-) -> tuple[Array, float]:
+def _largest_sine(block: Block, labels: Array, squared: Array, *, axes: Array) -> tuple[float]:
     h, _ = cone_products(block, labels, axes, sums=False)
     cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
-    cosine_squared[(labels < 0) & (squared > 0)] = 0.0  # in no cone: nothing of it is explained
-    sines: Array = np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0))
-    return sines, float(sines.max())
-
-
-def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
-    """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
-
-    alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
-    samples labelled k. The bound holds for any data and any axes, not only under the geometric
-    assumption, because each sample's error is its length times the sine of its angle. Given
-    size angles instead of data, the bound is simply ``np.sin(angles).max()``.
-
-    Examples
-    --------
-    >>> from conenmf import cr1_nmf, from_columns
-    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
-    >>> W, H, cones = cr1_nmf(V, 2, first=0)
-    >>> error = np.linalg.norm([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]] - W @ H) / V.norm
-    >>> bool(error <= deterministic_bound(V, W, cones.labels))
-    True
-    """
-    return _sines(V, W, labels)[1]
+    cosine_squared[(labels < 0) & (squared > 0)] = 0.0
+    return (float(np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0)).max()),)
 
 
 def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     """Return sqrt(sum_k ||V_k||^2 sin^2 alpha_k / ||V||^2), from the proof of Theorem 4.
 
     It is never above the deterministic bound max_k sin(alpha_k), of which it is a weighted
-    mean, and costs nothing: V_k are the samples labelled k, whose norms are known.
+    mean, and does not read V: V_k are the samples labelled k, whose norms V has already.
 
     Parameters
     ----------
@@ -121,7 +114,7 @@ def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     return float(np.sqrt(squared / V.total))
 
 
-def _weighted_sines(samples: range, labels: Array, squared: Array, *, sines: Array) -> tuple[float]:
+def _weighted_sines(index: range, labels: Array, squared: Array, *, sines: Array) -> tuple[float]:
     return (float((squared * np.where(labels >= 0, sines[labels], 1.0) ** 2).sum()),)
 
 
@@ -133,14 +126,14 @@ def probabilistic_bound(
     sqrt(sum_k p_k f(alpha_k) / lambda_k / sum_k p_k / lambda_k), f(a) = 1/2 - sin(2a) / (4a)
 
     With many samples the error of cr1-nmf is at most this; it tends to it if the cones lie in
-    the nonnegative orthant. How many samples are needed, `sample_size` tells.
+    the nonnegative orthant. `sample_size` says how many samples are enough.
 
     Parameters
     ----------
     angles : array (K,)
         Size angles alpha_k.
     rates : array (K,)
-        lambda_k: the mean squared length of a sample of cone k is 1 / lambda_k.
+        lambda_k: the mean squared norm of a sample of cone k is 1 / lambda_k.
     weights : array (K,), optional
         Probabilities p_k of the cones, by default equal.
 
@@ -168,9 +161,9 @@ def sample_size(
 
     Theorem 6 states this with a constant xi that it does not give; the number returned here has
     no unknown constant. The squared error is at most D = sum l_n s_n / sum l_n, with squared
-    lengths l_n and s_n = sin^2 of the angles to the axes, and D >= t if and only if
+    norms l_n and s_n = sin^2 of the angles to the axes, and D >= t if and only if
     sum l_n (s_n - t) >= 0. By Chernoff's inequality that has probability at most r^N with
-    r = min_theta E exp(theta l (s - t)), and for exponential lengths
+    r = min_theta E exp(theta l (s - t)), and for exponential l
     E exp(theta l (s - t)) = E lambda / (lambda - theta (s - t)), an integral over the angle.
     Moving samples into the orthant only makes their angles smaller. (The constant of Theorem 8,
     on how fast the error approaches the bound from below, is not known explicitly.)
@@ -181,7 +174,7 @@ def sample_size(
     470
     """
     if not (epsilon > 0 and 0 < delta < 1):
-        raise ValueError(f"epsilon={epsilon} must be positive and delta={delta} within (0, 1)")
+        raise OptionError(f"epsilon={epsilon} must be positive and delta={delta} within (0, 1)")
     angles_, _ = _model(angles, rates, weights)
     rates_ = np.asarray(rates, dtype=float)
     probabilities = np.full(angles_.size, 1 / angles_.size)
@@ -200,9 +193,10 @@ def sample_size(
 
     beyond = np.sin(angles_) ** 2 > t
     limit = float((rates_[beyond] / (np.sin(angles_[beyond]) ** 2 - t)).min())
-    rate = -log_moment(_minimize(log_moment, 0.0, limit))
+    options = {"xatol": 1e-9 * limit}
+    rate = -minimize_scalar(log_moment, bounds=(0, limit), method="bounded", options=options).fun
     if not rate > 0:
-        raise ValueError(f"epsilon={epsilon} is too small for double precision")
+        raise OptionError(f"epsilon={epsilon} is too small for double precision")
     return int(np.ceil(np.log(1 / delta) / rate))
 
 
@@ -241,7 +235,7 @@ def lower_bound(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> f
 
 @dataclass(frozen=True)
 class Certificate:
-    """What can be said about a factorisation whoever computed it.
+    """What can be said about any factorisation.
 
     Attributes
     ----------
@@ -252,9 +246,9 @@ class Certificate:
     gap : float
         Their difference: the error is at most this far from the best possible.
     kkt_residual : float
-        How far W and H are from a stationary point: the length of the step that minimising over
-        each entry alone would take, in W H, relative to ||V||. It is zero exactly at stationary
-        points, and does not depend on the scale of V or on how scale is divided between W and H.
+        How far W and H are from a stationary point: the norm of the change of W H if each entry
+        alone were minimised over, relative to ||V||. It is zero exactly at stationary points, and
+        does not depend on the scale of V or on how scale is divided between W and H.
     """
 
     relative_error: float
@@ -315,25 +309,25 @@ def certify(
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _is_factor(samples: range, H: Array) -> tuple[bool]:
+def _is_factor(index: range, H: Array) -> tuple[bool]:
     return (bool(np.isfinite(H).all() and H.min() >= 0),)
 
 
 def _judge(
     block: Block, squared: Array, H: Array, *, W: Array, G: Array
 ) -> tuple[tuple[Array, Array, float, float]]:
-    exact, H = block.astype(np.float64, copy=False), H.astype(np.float64, copy=False)
-    C = products(exact, W)
-    rest = float(residual_squared(exact, squared, C, G, W, H).sum())
-    return ((weighted_sums(exact, H), H.T @ H, rest, _coordinate_steps(G, C, H)),)
+    block, H = exact(block), exact(H)
+    C = products(block, W)
+    residual = float(residual_squared(block, squared, C, G, W, H).sum())
+    return ((weighted_sums(block, H), H.T @ H, residual, _coordinate_steps(G, C, H)),)
 
 
 def _coordinate_steps(G: Array, C: Array, Y: Array) -> float:
-    """Sum over entries of (size of the step that minimises over that entry alone)^2."""
-    size = np.diagonal(G)
+    """Sum over entries of the squared step that minimises over that entry alone."""
+    curvature = np.diagonal(G)
     gradient = Y @ G - C
-    wanted = np.divide(gradient, size, out=np.zeros_like(gradient), where=size > 0)
-    return float((size * np.minimum(Y, wanted) ** 2).sum())
+    step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
+    return float((curvature * np.minimum(Y, step) ** 2).sum())
 
 
 def _model(
@@ -345,12 +339,12 @@ def _model(
     if weights is not None:
         energy = energy * np.asarray(weights, dtype=float)
     if angles.shape != energy.shape or not ((angles > 0) & (angles <= np.pi / 2)).all():
-        raise ValueError(
+        raise OptionError(
             "expected one size angle within (0, pi/2] and one rate for every cone, "
             f"got {angles.shape} and {energy.shape}"
         )
     if not (np.isfinite(energy).all() and energy.min() >= 0 and energy.sum() > 0):
-        raise ValueError("rates must be positive and weights nonnegative, not all zero")
+        raise OptionError("rates must be positive and weights nonnegative, not all zero")
     return angles, energy / energy.sum()
 
 
@@ -359,15 +353,3 @@ def _mean_squared_sine(angles: Array) -> Array:
     series = angles**2 / 3 - angles**4 / 15  # the formula is a difference of nearly equal numbers
     f: Array = np.where(angles < 1e-2, series, 0.5 - np.sin(2 * angles) / (4 * angles))
     return f
-
-
-def _minimize(function: Callable[[float], float], low: float, high: float) -> float:
-    """Golden-section search for the minimum of a convex function on an open interval."""
-    ratio = (np.sqrt(5) - 1) / 2
-    while high - low > 1e-9 * high:
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if function(left) <= function(right):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2
