@@ -1,4 +1,4 @@
-"""Reports in a browser: they draw, answer to pointer and keys, and ask nobody for anything."""
+"""Reports in a browser: they draw, react to pointer and keys, and make no network request."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ def reports(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, reports):
-    """A function that opens a report; whatever goes wrong in it fails the test."""
+    """A function that opens a report; any problem in it fails the test."""
     contexts, problems = [], []
 
     def open_report(name, *, width=1100, scheme="light", **options):
@@ -137,11 +137,11 @@ def test_the_error_is_drawn_by_iteration_or_by_time(opened):
     assert readout.text_content().startswith("iteration 14,")
 
 
-def test_pointing_tells(opened):
+def test_what_is_pointed_at_is_described(opened):
     page = opened("curves")
     tip = page.locator("#tip")
     assert not tip.is_visible()
-    for place, told in (
+    for place, text in (
         ("#error-iteration .area", "iteration 8,"),
         ("#values .area", "singular value"),
         ("#ratios .area", "times the next"),
@@ -149,9 +149,9 @@ def test_pointing_tells(opened):
         ("#curve-0 .area", HOSTILE),
     ):
         page.locator(place).scroll_into_view_if_needed()
-        page.wait_for_timeout(100)  # for the end of scrolling, which takes away what was told
+        page.wait_for_timeout(100)  # for the end of scrolling, which hides the tip
         page.locator(place).hover()
-        assert told in tip.text_content(), place
+        assert text in tip.text_content(), place
         assert tip.is_visible()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
@@ -209,7 +209,7 @@ def test_the_wheel_scrolls_past_a_map_that_was_not_chosen(opened):
     assert view_box(page) == before
 
 
-def test_samples_are_found_pointed_at_and_told_apart(opened):
+def test_samples_are_found_pointed_at_and_highlighted(opened):
     page = opened("curves")
     page.get_by_label("Find a sample").fill("17<")
     readout = page.locator("figure:has(#map) .readout")
@@ -217,8 +217,8 @@ def test_samples_are_found_pointed_at_and_told_apart(opened):
     assert "mostly component" in readout.text_content()
     page.locator("#map .ring").hover(force=True)
     assert page.locator("#tip").text_content().startswith(f"17{HOSTILE}")
-    page.get_by_label("Find a sample").fill("nobody")
-    assert "no sample of that name" in readout.text_content()
+    page.get_by_label("Find a sample").fill("no such name")
+    assert "no sample here has this name" in readout.text_content()
     page.locator(".marks button").nth(2).click()
     assert page.locator(".samples.dim").count() == 4
     page.locator(".marks button").nth(2).click()

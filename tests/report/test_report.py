@@ -15,8 +15,10 @@ from conenmf import Factorization, factorize, from_columns, from_rows, make_cone
 from conenmf.errors import NotAvailableError, OptionError, ShapeError
 from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.names import Names
-from conenmf.report import drawings, render, write_report
+from conenmf.report import render, write_report
+from conenmf.report.charts import Curve, png
 from conenmf.report.markup import Html, element, script_json
+from conenmf.report.sample_map import SampleMap, round_tour
 
 HOSTILE = "</script><img src=x onerror=window.__pwned=1>'\"&\u2028${title}"
 
@@ -69,11 +71,11 @@ class _Page(HTMLParser):
 # --- what it shows ----------------------------------------------------------------------------
 
 
-def test_it_tells_what_was_found(cones):
+def test_it_describes_what_was_found(cones):
     page = _Page(render(cones, title="Four cones", source="cones.npy"))
     assert page.open == []
-    for told in cones.summary():
-        assert told[1:] in page.text
+    for line in cones.summary():
+        assert line[1:] in page.text
     certificate, facts = cones.certify(), cones.diagnose().cones
     for value in (certificate.relative_error, certificate.lower_bound, facts.error, facts.bound):
         assert f"{value:.4g}" in page.text
@@ -135,7 +137,7 @@ def test_numbers_that_name_features_are_their_places(cones):
     assert ">500</span>" in page
 
 
-def test_terms_are_the_heaviest_features(cones):
+def test_terms_are_the_features_with_the_largest_values(cones):
     page = render(renamed(cones, feature_names=[f"gene {f}" for f in range(80)]))
     article = page[page.index('id="component-2"') : page.index('id="component-3"')]
     heaviest = np.argsort(-cones.W[:, 2])[:12]
@@ -279,7 +281,7 @@ def test_elements_escape():
 
 def test_pictures_are_png():
     image = np.arange(12.0).reshape(3, 4)
-    content = base64.b64decode(drawings.picture(image, 11.0).split(",")[1])
+    content = base64.b64decode(png(image, 11.0).split(",")[1])
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", content[16:24]) == (4, 3)
     length = struct.unpack(">I", content[33:37])[0]
@@ -291,7 +293,7 @@ def test_pictures_are_png():
 def test_long_curves_keep_their_peaks():
     values = np.zeros(50_000)
     values[31_234] = 7.0
-    curve = drawings.Curve.over(np.arange(50_000.0))
+    curve = Curve.over(np.arange(50_000.0))
     assert curve.thinned
     assert curve.highs(values).max() == 7.0
     assert curve.x.size == 400
@@ -300,19 +302,20 @@ def test_long_curves_keep_their_peaks():
 @pytest.mark.parametrize("K", [1, 2, 3, 9, 30])
 def test_samples_have_places_of_their_own(K):
     shares = np.random.default_rng(K).dirichlet(np.full(K, 0.2 / max(K / 9, 1)), 500)
-    tour = drawings.round_tour(shares.T @ shares)
-    assert sorted(tour) == list(range(K))
-    anchors, places = drawings.spread_out(shares, tour)
-    assert len(np.unique(places.round(6), axis=0)) == 500
-    assert np.abs(places).max() < drawings.extent(anchors, places)
+    similarity = shares.T @ shares
+    assert sorted(round_tour(similarity)) == list(range(K))
+    layout = SampleMap.of(shares, similarity)
+    assert len(np.unique(layout.places.round(6), axis=0)) == 500
+    assert np.abs(layout.places).max() < layout.half_side
     pure = shares.max(axis=1) > 0.95
-    nearest = np.argmin(((places[pure, None] - anchors) ** 2).sum(axis=2), axis=1)
+    distances = ((layout.places[pure, None] - layout.anchors) ** 2).sum(axis=2)
+    nearest = np.argmin(distances, axis=1)
     assert (nearest == shares[pure].argmax(axis=1)).mean() > 0.9
 
 
 def test_similar_components_are_neighbours():
     angle = np.random.default_rng(0).permutation(12) * 2 * np.pi / 12
-    tour = drawings.round_tour(np.cos(angle[:, None] - angle))
+    tour = round_tour(np.cos(angle[:, None] - angle))
     steps = np.abs(np.diff(angle[np.append(tour, tour[0])]))
     np.testing.assert_allclose(np.minimum(steps, 2 * np.pi - steps), 2 * np.pi / 12)
 

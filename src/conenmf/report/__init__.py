@@ -1,9 +1,10 @@
-"""The report of a result: one HTML page that needs nothing else, for people to look at.
+"""The report of a result: one HTML page that needs no other file.
 
 Everything is drawn here from the diagnosis, so the page can be read without scripts and printed;
 the script of the page adds choosing, pointing and zooming. Neither the data nor H as a whole are
-asked for, and what is shown is thinned, so that a page stays small however large the data are. No
-name, title or setting is trusted: pages are made of `markup`, and their policy lets in no request.
+read, and long curves and many samples are thinned, so that a page stays small for data of any
+size. Names, titles and settings are untrusted: pages are made of `markup`, and their content
+security policy allows no request.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import Any
 from ..data.files.atomic import written_whole
 from ..result import Factorization
 from ..text import visible
-from . import gallery, origin, quality
+from . import cones, gallery, origin, quality
+from .context import VIEWS, ReportContext, check_view
 from .markup import Html, element, join, script_json
-from .subject import VIEWS, Section, Subject, check_view, components_of, sentence
+from .page import Section, sentence
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
 
@@ -41,19 +43,20 @@ def render(
     Parameters
     ----------
     result : Factorization
-        With its data, or with the diagnosis that was stored with it.
+        With its data, or with the diagnosis that was saved with it.
     title : str, optional
+        By default the name of the source, or the number of components.
     source : str, optional
-        Where the data came from, such as the path of their file; by default what the settings
-        of the result say.
+        Where the data came from, such as the path of their file; by default that of the
+        settings of the result.
     view : {"auto", "images", "curves", "terms"}
-        How components are drawn; "auto" draws images if an image shape is known, curves if
-        features have no names or are called by numbers, such as wavelengths, and else the
-        heaviest features by name.
+        How components are drawn; "auto" draws images if there is an image shape, curves if
+        features have no names or their names are numbers, such as wavelengths, and otherwise
+        the names of the features with the largest values.
     image_shape : (rows, columns), optional
-        If features are the pixels of images and the result does not know it.
+        If features are the pixels of images and the names of the result have no image shape.
     extra : mapping, optional
-        Further facts to show with the settings; "command" is how to run it again from a shell.
+        Further facts to show with the settings; "command" is the shell command that repeats it.
 
     Examples
     --------
@@ -64,32 +67,31 @@ def render(
     >>> "<title>Cones &amp; more</title>" in page
     True
     """
-    subject = Subject.of(result, view, image_shape)
+    context = ReportContext.of(result, view, image_shape)
     source = source or result.settings.get("source")
     sections = (
-        quality.summary(subject),
-        quality.errors(subject),
-        quality.spectrum(subject),
-        quality.cones(subject),
-        gallery.components(subject),
-        gallery.samples(subject),
-        gallery.reconstructions(subject),
-        origin.settings(subject, source, dict(extra or {})),
+        quality.summary(context),
+        quality.errors(context),
+        quality.spectrum(context),
+        cones.cones(context),
+        gallery.components(context),
+        gallery.samples(context),
+        gallery.reconstructions(context),
+        origin.settings(context, source, dict(extra or {})),
     )
-    name = title or (Path(source).name if source else None) or sentence(components_of(subject))
+    name = title or (Path(source).name if source else None) or sentence(context.K_components)
     script = _resource("page.js")
-    page = Template(_resource("page.html")).substitute(
+    return Template(_resource("page.html")).substitute(
         policy=_policy(script),
         title=element("title", visible(name)),
         css=_resource("page.css"),
         heading=element("h1", visible(name)),
-        source=_subtitle(subject, source, titled=name),
+        source=_subtitle(context, source, titled=name),
         links=join(_link(section) for section in sections),
         sections=join(section.html for section in sections),
         data=script_json(_script_data(sections)),
         script=script,
     )
-    return page
 
 
 def write_report(result: Factorization, path: str | os.PathLike[str], **options: Any) -> None:
@@ -128,7 +130,7 @@ def _script_data(sections: Iterable[Section]) -> dict[str, Any]:
 
 
 def _policy(script: str) -> str:
-    """Nothing is requested, and no script runs but the page's own."""
+    """Return a content security policy: no request, and no script but the page's own."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
@@ -136,12 +138,11 @@ def _policy(script: str) -> str:
     )
 
 
-def _subtitle(subject: Subject, source: str | None, titled: str) -> Html:
-    size = f"{subject.N:,} samples \N{MULTIPLICATION SIGN} {subject.F:,} features"
-    what = [components_of(subject)] if titled != sentence(components_of(subject)) else []
-    told = " · ".join([*what, size])
+def _subtitle(context: ReportContext, source: str | None, titled: str) -> Html:
+    size = f"{context.N:,} samples \N{MULTIPLICATION SIGN} {context.F:,} features"
+    if titled != sentence(context.K_components):
+        size = f"{context.K_components} · {size}"
     if source is None:
-        return element("p", told, class_="subtitle")
-    return element(
-        "p", told, " · ", element("span", visible(source), class_="path"), class_="subtitle"
-    )
+        return element("p", size, class_="subtitle")
+    path = element("span", visible(source), class_="path")
+    return element("p", size, " · ", path, class_="subtitle")

@@ -7,71 +7,57 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
-from . import drawings as draw
-from .drawings import Axis
+from ..judge.metrics import unit_columns
+from . import charts
+from .charts import Axis
+from .context import ReportContext
 from .markup import Html, element, join, style
-from .subject import (
-    Section,
-    Subject,
-    components_of,
-    degrees,
-    legend,
-    number,
-    percent,
-    readout,
-    rounded,
-    sentence,
-)
+from .page import Section, bar, degrees, legend, number, percent, readout, rounded, sentence
 
 __all__ = ["components", "reconstructions", "samples"]
 
-_TERMS = 12  # heaviest features of a component
-_COMPARED = 8  # features of a sample beside its reconstruction
-_STRONGEST = 6  # samples of a component
-_SHARES = 4  # components of a sample that are told
+_MAX_TERMS = 12  # features listed for a component
+_MAX_COMPARED_TERMS = 8  # features listed for a sample and its reconstruction
+_MAX_STRONGEST_SAMPLES = 6  # listed for a component
+_MAX_SHARES = 4  # components listed for a sample
+_HEADROOM = 1.05  # top of an axis, in units of the largest value
 
 
-def components(subject: Subject) -> Section:
-    """Each component as people of its field look at it."""
-    how = {
-        "images": "as images, from black for nothing to white for the largest entry",
+def components(context: ReportContext) -> Section:
+    """Return the section with each component as an image, a curve or a list of terms."""
+    description = {
+        "images": "as images, from black (0) to white (the largest value)",
         "curves": "as curves over the features",
-        "terms": f"by the {min(_TERMS, subject.F)} heaviest features",
-    }[subject.view]
+        "terms": f"by the {min(_MAX_TERMS, context.F)} features with the largest values",
+    }[context.view]
     return Section.of(
         "components",
         "Components",
         "Components",
-        element("p", f"{sentence(components_of(subject))}, {how}, numbered from 0."),
+        element("p", f"{sentence(context.K_components)}, {description}, numbered from 0."),
         element("div", id="chooser", class_="controls"),
         element(
             "div",
-            *(_component(subject, k) for k in range(subject.K)),
-            class_=f"components {subject.view}",
+            *(_component(context, k) for k in range(context.K)),
+            class_=f"components {context.view}",
         ),
-        data={"curves": _curve_data(subject)} if subject.view == "curves" else None,
+        data={"curves": _curve_data(context)} if context.view == "curves" else None,
     )
 
 
-def _component(subject: Subject, k: int) -> Html:
-    w = subject.result.W[:, k].astype(np.float64, copy=False)
-    size = int(subject.diagnosis.sizes[k])
-    facts = [
-        ("Samples", f"{size:,} of {subject.N:,}", "to which it contributes most"),
-        ("Contribution", percent(float(subject.shares[:, k].mean())), "of a sample, on average"),
+def _component(context: ReportContext, k: int) -> Html:
+    shares = context.shares[:, k]
+    strongest = [
+        n for n in np.argsort(-shares, kind="stable")[:_MAX_STRONGEST_SAMPLES] if shares[n] > 0
     ]
-    cones = subject.diagnosis.cones
-    if cones is not None:
-        angle = degrees(float(cones.geometry.angles[k]))
-        facts.append(
-            ("Its cone", f"{int(cones.sizes[k]):,} samples", f"within {angle} of its axis")
-        )
-    share = subject.shares[:, k]
-    strongest = [n for n in np.argsort(-share, kind="stable")[:_STRONGEST] if share[n] > 0]
+    bars = (
+        bar(context.sample_name(n), percent(float(shares[n])), share=float(shares[n]))
+        for n in strongest
+    )
     return element(
         "article",
-        element("h3", draw.glyph(k), f" Component {k}"),
-        element("div", _component_picture(subject, w, k), class_="picture"),
+        element("h3", charts.glyph(k), f" Component {k}"),
+        element("div", _component_picture(context, k), class_="picture"),
         element(
             "div",
             element(
@@ -82,71 +68,66 @@ def _component(subject: Subject, k: int) -> Html:
                         element("dt", name),
                         element("dd", value, " ", element("small", more)),
                     )
-                    for name, value, more in facts
+                    for name, value, more in _component_facts(context, k)
                 ),
             ),
             element("h4", "Samples with the largest share of it"),
-            element(
-                "ol",
-                *(
-                    element(
-                        "li",
-                        element("span", subject.sample(n), class_="of"),
-                        element("span", percent(float(subject.shares[n, k])), class_="value"),
-                        style=style(share=f"{100 * float(subject.shares[n, k]):.1f}%"),
-                    )
-                    for n in strongest
-                ),
-                class_="bars",
-            )
+            element("ol", *bars, class_="bars")
             if strongest
-            else element("p", "None of the samples that were looked at has any of it."),
+            else element("p", "No inspected sample has a share of it."),
             class_="about",
         ),
         class_="component",
         id=f"component-{k}",
         data_k=k,
-        style=draw.colour(k),
+        style=charts.colour(k),
     )
 
 
-def _component_picture(subject: Subject, w: Array, k: int) -> Html:
-    if subject.view == "images":
-        return subject.image(w, float(w.max()), f"component {k} as an image")
-    if subject.view == "curves":
-        y = Axis("weight", 0.0, float(w.max()) * 1.05 or 1.0)
-        path = subject.curve.path(w, subject.feature_axis, y, "own")
-        return draw.chart(
-            path, subject.feature_axis, y, label=f"component {k} as a curve", id_=f"curve-{k}"
+def _component_facts(context: ReportContext, k: int) -> list[tuple[str, str, str]]:
+    size = int(context.diagnosis.sizes[k])
+    mean_share = percent(float(context.shares[:, k].mean()))
+    facts = [
+        ("Samples", f"{size:,} of {context.N:,}", "to which it contributes most"),
+        ("Mean share", mean_share, "of a sample"),
+    ]
+    cones = context.diagnosis.cones
+    if cones is not None:
+        angle = degrees(float(cones.geometry.angles[k]))
+        facts.append(("Cone", f"{int(cones.sizes[k]):,} samples", f"within {angle} of its axis"))
+    return facts
+
+
+def _component_picture(context: ReportContext, k: int) -> Html:
+    w = context.W[:, k]
+    if context.view == "images":
+        return context.image(w, float(w.max()), f"component {k} as an image")
+    if context.view == "curves":
+        y = Axis("value", 0.0, float(w.max()) * _HEADROOM or 1.0)
+        path = context.curve.path(w, context.feature_axis, y, "own")
+        return charts.chart(
+            path, context.feature_axis, y, label=f"component {k} as a curve", id_=f"curve-{k}"
         )
     top = float(w.max()) or 1.0
-    heaviest = [f for f in np.argsort(-w, kind="stable")[:_TERMS] if w[f] > 0]
-    return element(
-        "ol", *(_bar(subject, int(f), float(w[f]), top) for f in heaviest), class_="bars terms"
+    features = [f for f in np.argsort(-w, kind="stable")[:_MAX_TERMS] if w[f] > 0]
+    bars = (
+        bar(context.names.feature(int(f)), f"{w[f]:.3g}", share=float(w[f]) / top) for f in features
     )
+    return element("ol", *bars, class_="bars terms")
 
 
-def _bar(subject: Subject, f: int, weight: float, top: float) -> Html:
-    return element(
-        "li",
-        element("span", subject.names.feature(f), class_="of"),
-        element("span", f"{weight:.3g}", class_="value"),
-        style=style(share=f"{100 * weight / top:.1f}%"),
-    )
-
-
-def _curve_data(subject: Subject) -> dict[str, Any]:
-    curve, W = subject.curve, subject.result.W.astype(np.float64, copy=False)
-    first = [subject.names.feature(int(f)) for f in curve.order[curve.starts]]
+def _curve_data(context: ReportContext) -> dict[str, Any]:
+    curve = context.curve
+    names = [context.names.feature(int(f)) for f in curve.order[curve.starts]]
     if curve.thinned:
         ends = np.append(curve.starts[1:], curve.order.size) - 1
-        last = [subject.names.feature(int(f)) for f in curve.order[ends]]
-        first = [f"{a} to {b}" for a, b in zip(first, last, strict=True)]
-    highs = [curve.highs(w) for w in W.T]
-    tops = [float(w.max()) * 1.05 or 1.0 for w in highs]
+        last = [context.names.feature(int(f)) for f in curve.order[ends]]
+        names = [f"{a} to {b}" for a, b in zip(names, last, strict=True)]
+    highs = [curve.highs(w) for w in context.W.T]
+    tops = [float(w.max()) * _HEADROOM or 1.0 for w in highs]
     return {
-        "x": rounded(subject.feature_axis.place(curve.x)),
-        "names": first,
+        "x": rounded(context.feature_axis.place(curve.x)),
+        "names": names,
         "tops": [float(f"{top:.4g}") for top in tops],
         "values": [[float(f"{v:.3g}") for v in w] for w in highs],
     }
@@ -155,11 +136,38 @@ def _curve_data(subject: Subject) -> dict[str, Any]:
 # --- samples ------------------------------------------------------------------------------------
 
 
-def samples(subject: Subject) -> Section:
-    """Samples on a plane, between the components that they are made of."""
-    looked_at = subject.diagnosis.inspected
-    anchors, places = subject.plane
-    reach = draw.extent(anchors, places)
+def samples(context: ReportContext) -> Section:
+    """Return the section with the map of the inspected samples."""
+    return Section.of(
+        "samples",
+        "Samples",
+        "Samples",
+        element("p", _describe_map(context)),
+        element(
+            "figure",
+            _map(context),
+            element(
+                "div", _map_controls(), _component_buttons(context), readout(), class_="beside"
+            ),
+            class_="wide",
+        ),
+        data={"samples": _sample_data(context)},
+    )
+
+
+def _describe_map(context: ReportContext) -> str:
+    S = context.diagnosis.inspected.indices.size
+    which = "All samples" if context.N == S else f"{S:,} of {context.N:,} samples, evenly spread,"
+    near = "; the closer to a number, the larger its share, compared with the mean sample"
+    return (
+        f"{which} in the colour of the component that contributes most"
+        f"{near if context.K > 1 else ''}. Samples that would hide each other are drawn side by "
+        "side, so a large crowd means many samples."
+    )
+
+
+def _map(context: ReportContext) -> Html:
+    layout = context.sample_map
     numbers = (
         element(
             "span",
@@ -167,40 +175,36 @@ def samples(subject: Subject) -> Section:
             data_k=k,
             class_="anchor",
             style=style(
-                x=f"{50 + 50 * x / reach:.2f}%",
-                y=f"{50 + 50 * y / reach:.2f}%",
+                x=f"{50 + 50 * x / layout.half_side:.2f}%",
+                y=f"{50 + 50 * y / layout.half_side:.2f}%",
             ),
         )
-        for k, (x, y) in enumerate(draw.numbered(anchors, places))
+        for k, (x, y) in enumerate(layout.numbers)
     )
-    shown = looked_at.indices.size
-    which = (
-        "All samples"
-        if shown == subject.N
-        else f"{shown:,} of {subject.N:,} samples, evenly spread,"
+    return element(
+        "div",
+        layout.svg(context.diagnosis.inspected.labels),
+        *numbers,
+        class_="map",
+        id="map",
+        role="img",
+        aria_label="Map of samples by their components",
     )
-    near = (
-        ""
-        if subject.K == 1
-        else "; the closer to a number, the more of that component, compared with the mean sample"
+
+
+def _map_controls() -> Html:
+    zoom = (
+        ("+", "in", "Zoom in"),
+        ("\N{MINUS SIGN}", "out", "Zoom out"),
+        ("Reset", "reset", "Show the whole map"),
     )
-    told = (
-        f"{which} in the colour of the component that contributes most{near}. Samples that would "
-        "hide each other stand side by side, so a large crowd is many samples."
-    )
-    controls = element(
+    return element(
         "div",
         element(
             "div",
             *(
-                element(
-                    "button", sign, type="button", data_zoom=zoom, aria_label=label, title=label
-                )
-                for sign, zoom, label in (
-                    ("+", "in", "Zoom in"),
-                    ("\N{MINUS SIGN}", "out", "Zoom out"),
-                    ("Reset", "reset", "Show the whole map"),
-                )
+                element("button", sign, type="button", data_zoom=to, aria_label=label, title=label)
+                for sign, to, label in zoom
             ),
             class_="switch",
             role="group",
@@ -213,63 +217,42 @@ def samples(subject: Subject) -> Section:
         ),
         class_="controls row",
     )
-    legend = element(
-        "ul",
-        *(
-            element(
-                "li",
-                element(
-                    "button",
-                    draw.glyph(k),
-                    f" {k}",
-                    element("small", f" {int(size):,}"),
-                    type="button",
-                    data_k=k,
-                    aria_pressed="false",
-                ),
-            )
-            for k, size in enumerate(subject.diagnosis.sizes)
-        ),
-        class_="legend marks",
-        aria_label="Components and how many samples each has; choose one to see it alone",
-    )
-    return Section.of(
-        "samples",
-        "Samples",
-        "Samples",
-        element("p", told),
+
+
+def _component_buttons(context: ReportContext) -> Html:
+    buttons = (
         element(
-            "figure",
-            element(
-                "div",
-                draw.sample_map(anchors, places, looked_at.labels),
-                *numbers,
-                class_="map",
-                id="map",
-                role="img",
-                aria_label="Map of samples by the components they are made of",
-            ),
-            element("div", controls, legend, readout(), class_="beside"),
-            class_="wide",
-        ),
-        data={"samples": _sample_data(subject)},
+            "button",
+            charts.glyph(k),
+            f" {k}",
+            element("small", f" {int(size):,}"),
+            type="button",
+            data_k=k,
+            aria_pressed="false",
+        )
+        for k, size in enumerate(context.diagnosis.sizes)
+    )
+    return element(
+        "ul",
+        *(element("li", button) for button in buttons),
+        class_="legend marks",
+        aria_label="Components and how many samples each has; choose one to highlight it",
     )
 
 
-def _sample_data(subject: Subject) -> dict[str, Any]:
-    looked_at = subject.diagnosis.inspected
-    anchors, places = subject.plane
-    strongest = np.argsort(-subject.shares, axis=1, kind="stable")[:, :_SHARES]
+def _sample_data(context: ReportContext) -> dict[str, Any]:
+    inspected, layout = context.diagnosis.inspected, context.sample_map
+    largest = np.argsort(-context.shares, axis=1, kind="stable")[:, :_MAX_SHARES]
     return {
-        "reach": round(draw.extent(anchors, places), 4),
-        "anchors": rounded(draw.numbered(anchors, places)),
-        "places": rounded(places),
-        "labels": looked_at.labels.tolist(),
-        "names": [subject.sample(n) for n in range(looked_at.indices.size)],
-        "errors": [float(f"{error:.4g}") for error in looked_at.errors],
+        "halfSide": round(layout.half_side, 4),
+        "anchors": rounded(layout.numbers),
+        "places": rounded(layout.places),
+        "labels": inspected.labels.tolist(),
+        "names": [context.sample_name(n) for n in range(inspected.indices.size)],
+        "errors": [float(f"{error:.4g}") for error in inspected.errors],
         "shares": [
-            [[int(k), round(100 * float(of[k]))] for k in ks if of[k] > 0.005]
-            for of, ks in zip(subject.shares, strongest, strict=True)
+            [[int(k), round(100 * float(shares[k]))] for k in ks if shares[k] > 0.005]
+            for shares, ks in zip(context.shares, largest, strict=True)
         ],
     }
 
@@ -277,78 +260,72 @@ def _sample_data(subject: Subject) -> dict[str, Any]:
 # --- reconstructions ----------------------------------------------------------------------------
 
 
-def reconstructions(subject: Subject) -> Section:
-    """Some samples beside what the components make of them."""
-    looked_at, W = subject.diagnosis.inspected, subject.result.W.astype(np.float64, copy=False)
-    lengths = np.linalg.norm(W, axis=0)
-    unit = np.divide(W, lengths, out=np.zeros_like(W), where=lengths > 0)
+def reconstructions(context: ReportContext) -> Section:
+    """Return the section with some samples beside their reconstructions."""
+    inspected, unit = context.diagnosis.inspected, unit_columns(context.W)
     pairs = [
-        (int(n), looked_at.originals[:, e], unit @ looked_at.coefficients[n])
-        for e, n in enumerate(looked_at.examples)
+        (int(n), inspected.originals[:, e], unit @ inspected.coefficients[n])
+        for e, n in enumerate(inspected.examples)
     ]
     keys = {
         "images": (),
         "curves": (("line original", "sample"), ("line main", "reconstruction")),
         "terms": (("bar original", "sample"), ("bar main", "reconstruction")),
-    }[subject.view]
+    }[context.view]
+    text = f"{len(pairs)} of the samples, from the smallest relative error to the largest."
     return Section.of(
         "reconstruction",
         "Reconstruction",
         "Samples and their reconstruction",
-        element("p", f"{len(pairs)} of the samples, from the best reconstructed to the worst."),
+        element("p", text),
         legend(*keys) if keys else None,
-        element(
-            "div",
-            *(_pair(subject, n, original, again) for n, original, again in pairs),
-            class_=f"pairs {subject.view}",
-        ),
+        element("div", *(_pair(context, *pair) for pair in pairs), class_=f"pairs {context.view}"),
     )
 
 
-def _pair(subject: Subject, n: int, original: Array, again: Array) -> Html:
-    error = float(subject.diagnosis.inspected.errors[n])
+def _pair(context: ReportContext, n: int, original: Array, reconstruction: Array) -> Html:
+    error = float(context.diagnosis.inspected.errors[n])
     return element(
         "figure",
-        _compared(subject, original, again),
+        _compared(context, original, reconstruction),
         element(
             "figcaption",
-            element("span", subject.sample(n), class_="of"),
+            element("span", context.sample_name(n), class_="of"),
             element("span", f"relative error {number(error)}", class_="value"),
         ),
     )
 
 
-def _compared(subject: Subject, original: Array, again: Array) -> Html:
-    top = float(max(original.max(), again.max()))
-    if subject.view == "images":
-        both = (("sample", original), ("reconstruction", again))
+def _compared(context: ReportContext, original: Array, reconstruction: Array) -> Html:
+    top = float(max(original.max(), reconstruction.max()))
+    if context.view == "images":
+        images = (("sample", original), ("reconstruction", reconstruction))
         return element(
             "div",
             *(
-                element("div", subject.image(values, top, what), element("small", what))
-                for what, values in both
+                element("div", context.image(pixels, top, name), element("small", name))
+                for name, pixels in images
             ),
             class_="both",
         )
-    if subject.view == "curves":
-        x, y = subject.feature_axis, Axis("value", 0.0, top * 1.05 or 1.0)
+    if context.view == "curves":
+        x, y = context.feature_axis, Axis("value", 0.0, top * _HEADROOM or 1.0)
         lines = (
-            subject.curve.path(original, x, y, "original"),
-            subject.curve.path(again, x, y, "main"),
+            context.curve.path(original, x, y, "original"),
+            context.curve.path(reconstruction, x, y, "main"),
         )
-        return draw.chart(join(lines), x, y, label="a sample and its reconstruction")
-    heaviest = np.argsort(-np.maximum(original, again), kind="stable")[:_COMPARED]
-    rows = (
-        element(
-            "li",
-            element("span", subject.names.feature(int(f)), class_="of"),
-            element("span", f"{original[f]:.3g} / {again[f]:.3g}", class_="value"),
-            style=style(
-                share=f"{100 * float(original[f]) / (top or 1.0):.1f}%",
-                again=f"{100 * float(again[f]) / (top or 1.0):.1f}%",
-            ),
+        return charts.chart(join(lines), x, y, label="a sample and its reconstruction")
+    larger = np.maximum(original, reconstruction)
+    features = [
+        f for f in np.argsort(-larger, kind="stable")[:_MAX_COMPARED_TERMS] if larger[f] > 0
+    ]
+    bars = (
+        bar(
+            context.names.feature(int(f)),
+            f"{original[f]:.3g} / {reconstruction[f]:.3g}",
+            share=float(original[f]) / top,
+            again=float(reconstruction[f]) / top,
         )
-        for f in heaviest
-        if max(original[f], again[f]) > 0
+        for f in features
     )
-    return element("ol", *rows, class_="bars two")
+    return element("ol", *bars, class_="bars two")

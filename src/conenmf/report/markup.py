@@ -1,7 +1,8 @@
-"""HTML that is escaped by how it is made.
+"""HTML that is escaped by construction.
 
-Pages are built of elements; a plain string inside an element or an attribute is text, and only
-what an element returned is HTML. So no name, title or setting can become markup by being forgotten.
+Pages are built of elements. A plain string inside an element or an attribute is text, and only
+what `element` returned is HTML. So no untrusted name, title or setting can become markup because
+escaping it was forgotten.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ class Html(str):
 Child: TypeAlias = "str | None"
 
 _VOID = frozenset({"img", "input", "br", "meta"})
-_TELLING = str.maketrans(
+_SCRIPT_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 
 
 def element(tag: str, *children: Child, **attributes: object) -> Html:
-    """Make an element; strings are escaped unless they are `Html`, None is left out.
+    """Return an element; strings are escaped unless they are `Html`, None is left out.
 
-    In the names of attributes ``_`` stands for ``-``, and a ``_`` at the end for nothing.
+    In the names of attributes ``_`` becomes ``-``, and a ``_`` at the end is dropped.
 
     >>> element("p", "a < b", element("br"), class_="lead", data_k=3, hidden=True)
     '<p class="lead" data-k="3" hidden>a &lt; b<br></p>'
     """
-    written = "".join(
+    text = "".join(
         f" {_attribute(name)}" if value is True else f' {_attribute(name)}="{escape(str(value))}"'
         for name, value in attributes.items()
         if value is not None and value is not False
     )
     if tag in _VOID:
-        return Html(f"<{tag}{written}>")
-    return Html(f"<{tag}{written}>{join(children)}</{tag}>")
+        return Html(f"<{tag}{text}>")
+    return Html(f"<{tag}{text}>{join(children)}</{tag}>")
 
 
 def join(children: Iterable[Child]) -> Html:
-    """Put elements and texts one after the other."""
+    """Return elements and texts one after the other."""
     return Html(
         "".join(
             child if isinstance(child, Html) else escape(child)
@@ -59,22 +60,22 @@ def join(children: Iterable[Child]) -> Html:
 
 
 def style(**rules: str) -> str:
-    """The value of a style attribute, with custom properties: ``style(share="5%")``."""
+    """Return the value of a style attribute with custom properties: ``style(share="5%")``."""
     return ";".join(f"--{name.replace('_', '-')}:{value}" for name, value in rules.items())
 
 
 def script_json(value: Any) -> Html:
-    r"""JSON that can stand inside a script element: nothing in it can end that element.
+    r"""Return JSON for the inside of a script element: nothing in it can end that element.
 
     >>> script_json("</script>")
     '"\\u003c/script\\u003e"'
     """
     plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Html(plain.translate(_TELLING))
+    return Html(plain.translate(_SCRIPT_ESCAPES))
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """A file as an address."""
+    """Return a file as a URL that contains it."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

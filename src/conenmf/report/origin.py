@@ -10,51 +10,36 @@ from typing import Any
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..text import visible
-from .markup import Html, element, style
-from .subject import Section, Subject, table
+from .context import ReportContext
+from .markup import Html, element
+from .page import Section, bar, table
 
 __all__ = ["settings"]
 
 _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
 
 
-def settings(subject: Subject, source: str | None, extra: dict[str, object]) -> Section:
-    """What was asked for, how long it took, and how to have it again."""
-    result = subject.result
+def settings(context: ReportContext, source: str | None, extra: dict[str, object]) -> Section:
+    """Return the section on what was asked for and decided, how long it took, how to repeat it."""
+    result = context.result
     asked_for = dict(result.settings)
     command = extra.pop("command", asked_for.pop("command", None))
-    stages = {name: took for name, took in result.seconds.items() if took > 0}
-    slowest = max(stages.values(), default=1.0)
-    of = {"sketch": "sketch (part of solve)"}
-    seconds = element(
-        "ol",
-        *(
-            element(
-                "li",
-                element("span", of.get(name, visible(name)), class_="of"),
-                element("span", f"{took:.3g} s" if took >= 1e-3 else "< 1 ms", class_="value"),
-                style=style(share=f"{100 * took / slowest:.1f}%"),
-            )
-            for name, took in stages.items()
-        ),
-        class_="bars",
-    )
-    asked = {name: _plain(value) for name, value in asked_for.items()}
+    rows = {name: _plain(value) for name, value in asked_for.items()}
     decided = {"K_decided_by": result.K_decided_by, "init_used": result.init_used}
-    asked |= {name: visible(value) for name, value in decided.items()}
-    asked |= {"passes over the data": f"{result.passes:.4g}"}
-    asked |= {str(name): visible(value) for name, value in extra.items()}
+    rows |= {name: visible(value) for name, value in decided.items()}
+    rows |= {"passes over the data": f"{result.passes:.4g}"}
+    rows |= {str(name): visible(value) for name, value in extra.items()}
     return Section.of(
         "settings",
         "Settings",
         "Settings, time and how to run it again",
         element(
             "div",
-            element("div", element("h3", "Settings"), table(asked)),
+            element("div", element("h3", "Settings"), table(rows)),
             element(
                 "div",
                 element("h3", "Time"),
-                seconds,
+                _seconds(result.seconds),
                 element("h3", "Versions"),
                 table(_versions()),
             ),
@@ -64,6 +49,21 @@ def settings(subject: Subject, source: str | None, extra: dict[str, object]) -> 
         _code(visible(command)) if command is not None else None,
         _code(_program(result.settings, source)),
     )
+
+
+def _seconds(seconds: Mapping[str, float]) -> Html:
+    stages = {name: took for name, took in seconds.items() if took > 0}
+    slowest = max(stages.values(), default=1.0)
+    names = {"sketch": "sketch (part of solve)"}
+    bars = (
+        bar(
+            names.get(name, visible(name)),
+            f"{took:.3g} s" if took >= 1e-3 else "< 1 ms",
+            share=took / slowest,
+        )
+        for name, took in stages.items()
+    )
+    return element("ol", *bars, class_="bars")
 
 
 def _plain(value: object) -> str:
@@ -78,29 +78,29 @@ def _code(text: str) -> Html:
 
 
 def _versions() -> dict[str, str]:
-    """Of what wrote the page; nothing that names the machine."""
-    found = {"python": platform.python_version(), "system": platform.system()}
-    return {name: importlib.metadata.version(name) for name in _PACKAGES} | found
+    """Return the versions of what wrote the page; nothing that identifies the machine."""
+    system = {"python": platform.python_version(), "system": platform.system()}
+    return {name: importlib.metadata.version(name) for name in _PACKAGES} | system
 
 
 def _program(settings: Mapping[str, Any], source: str | None) -> str:
-    """The lines of Python that do it again."""
-    turned = settings.get("samples_in") == "columns"
-    door = "from_columns" if turned else "from_rows"
-    data = f"{door}(X)  # your samples, one in each {'column' if turned else 'row'}"
+    """Return a Python program that repeats the fit."""
+    in_columns = settings.get("samples_in") == "columns"
+    door = "from_columns" if in_columns else "from_rows"
+    data = f"{door}(X)  # your samples, one in each {'column' if in_columns else 'row'}"
     if source is not None:
         reading = {name: settings.get(name) for name in ("samples_in", "dataset", "negative")}
-        usual = (None, "rows", "raise")
-        chosen = [f"{name}={value!r}" for name, value in reading.items() if value not in usual]
+        defaults = (None, "rows", "raise")
+        changed = [f"{name}={value!r}" for name, value in reading.items() if value not in defaults]
         door = "open_data"
-        data = f"open_data({', '.join(map(visible, [repr(source), *chosen]))})"
+        data = f"open_data({', '.join(map(visible, [repr(source), *changed]))})"
     options, own = [], []
-    known = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys()}
+    by_name = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys()}
     for name in ("init", "solver", "max_iter", "tol", "max_time", "sketch"):
         value = settings.get(name)
         if value is None and name != "solver":
             continue
-        if name in known and value is not None and value not in known[name]:
+        if name in by_name and value is not None and value not in by_name[name]:
             own.append(name)
         elif isinstance(value, str | int | float | None):
             options.append(f"{name}={value!r}")

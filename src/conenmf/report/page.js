@@ -1,5 +1,5 @@
-// Pointing, choosing and zooming. The page is complete without it; what comes from the data is
-// only ever written as text.
+// Pointing, choosing and zooming. The page is complete without it; texts from the data are
+// untrusted and only ever written as text.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -7,18 +7,18 @@
   const tip = document.getElementById("tip");
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const make = (tag, className, text) => {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    if (text !== undefined) made.textContent = text;
-    return made;
+    const part = document.createElement(tag);
+    if (className) part.className = className;
+    if (text !== undefined) part.textContent = text;
+    return part;
   };
   const between = (value, low, high) => Math.min(Math.max(value, low), high);
   root.classList.add("live");
 
-  // --- telling -------------------------------------------------------------------------------
+  // --- descriptions of what is pointed at ------------------------------------------------------
 
   const readoutOf = (part) => part.closest("figure, article").querySelector(".readout");
-  const tell = (part, text, event) => {
+  const describe = (part, text, event) => {
     const readout = readoutOf(part);
     if (readout) readout.textContent = text;
     tip.hidden = !event;
@@ -29,9 +29,9 @@
     const fits = below + tip.offsetHeight < innerHeight;
     tip.style.transform = `translate(${x}px, ${fits ? below : event.clientY - tip.offsetHeight - 12}px)`;
   };
-  const silence = () => { tip.hidden = true; };
-  addEventListener("scroll", silence, { passive: true });
-  addEventListener("keydown", (event) => { if (event.key === "Escape") silence(); });
+  const hideTip = () => { tip.hidden = true; };
+  addEventListener("scroll", hideTip, { passive: true });
+  addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
 
   // A part of the page that answers to the pointer and to keys.
   const interactive = (part, hint, { point, key, leave }) => {
@@ -45,7 +45,7 @@
     };
     area.addEventListener("pointermove", pointed);
     area.addEventListener("pointerdown", pointed);
-    area.addEventListener("pointerleave", () => { silence(); leave?.(); });
+    area.addEventListener("pointerleave", () => { hideTip(); leave?.(); });
     part.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (key(event.key)) event.preventDefault();
@@ -103,7 +103,7 @@
       cursor.hidden = false;
       cursor.style.setProperty("--x", `${100 * x[at]}%`);
       cursor.style.setProperty("--y", `${100 * y(at)}%`);
-      tell(part, text(at), event);
+      describe(part, text(at), event);
     };
     interactive(part, "chart, arrow keys move along it", {
       point: (across, down, event) => move(nearest(x, across), event),
@@ -132,7 +132,7 @@
   // --- angles between cones ------------------------------------------------------------------
 
   if (data.angles) {
-    const { between: angles, sizes, needed, samples } = data.angles;
+    const { between: angles, sizes, required, samples } = data.angles;
     const part = document.getElementById("angles");
     const area = part.querySelector(".area");
     const K = sizes.length;
@@ -152,12 +152,12 @@
       cell.style.setProperty("--x", `${(100 * column) / K}%`);
       cell.style.setProperty("--y", `${(100 * row) / K}%`);
       const angle = angles[row][column];
-      tell(
+      describe(
         part,
         row === column
           ? `cone ${row}: ${samples[row]} samples\nwithin ${sizes[row]}\u00b0 of its axis`
           : `cones ${row} and ${column}: ${angle}\u00b0 apart\n` +
-              (angle > needed ? `more than ${needed}\u00b0` : `too close: ${needed}\u00b0 are needed`),
+              (angle > required ? `more than the required ${required}\u00b0` : `too close: more than ${required}\u00b0 is required`),
         event,
       );
     };
@@ -242,16 +242,16 @@
   // --- samples -------------------------------------------------------------------------------
 
   const map = document.getElementById("map");
-  const { reach, anchors, places, labels, names, errors, shares } = data.samples;
+  const { halfSide, anchors, places, labels, names, errors, shares } = data.samples;
   const svg = map.querySelector("svg");
   const ring = svg.querySelector(".ring");
   const numbers = all(".anchor", map);
-  const LARGEST = 16;
+  const MAX_ZOOM = 16;
   let zoom = 1;
   let middle = [0, 0];
   const draw = () => {
-    const half = reach / zoom;
-    const far = reach - half;
+    const half = halfSide / zoom;
+    const far = halfSide - half;
     middle = middle.map((place) => between(place, -far, far));
     svg.setAttribute("viewBox", `${middle[0] - half} ${middle[1] - half} ${2 * half} ${2 * half}`);
     numbers.forEach((number, k) => {
@@ -261,21 +261,21 @@
       });
     });
     map.classList.toggle("zoomed", zoom > 1);
-    silence();
+    hideTip();
   };
   const zoomTo = (to, around = middle) => {
-    const next = between(to, 1, LARGEST);
+    const next = between(to, 1, MAX_ZOOM);
     if (next === zoom) return false;
     middle = middle.map((place, side) => around[side] + ((place - around[side]) * zoom) / next);
     zoom = next;
     draw();
     return true;
   };
-  const described = (n) => {
+  const sampleText = (n) => {
     const label = labels[n];
-    const made = shares[n].map(([k, share]) => `${k}: ${share}\u00a0%`).join(", ");
+    const parts = shares[n].map(([k, share]) => `${k}: ${share}\u00a0%`).join(", ");
     const whose = label < 0 ? "no component" : `mostly component ${label}`;
-    return `${names[n]}\n${whose}${made ? ` (${made})` : ""}\nrelative error ${errors[n]}`;
+    return `${names[n]}\n${whose}${parts ? ` (${parts})` : ""}\nrelative error ${errors[n]}`;
   };
   const circle = (n) => {
     ring.setAttribute("visibility", n === null ? "hidden" : "visible");
@@ -284,7 +284,7 @@
     ring.setAttribute("cy", places[n][1]);
   };
   const placeOf = (across, down) => {
-    const half = reach / zoom;
+    const half = halfSide / zoom;
     return [middle[0] + (2 * across - 1) * half, middle[1] + (2 * down - 1) * half];
   };
   const sampleAt = ([x, y]) => {
@@ -304,7 +304,7 @@
         map.setPointerCapture(event.pointerId);
       }
       if (held && event.buttons) {
-        const scale = (2 * reach) / zoom / map.clientWidth;
+        const scale = (2 * halfSide) / zoom / map.clientWidth;
         middle = [middle[0] - (event.clientX - held[0]) * scale, middle[1] - (event.clientY - held[1]) * scale];
         held = [event.clientX, event.clientY];
         draw();
@@ -312,11 +312,11 @@
       }
       const n = sampleAt(placeOf(across, down));
       circle(n);
-      if (n === null) silence();
-      else tell(map, described(n), event);
+      if (n === null) hideTip();
+      else describe(map, sampleText(n), event);
     },
     key: (name) => {
-      const step = (0.25 * reach) / zoom;
+      const step = (0.25 * halfSide) / zoom;
       const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
       if (name in moves && zoom > 1) {
         middle = [middle[0] + moves[name][0], middle[1] + moves[name][1]];
@@ -329,7 +329,7 @@
     },
   });
   for (const end of ["pointerup", "pointercancel"]) map.addEventListener(end, () => { held = null; });
-  // The wheel scrolls the page until the map is chosen, so that nobody is caught in it.
+  // The wheel scrolls the page until the map is chosen, so that scrolling past it works.
   map.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && document.activeElement !== map) return;
     const box = map.getBoundingClientRect();
@@ -352,20 +352,20 @@
     });
   }
   const find = document.getElementById("find");
-  let found = -1;
+  let current = -1;
   const search = () => {
-    const wanted = find.value.trim().toLowerCase();
-    const matches = wanted ? names.map((name, n) => n).filter((n) => names[n].toLowerCase().includes(wanted)) : [];
-    found = matches.find((n) => n > found) ?? matches[0] ?? -1;
-    circle(found < 0 ? null : found);
-    if (found >= 0 && zoom > 1) {
-      middle = [...places[found]];
+    const text = find.value.trim().toLowerCase();
+    const matches = text ? names.map((name, n) => n).filter((n) => names[n].toLowerCase().includes(text)) : [];
+    current = matches.find((n) => n > current) ?? matches[0] ?? -1;
+    circle(current < 0 ? null : current);
+    if (current >= 0 && zoom > 1) {
+      middle = [...places[current]];
       draw();
     }
-    const more = matches.length > 1 ? `\n${matches.length} found, Enter for the next` : "";
-    tell(map, found >= 0 ? described(found) + more : wanted ? "no sample of that name here" : "\u00a0");
+    const more = matches.length > 1 ? `\n${matches.length} matches, Enter for the next` : "";
+    describe(map, current >= 0 ? sampleText(current) + more : text ? "no sample here has this name" : "\u00a0");
   };
-  find.addEventListener("input", () => { found = -1; search(); });
+  find.addEventListener("input", () => { current = -1; search(); });
   find.addEventListener("keydown", (event) => { if (event.key === "Enter") search(); });
 
   // --- copying -------------------------------------------------------------------------------

@@ -1,0 +1,163 @@
+"""The section on cones: the angles between them, and whether the geometric assumption holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..cones.geometry import ConeGeometry
+from ..data.blocks import Array
+from ..judge.diagnosis import ConeDiagnosis
+from .context import ReportContext
+from .markup import Html, element, join, style
+from .page import Section, degrees, readout, rounded
+
+__all__ = ["cones"]
+
+_LEVELS = 6  # of colour on either side of the required angle
+_MAX_NUMBERS = 14  # along an axis of the map
+_TIMES = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
+
+
+def cones(context: ReportContext) -> Section:
+    """Return the section."""
+    diagnosis = context.diagnosis.cones
+    if diagnosis is None:
+        text = "There are no cones to show: the samples have fewer directions than components."
+        return _section(element("p", text))
+    geometry = diagnosis.geometry
+    if context.K == 1:
+        text = f"All samples lie within {degrees(float(geometry.angles[0]))} of one axis."
+        return _section(element("p", text))
+    figure = element(
+        "figure",
+        _angle_map(geometry),
+        element("div", _scale(geometry.required_angle), readout(), class_="beside"),
+        class_="wide",
+    )
+    data = {"angles": _angle_data(diagnosis)}
+    return _section(element("p", _describe_assumption(geometry)), figure, data=data)
+
+
+def _section(*children: Html, data: dict[str, Any] | None = None) -> Section:
+    return Section.of("cones", "Cones", "Cones and the angles between them", *children, data=data)
+
+
+def _describe_assumption(geometry: ConeGeometry) -> str:
+    K, required = geometry.angles.size, geometry.required_angle
+    largest, second = np.sort(geometry.angles)[::-1][:2]
+    first, other = geometry.closest or (0, 1)
+    verdict = "The geometric assumption holds: every angle between two axes is larger."
+    if not geometry.holds:
+        close = int((geometry.between <= required).sum() - K) // 2
+        verdict = (
+            f"The geometric assumption does not hold: {close} of {K * (K - 1) // 2} pairs of axes "
+            "are too close."
+        )
+    return (
+        f"The two largest size angles are {degrees(largest)} and {degrees(second)}, so the axes of "
+        f"any two cones must be more than 3{_TIMES}{degrees(largest)} + {degrees(second)} = "
+        f"{degrees(required)} apart. {verdict} The closest axes, of cones {first} and {other}, "
+        f"are {degrees(float(geometry.between[first, other]))} apart; "
+        f"{geometry.ambiguous.size:,} samples lie between cones."
+    )
+
+
+def _angle_map(geometry: ConeGeometry) -> Html:
+    K = geometry.angles.size
+    step = next(step for step in (1, 2, 5, 10, 20, 50, K) if K / step <= _MAX_NUMBERS)
+    numbers = [
+        element("span", str(k), style=style(at=f"{100 * (k + 0.5) / K:.2f}%"))
+        for k in range(0, K, step)
+    ]
+    widest = float(geometry.angles.max()) or 1.0
+    widths = (
+        element(
+            "i",
+            style=style(at=f"{100 * k / K:.2f}%", share=f"{100 * float(angle) / widest:.1f}%"),
+        )
+        for k, angle in enumerate(geometry.angles)
+    )
+    label = f"Angles between {K} cones; the smallest is between {geometry.closest}."
+    return element(
+        "div",
+        element("div", *numbers, class_="y axis", aria_hidden="true"),
+        element("div", _heat_map(geometry.between, geometry.required_angle), class_="area"),
+        element("div", *widths, class_="widths", aria_hidden="true", style=style(rows=str(K))),
+        element("div", *numbers, class_="x axis", aria_hidden="true"),
+        element(
+            "div", f"size angle, up to {degrees(widest)}", class_="width name", aria_hidden="true"
+        ),
+        class_="heat",
+        id="angles",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _heat_map(angles: Array, required: float) -> Html:
+    """Return squares coloured by how far an angle is from the required one; a dot if too small.
+
+    Below the required angle, or a right angle if that is smaller, colours deepen towards 0; above
+    it towards a right angle.
+    """
+    K = angles.shape[0]
+    off_diagonal = ~np.eye(K, dtype=bool)
+    middle = min(required, np.pi / 2)
+    close = (angles <= required) & off_diagonal
+    span = np.where(close, middle, np.pi / 2 - middle)
+    share = np.divide(np.abs(angles - middle), span, out=np.ones_like(angles), where=span > 0)
+    levels = np.clip(np.ceil(share * _LEVELS), 1, _LEVELS).astype(int)
+    levels = np.where(close, -levels, levels)
+    squares = []
+    for level in (*range(-_LEVELS, 0), *range(1, _LEVELS + 1)):
+        rows, columns = np.nonzero((levels == level) & off_diagonal)
+        if rows.size:
+            d = "".join(f"M{c} {r}h1v1h-1z" for r, c in zip(rows, columns, strict=True))
+            class_ = f"{'close' if level < 0 else 'apart'} l{abs(level)}"
+            squares.append(element("path", d=d, class_=class_))
+    rows, columns = np.nonzero(close)
+    marks = "".join(f"M{c + 0.5} {r + 0.5}h0" for r, c in zip(rows, columns, strict=True))
+    return element(
+        "svg",
+        *squares,
+        element("path", d=marks, class_="mark") if marks else None,
+        viewBox=f"0 0 {K} {K}",
+        aria_hidden="true",
+        focusable="false",
+    )
+
+
+def _scale(required: float) -> Html:
+    """Return what the colours mean."""
+    parts = [
+        element("span", "0°"),
+        _swatches("close"),
+        element("span", degrees(min(required, math.pi / 2))),
+    ]
+    text = "Orange with a dot: too close. Blue: far enough apart."
+    if required < math.pi / 2:
+        parts += [_swatches("apart"), element("span", "90°")]
+    else:
+        text = f"All are too close: the required {degrees(required)} exceed a right angle."
+    return join((element("p", *parts, class_="scale"), element("p", text, class_="hint")))
+
+
+def _swatches(kind: str) -> Html:
+    levels = range(1, _LEVELS + 1)
+    order = reversed(levels) if kind == "close" else levels
+    return element(
+        "span", *(element("i", class_=f"swatch {kind} l{n}") for n in order), class_="steps"
+    )
+
+
+def _angle_data(diagnosis: ConeDiagnosis) -> dict[str, Any]:
+    geometry = diagnosis.geometry
+    return {
+        "between": rounded(np.degrees(geometry.between), 1),
+        "sizes": rounded(np.degrees(geometry.angles), 1),
+        "required": round(math.degrees(geometry.required_angle), 1),
+        "samples": diagnosis.sizes.tolist(),
+    }

@@ -1,0 +1,162 @@
+"""The map of samples: components on a circle, and each sample between those it is made of.
+
+The layout is made for the eye and proves nothing. Similar components are neighbours on the circle
+(a short tour through all of them), and samples that would hide each other take free places of a
+honeycomb, so that the size of a crowd shows how many they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..data.blocks import Array
+from .charts import colour, shape
+from .markup import Html, element
+
+__all__ = ["SampleMap", "round_tour"]
+
+# Lengths are in units of the radius of the circle of components.
+_HALF_SIDE = 1.45  # of the honeycomb
+_MEDIAN_RADIUS = 0.7  # at least this far from the middle should half of the samples be
+_CROWD_AREA = 1.5  # of all samples when they touch
+_MAX_SPACING = 0.05
+_ROW_SPACING = 0.866  # of a honeycomb, in units of its spacing
+_NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples before it
+_RIM = 0.08
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMap:
+    """Places on a plane.
+
+    Attributes
+    ----------
+    anchors : array (K, 2)
+        The components, on a circle of radius 1.
+    places : array (S, 2)
+        The samples.
+    """
+
+    anchors: Array
+    places: Array
+
+    @classmethod
+    def of(cls, shares: Array, similarity: Array) -> SampleMap:
+        """Place each sample at the mean of the components it is made of.
+
+        A component counts by its share in the sample compared with its share in the mean sample,
+        so that a component present in all samples does not attract them all. With more than
+        three components these ratios are raised to the lowest power that keeps mixtures from
+        crowding in the middle, where any mixture could be. Then samples take the nearest free
+        place of a honeycomb, the purest samples first.
+
+        Parameters
+        ----------
+        shares : array (S, K)
+            Rows sum to 1, or are 0.
+        similarity : array (K, K)
+            Of components; similar ones become neighbours.
+        """
+        S, K = shares.shape
+        angles = np.empty(K)
+        angles[round_tour(similarity)] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
+        anchors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * (K > 1)
+        mean = shares.mean(axis=0)
+        ratios = np.divide(shares, mean, out=np.zeros_like(shares), where=mean > 0)
+        ratios /= max(float(ratios.max()), 1.0)
+        for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
+            powers = ratios**power
+            total = powers.sum(axis=1, keepdims=True)
+            targets = np.divide(powers, total, out=np.zeros_like(powers), where=total > 0) @ anchors
+            if np.median(np.linalg.norm(targets, axis=1)) >= _MEDIAN_RADIUS:
+                break
+        cells = _honeycomb(_spacing(S))
+        x, y = cells[:, 0].copy(), cells[:, 1].copy()
+        places = np.empty((S, 2))
+        for n in np.argsort(-shares.max(axis=1), kind="stable"):
+            cell = int(np.argmin((x - targets[n, 0]) ** 2 + (y - targets[n, 1]) ** 2))
+            places[n] = cells[cell]
+            x[cell] = np.inf  # taken
+        return cls(anchors, places)
+
+    @cached_property
+    def numbers(self) -> Array:
+        """The places (K, 2) of the components' numbers, outside the samples before them."""
+        along = self.places @ self.anchors.T
+        aside = np.abs(
+            self.places[:, :1] * self.anchors[:, 1] - self.places[:, 1:] * self.anchors[:, 0]
+        )
+        before = np.where(aside < _RIM, along, 0.0).max(axis=0)
+        places: Array = self.anchors * (np.maximum(before, 1.0) + _NUMBER_GAP)[:, None]
+        return places
+
+    @cached_property
+    def half_side(self) -> float:
+        """Half the side of a square that holds all samples and numbers."""
+        return max(float(np.abs(np.vstack([self.numbers, self.places])).max()), 1.0) + _RIM
+
+    def svg(self, labels: Array) -> Html:
+        """Return the map; labels (S,) give samples the colour and shape of their component."""
+        size = 0.42 * _spacing(len(self.places))
+        spokes = "".join(f"M0 0L{x:.3f} {y:.3f}" for x, y in self.anchors)
+        marks = []
+        for k in np.unique(labels):
+            outline = shape(int(k), size)
+            d = "".join(f"M{x:.3f} {y:.3f}{outline}" for x, y in self.places[labels == k])
+            marks.append(
+                element("path", d=d, class_="samples", data_k=int(k), style=colour(int(k)))
+            )
+        half = self.half_side
+        return element(
+            "svg",
+            element("circle", r=1, class_="grid"),
+            element("path", d=spokes, class_="grid"),
+            *marks,
+            element("circle", r=f"{1.6 * size:.3g}", class_="ring", visibility="hidden"),
+            viewBox=f"{-half:.3f} {-half:.3f} {2 * half:.3f} {2 * half:.3f}",
+            aria_hidden="true",
+            focusable="false",
+        )
+
+
+def round_tour(similarity: Array) -> Array:
+    """Return an order of components on a circle in which similar ones are neighbours.
+
+    It visits the most similar remaining component next, then reverses parts of the tour for as
+    long as that makes neighbours more similar (2-opt).
+    """
+    K = similarity.shape[0]
+    tour, remaining = [0], set(range(1, K))
+    while remaining:
+        tour.append(max(sorted(remaining), key=lambda k: similarity[tour[-1], k]))
+        remaining.remove(tour[-1])
+    improved = K > 3
+    while improved:
+        improved = False
+        for i in range(K - 1):
+            for j in range(i + 2, K - (i == 0)):
+                a, b, c, d = tour[i], tour[i + 1], tour[j], tour[(j + 1) % K]
+                now = similarity[a, b] + similarity[c, d]
+                if similarity[a, c] + similarity[b, d] > now + 1e-12:
+                    tour[i + 1 : j + 1] = tour[i + 1 : j + 1][::-1]
+                    improved = True
+    return np.array(tour)
+
+
+def _spacing(S: int) -> float:
+    """Return the smallest distance of S samples."""
+    return min(_MAX_SPACING, float(np.sqrt(_CROWD_AREA / _ROW_SPACING / max(S, 1))))
+
+
+def _honeycomb(spacing: float) -> Array:
+    """Return the centres of its cells."""
+    last_row = int(_HALF_SIDE / spacing / _ROW_SPACING)
+    last_column = int(_HALF_SIDE / spacing)
+    rows = np.arange(-last_row, last_row + 1)
+    columns = np.arange(-last_column, last_column + 1)
+    y, x = np.meshgrid(rows, columns, indexing="ij")
+    centres = np.stack([(x + 0.5 * (y % 2)) * spacing, y * spacing * _ROW_SPACING], axis=-1)
+    return centres.reshape(-1, 2)
