@@ -276,7 +276,7 @@ def test_elements_escape():
     assert not re.search("[<>&\u2028\u2029]", script_json(HOSTILE + "\u2029"))
 
 
-# --- charts and the map ---------------------------------------------------------------------------------
+# --- charts and the map ---------------------------------------------------------------------
 
 
 def test_pictures_are_png():

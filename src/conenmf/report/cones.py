@@ -61,8 +61,13 @@ def _describe_assumption(geometry: ConeGeometry) -> str:
         f"any two cones must be more than 3{_TIMES}{degrees(largest)} + {degrees(second)} = "
         f"{degrees(required)} apart. {verdict} The closest axes, of cones {first} and {other}, "
         f"are {degrees(float(geometry.between[first, other]))} apart; "
-        f"{geometry.ambiguous.size:,} samples lie between cones."
+        f"{_count_ambiguous(geometry)} between cones."
     )
+
+
+def _count_ambiguous(geometry: ConeGeometry) -> str:
+    count = geometry.ambiguous.size
+    return {0: "no sample lies", 1: "1 sample lies"}.get(count, f"{count:,} samples lie")
 
 
 def _angle_map(geometry: ConeGeometry) -> Html:
@@ -141,7 +146,7 @@ def _scale(required: float) -> Html:
     if required < math.pi / 2:
         parts += [_swatches("apart"), element("span", "90°")]
     else:
-        text = f"All are too close: the required {degrees(required)} exceed a right angle."
+        text = f"All are too close: the required {degrees(required)} exceeds a right angle."
     return join((element("p", *parts, class_="scale"), element("p", text, class_="hint")))
 
 

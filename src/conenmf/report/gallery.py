@@ -158,7 +158,10 @@ def samples(context: ReportContext) -> Section:
 def _describe_map(context: ReportContext) -> str:
     S = context.diagnosis.inspected.indices.size
     which = "All samples" if context.N == S else f"{S:,} of {context.N:,} samples, evenly spread,"
-    near = "; the closer to a number, the larger its share, compared with the mean sample"
+    near = (
+        "; the closer a sample is to a number, the larger is the share of that component, compared "
+        "with the mean sample"
+    )
     return (
         f"{which} in the colour of the component that contributes most"
         f"{near if context.K > 1 else ''}. Samples that would hide each other are drawn side by "

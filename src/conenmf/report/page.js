@@ -273,7 +273,7 @@
   };
   const sampleText = (n) => {
     const label = labels[n];
-    const parts = shares[n].map(([k, share]) => `${k}: ${share}\u00a0%`).join(", ");
+    const parts = shares[n].map(([k, share]) => `${k}: ${share}%`).join(", ");
     const whose = label < 0 ? "no component" : `mostly component ${label}`;
     return `${names[n]}\n${whose}${parts ? ` (${parts})` : ""}\nrelative error ${errors[n]}`;
   };

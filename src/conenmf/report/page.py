@@ -115,12 +115,12 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 to two digits; only a whole is 100 %."""
+    """Return a share of 1 to two digits; only a whole is 100%."""
     if 0 < share < 0.001:
-        return "< 0.1 %"
+        return "< 0.1%"
     if 0.9945 <= share < 1:
-        return f"{min(100 * share, 99.99):.2f} %"
-    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+        return f"{min(100 * share, 99.99):.2f}%"
+    return f"{100 * share:.1f}%" if share < 0.0995 else f"{100 * share:.0f}%"
 
 
 def degrees(radians: float) -> str:
