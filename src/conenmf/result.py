@@ -279,7 +279,7 @@ class Factorization:
         """
         names = self.names if image_shape is None else Names(image_shape=image_shape)
         names.checked(self.H.shape[1], self.W.shape[0])
-        return plots.components(self.W, names, axes, chosen=components, top=top)
+        return plots.components(self.W, names, axes, which=components, top=top)
 
     def plot_cones(self, ax: Any = None) -> Any:
         """Draw the angles between cones, and mark those too small for the assumption."""

@@ -33,7 +33,7 @@ def test_axes_in_and_out(result, draw):
 
 
 @pytest.mark.parametrize("against", ["iteration", "seconds", "passes"])
-def test_history_shows_the_errors_and_what_they_cannot_be_below(result, against):
+def test_history_shows_the_errors_and_their_lower_bound(result, against):
     below = result.diagnose().certificate.lower_bound
     ax = result.plot_history(against=against)
     errors, limit = ax.lines
@@ -57,7 +57,7 @@ def test_cones_that_break_the_assumption_are_marked(result):
     assert mixed.plot_cones().lines[0].get_xdata().size == 6
 
 
-def test_components_as_curves_images_or_heaviest_features(result):
+def test_components_as_curves_images_or_top_features(result):
     curves = result.plot_components()
     assert len(curves) == 4
     np.testing.assert_array_equal(curves[2].lines[0].get_ydata(), result.W[:, 2])

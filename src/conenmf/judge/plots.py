@@ -1,6 +1,9 @@
-"""Pictures of a result, with matplotlib: axes in, axes out.
+"""Figures of a result with matplotlib, for notebooks and papers: axes in, axes out.
 
-matplotlib is imported when the first picture is asked for, and only here.
+There are two drawing systems on purpose. These figures are matplotlib's, so that people can
+restyle, combine and save them. The report (`conenmf.report`) draws the same facts as SVG of its
+own, because its page must be small, interactive, and written where matplotlib is not installed.
+matplotlib is imported when the first figure is drawn, and only here.
 """
 
 from __future__ import annotations
@@ -19,26 +22,27 @@ from ..solve.stopping import History
 
 __all__ = ["components", "cones", "curves", "history", "scores", "spectrum"]
 
-_DRAWN = 12  # components that are drawn unless some are asked for
-_AGAINST = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
+_MAX_COMPONENTS = 12  # drawn by default
+_X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
+_COLOURS_PER_STYLE = 10  # curves that matplotlib colours differently
 
 
 def history(
     errors: History, ax: Any = None, *, against: str = "iteration", below: float | None = None
 ) -> Any:
-    """Draw relative errors, and a line that no error can be below if it is known."""
-    if against not in _AGAINST:
-        raise OptionError.unknown("against", against, _AGAINST)
+    """Draw relative errors, and the lower bound `below` if it is given."""
+    if against not in _X_LABELS:
+        raise OptionError.unknown("against", against, _X_LABELS)
     ax = _axes(ax)
-    places = {
+    x = {
         "iteration": np.arange(1, errors.relative_error.size + 1),
         "seconds": errors.elapsed,
         "passes": errors.passes,
     }
-    ax.plot(places[against], errors.relative_error, marker=".", label="relative error")
+    ax.plot(x[against], errors.relative_error, marker=".", label="relative error")
     if below is not None:
-        ax.axhline(below, color="0.4", linestyle="--", label="no error can be below")
-    ax.set(xlabel=_AGAINST[against], ylabel="relative error", title="Error while solving")
+        ax.axhline(below, color="0.4", linestyle="--", label="lower bound")
+    ax.set(xlabel=_X_LABELS[against], ylabel="relative error", title="Error while solving")
     ax.legend()
     return ax
 
@@ -48,20 +52,17 @@ def curves(histories: Mapping[str, History], ax: Any = None) -> Any:
     ax = _axes(ax)
     styles = ("-", "--", ":", "-.")
     for number, (name, errors) in enumerate(histories.items()):
-        style = styles[number // 10 % len(styles)]
+        style = styles[number // _COLOURS_PER_STYLE % len(styles)]
         ax.plot(errors.elapsed, errors.relative_error, linestyle=style, label=name)
     ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
-    ax.legend(fontsize="small", ncols=1 + (len(histories) > 10))
+    ax.legend(fontsize="small", ncols=1 + (len(histories) > _COLOURS_PER_STYLE))
     return ax
 
 
 def scores(ks: Array, votes: Mapping[str, tuple[Array, int]], axes: Any = None) -> Array:
     """Draw the scores of several estimators of K, each with its choice; return the axes."""
     if axes is None:
-        size = (3.2 * len(votes), 2.8)
-        axes = _pyplot().subplots(1, len(votes), figsize=size, squeeze=False, layout="constrained")[
-            1
-        ]
+        axes = _subplots(1, len(votes), width=3.2, height=2.8)
     flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     for ax, (name, (values, K)) in zip(flat, votes.items(), strict=True):
         ax.plot(ks, values, marker=".")
@@ -71,7 +72,7 @@ def scores(ks: Array, votes: Mapping[str, tuple[Array, int]], axes: Any = None) 
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
-    """Draw singular values (line, left) and the ratios of neighbours (bars, right)."""
+    """Draw singular values (line, left) and the ratio of each to the next (bars, right)."""
     ax = _axes(ax)
     numbers = np.arange(1, rank.singular_values.size + 1)
     positive = rank.singular_values > 0
@@ -88,24 +89,24 @@ def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
 
 
 def components(
-    W: Array, names: Names, axes: Any = None, *, chosen: Iterable[int] | None = None, top: int = 10
+    W: Array, names: Names, axes: Any = None, *, which: Iterable[int] | None = None, top: int = 10
 ) -> Array:
-    """Draw components as images, as their heaviest features, or as curves."""
+    """Draw components as images, as their `top` features with the largest values, or as curves."""
     K = W.shape[1]
-    wanted = list(range(min(K, _DRAWN))) if chosen is None else [int(k) for k in chosen]
-    if not wanted or not all(0 <= k < K for k in wanted):
-        raise OptionError(f"components={wanted}, expected some of 0 to {K - 1}")
+    indices = list(range(min(K, _MAX_COMPONENTS))) if which is None else [int(k) for k in which]
+    if not indices or not all(0 <= k < K for k in indices):
+        raise OptionError(f"components={indices}, expected some of 0 to {K - 1}")
     if axes is None:
-        axes = _grid(len(wanted), names)
+        axes = _grid(len(indices), names)
     flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    if flat.size < len(wanted):
-        raise OptionError(f"{flat.size} axes were given for {len(wanted)} components")
-    for k, ax in zip(wanted, flat, strict=False):
+    if flat.size < len(indices):
+        raise OptionError(f"{flat.size} axes were given for {len(indices)} components")
+    for k, ax in zip(indices, flat, strict=False):
         _component(W[:, k], names, ax, top)
         ax.set_title(f"component {k}", fontsize="medium")
-    for ax in flat[len(wanted) :]:
+    for ax in flat[len(indices) :]:
         ax.set_visible(False)
-    return flat[: len(wanted)]
+    return flat[: len(indices)]
 
 
 def _component(w: Array, names: Names, ax: Any, top: int) -> None:
@@ -113,10 +114,10 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
         ax.imshow(w.reshape(names.image_shape), cmap="gray", vmin=0)
         ax.set(xticks=[], yticks=[])
     elif names.feature_names is not None:
-        heaviest = np.argsort(-w, kind="stable")[: min(top, w.size)]
-        ax.barh(np.arange(heaviest.size), w[heaviest])
-        labels = [_plain(names.feature(int(f))) for f in heaviest]
-        ax.set_yticks(np.arange(heaviest.size), labels)
+        features = np.argsort(-w, kind="stable")[: min(top, w.size)]
+        ax.barh(np.arange(features.size), w[features])
+        labels = [_without_formulas(names.feature(int(f))) for f in features]
+        ax.set_yticks(np.arange(features.size), labels)
         ax.invert_yaxis()
         ax.set_xticks([])
     else:
@@ -126,7 +127,7 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
 
 
 def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
-    """Draw the angles between cones; a cross marks pairs that break the assumption."""
+    """Draw the angles between cones; a cross marks pairs too close for the assumption."""
     ax = _axes(ax)
     K = geometry.angles.size
     degrees = np.degrees(geometry.between)
@@ -141,8 +142,8 @@ def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
     return ax
 
 
-def _plain(name: str) -> str:
-    """A name in which matplotlib sees no formulas."""
+def _without_formulas(name: str) -> str:
+    """Return a name that matplotlib does not read as a formula."""
     return name.replace("$", r"\$")
 
 
@@ -155,9 +156,17 @@ def _axes(ax: Any) -> Any:
 def _grid(count: int, names: Names) -> Array:
     columns = min(count, 4 if names.feature_names is None or names.image_shape else 3)
     rows = -(-count // columns)
-    size = (2.2 * columns, 2.4 * rows) if names.image_shape else (3.6 * columns, 2.4 * rows)
+    return _subplots(rows, columns, width=2.2 if names.image_shape else 3.6, height=2.4)
+
+
+def _subplots(rows: int, columns: int, *, width: float, height: float) -> Array:
+    """Return axes (rows, columns), each of a width and height in inches."""
     axes: Array = _pyplot().subplots(
-        rows, columns, figsize=size, squeeze=False, layout="constrained"
+        rows,
+        columns,
+        figsize=(width * columns, height * rows),
+        squeeze=False,
+        layout="constrained",
     )[1]
     return axes
 
@@ -167,6 +176,6 @@ def _pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError as problem:
         raise ImportError(
-            "pictures need the package matplotlib: pip install 'conenmf[plot]'"
+            "figures need the package matplotlib: pip install 'conenmf[plot]'"
         ) from problem
     return plt
