@@ -342,7 +342,7 @@ def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
 
 @_compiled
 def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) -> None:
-    """Lawson and Hanson's method for each row of C, into Y (see `nnls._solve_one_by_one`)."""
+    """Lawson and Hanson's method for each row of C, into Y (see `nnls.lawson_hanson`)."""
     K = G.shape[0]
     members = np.zeros(K, dtype=np.intp)
     passive = np.zeros(K, dtype=np.bool_)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from conenmf import make_cones
-from conenmf.cones.simulate import _equal_angle_axes, make_cone_data
+from conenmf.cones.simulate import equal_angle_axes, make_cone_data
+from conenmf.errors import OptionError
 
 
 def angles_to_axes(model):
@@ -11,7 +12,7 @@ def angles_to_axes(model):
 
 
 def test_axes_are_nonnegative_unit_vectors_at_equal_angles():
-    U = _equal_angle_axes(200, 12, 0.9, np.random.default_rng(0))
+    U = equal_angle_axes(200, 12, 0.9, np.random.default_rng(0))
     assert U.min() >= 0
     gram = U.T @ U
     np.testing.assert_allclose(np.diagonal(gram), 1)
@@ -26,7 +27,7 @@ def test_samples_lie_in_their_cones():
     assert np.arccos(model.axes[:, 0] @ model.axes[:, 1]) == pytest.approx(4 * 0.2 + 0.01)
 
 
-def test_angles_are_uniform_and_lengths_exponential():
+def test_angles_are_uniform_and_squared_norms_exponential():
     model = make_cones(80, 2, 0.3, n_samples=20000, project=False, rng=_rng())
     beta = angles_to_axes(model)
     assert beta.mean() == pytest.approx(0.15, rel=0.02)
@@ -47,10 +48,8 @@ def test_options():
     assert squared[model.labels == 1].mean() == pytest.approx(1 / 8, rel=0.15)
 
 
-def test_any_length_law():
-    model = make_cones(
-        50, 2, 0.1, n_samples=300, squared_length=lambda rng, means: means, rng=_rng()
-    )
+def test_any_law_of_the_norms():
+    model = make_cones(50, 2, 0.1, n_samples=300, squared_norm=lambda rng, means: means, rng=_rng())
     np.testing.assert_allclose((model.V**2).sum(axis=0), 1 / model.rates[model.labels])
 
 
@@ -78,12 +77,12 @@ def test_the_same_generator_gives_the_same_matrix():
 
 @pytest.mark.parametrize(("F", "K", "angle"), [(3, 4, 0.5), (30, 3, 1.6), (30, 3, 0.0)])
 def test_impossible_axes(F, K, angle):
-    with pytest.raises(ValueError, match=f"no {K} axes in {F} dimensions"):
+    with pytest.raises(OptionError, match=f"no {K} axes in {F} dimensions"):
         make_cones(F, K, 0.1, n_samples=5, angle=angle, rng=_rng())
 
 
 def test_axes_that_do_not_fit_the_orthant():
-    with pytest.raises(ValueError, match="use more features"):
+    with pytest.raises(OptionError, match="use more features"):
         make_cones(4, 4, 0.1, n_samples=5, angle=1.55, rng=_rng())
 
 

@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 
 from conenmf import kernels
 from conenmf.errors import NonFiniteError, ShapeError
-from conenmf.linalg.nnls import _positive_definite, _solve, _solve_one_by_one, nnls
-
-module = __import__("conenmf.linalg.nnls", fromlist=["nnls"])
+from conenmf.linalg.nnls import lawson_hanson, nnls, pivot, regularized
 
 
 def problem(seed):
@@ -112,13 +110,12 @@ def test_float32_in_float32_out(both_twins):
     assert Y.dtype == np.float32
 
 
-def test_the_backup_rule_and_the_last_resort(both_twins, monkeypatch):
-    """With hardly any pivots allowed, the one-at-a-time method finishes what is left."""
+def test_the_backup_rule_and_the_last_resort(both_twins):
+    """With hardly any pivots allowed, the one-at-a-time method solves the remaining rows."""
     rng = np.random.default_rng(2)
     W, V = rng.random((30, 10)), rng.random((30, 50))
     expected = nnls(W.T @ W, V.T @ W)
-    monkeypatch.setattr(module, "_max_pivots", lambda gram: 1)
-    np.testing.assert_allclose(nnls(W.T @ W, V.T @ W), expected, atol=1e-12)
+    np.testing.assert_allclose(nnls(W.T @ W, V.T @ W, max_pivots=1), expected, atol=1e-12)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -127,19 +124,17 @@ def test_the_last_resort_is_exact(seed):
     size = np.linalg.norm(W, axis=0)
     W = W[:, size > 0] / size[size > 0]
     if W.shape[1]:
-        gram = _positive_definite(W.T @ W)
-        assert kkt_residual(gram, V.T @ W, _solve_one_by_one(gram, V.T @ W)) < 1e-8
+        gram = regularized(W.T @ W)
+        assert kkt_residual(gram, V.T @ W, lawson_hanson(gram, V.T @ W)) < 1e-8
 
 
 @given(seed=st.integers(0, 10**6))
-def test_without_patience_only_the_backup_rule_is_left(seed):
+def test_without_retries_only_the_backup_rule_remains(seed):
     """Murty's rule alone must reach the same solutions."""
     rng = np.random.default_rng(seed)
     W, V = rng.random((12, 5)), rng.random((12, 10))
     gram, sides = W.T @ W, V.T @ W
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_RETRIES", 0)
-        X = _solve(gram, sides, np.zeros_like(sides))
+    X = pivot(gram, sides, np.zeros_like(sides), max_pivots=45, max_retries=0)
     np.testing.assert_allclose(X, nnls(gram, sides), atol=1e-9)
 
 

@@ -1,7 +1,7 @@
 """Random matrices after the paper's generative model: samples in circular cones.
 
-Section IV of the paper describes how a sample is drawn, its Section VI how the axes and the
-lengths are chosen. This module stands alone: it makes plain arrays.
+Section IV of the paper describes how a sample is drawn, its Section VI how the axes and the norms
+are chosen. This module makes plain arrays and opens no data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ConeModel", "make_cone_data", "make_cones"]
+from ..errors import OptionError
+
+__all__ = ["ConeModel", "equal_angle_axes", "make_cone_data", "make_cones"]
 
 Array: TypeAlias = npt.NDArray[Any]
-LengthLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
+SquaredNormLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
+
+_MAX_DRAWS = 100  # of the first axis, until all axes are nonnegative
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class ConeModel:
     angles : array (K,)
         Size angles alpha_k.
     rates : array (K,)
-        lambda_k; the squared length of a sample of cone k has mean 1 / lambda_k.
+        lambda_k; the squared norm of a sample of cone k has mean 1 / lambda_k.
     """
 
     V: Array
@@ -53,15 +57,16 @@ def make_cones(
     angle: float | None = None,
     rates: npt.ArrayLike | None = None,
     weights: Sequence[float] | Array | None = None,
-    squared_length: LengthLaw | None = None,
+    squared_norm: SquaredNormLaw | None = None,
     project: bool = True,
     noise: float = 0.0,
     rng: np.random.Generator,
 ) -> ConeModel:
     """Draw samples from K circular cones (the process before Theorem 6 of the paper).
 
-    A sample of cone k has squared length Exp(lambda_k) and a direction at an angle uniform on
-    [0, alpha_k] from the axis u_k; negative entries are set to zero and the length restored.
+    A sample of cone k has a squared norm drawn from Exp(lambda_k) and a direction at an angle
+    uniform on [0, alpha_k] from the axis u_k; negative entries are set to zero and the norm is
+    restored.
 
     Parameters
     ----------
@@ -78,9 +83,9 @@ def make_cones(
         lambda_k, by default 1 / k.
     weights : array (K,), optional
         Probabilities of the cones, by default equal.
-    squared_length : callable, optional
-        ``(rng, means) -> squared lengths``, given the mean 1 / lambda of each sample; by
-        default exponential. The theory holds for any sub-exponential law.
+    squared_norm : callable, optional
+        ``(rng, means) -> squared norms``, given the mean 1 / lambda of each sample; by default
+        exponential. The theory holds for any sub-exponential law.
     project : bool
         Move samples into the nonnegative orthant. Without it V may have negative entries.
     noise : float
@@ -97,35 +102,39 @@ def make_cones(
     """
     angles = np.broadcast_to(np.asarray(alpha, dtype=float), (K,)).copy()
     means = np.arange(1.0, K + 1) if rates is None else 1.0 / np.asarray(rates, dtype=float)
-    axes = _equal_angle_axes(F, K, 4 * angles.max() + 0.01 if angle is None else angle, rng)
+    axes = equal_angle_axes(F, K, 4 * angles.max() + 0.01 if angle is None else angle, rng)
     labels = rng.choice(K, size=n_samples, p=weights)
-    beta = rng.random(n_samples) * angles[labels]
-
-    # Around the first unit vector e the direction is (cos beta, sin beta * a unit vector) ...
-    rows = rng.standard_normal((n_samples, F))
-    rows[:, 0] = 0.0
-    rows *= (np.sin(beta) / np.linalg.norm(rows, axis=1))[:, None]
-    rows[:, 0] = np.cos(beta)
-    # ... and the reflection x - 2 z <z, x> with z along e - u takes e to the axis u.
-    for k in range(K):
-        z = -axes[:, k]
-        z[0] += 1.0
-        length = np.linalg.norm(z)
-        if length > 0:
-            z /= length
-            mine = labels == k
-            rows[mine] -= np.outer(2.0 * (rows[mine] @ z), z)
-
-    draw = _exponential if squared_length is None else squared_length
-    lengths = np.sqrt(draw(rng, means[labels]))
+    rows = _draw_directions(labels, angles, axes, rng)
+    draw = _exponential if squared_norm is None else squared_norm
+    norms = np.sqrt(draw(rng, means[labels]))
     if project:
         np.maximum(rows, 0.0, out=rows)
-        lengths /= np.linalg.norm(rows, axis=1)
-    rows *= lengths[:, None]
+        norms /= np.linalg.norm(rows, axis=1)
+    rows *= norms[:, None]
     if noise > 0:
         rows += noise * rng.standard_normal(rows.shape)
         np.maximum(rows, 0.0, out=rows)
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
+
+
+def _draw_directions(labels: Array, angles: Array, axes: Array, rng: np.random.Generator) -> Array:
+    """Unit vectors (N, F), each at an angle uniform on [0, alpha_k] from the axis of its cone."""
+    beta = rng.random(labels.size) * angles[labels]
+    # Round the first unit vector e the direction is (cos beta, sin beta * a unit vector) ...
+    rows = rng.standard_normal((labels.size, axes.shape[0]))
+    rows[:, 0] = 0.0
+    rows *= (np.sin(beta) / np.linalg.norm(rows, axis=1))[:, None]
+    rows[:, 0] = np.cos(beta)
+    # ... and the reflection x - 2 z <z, x> with z along e - u takes e to the axis u.
+    for k in range(axes.shape[1]):
+        z = -axes[:, k]
+        z[0] += 1.0
+        norm = np.linalg.norm(z)
+        if norm > 0:
+            z /= norm
+            members = labels == k
+            rows[members] -= np.outer(2.0 * (rows[members] @ z), z)
+    return rows
 
 
 def make_cone_data(
@@ -174,19 +183,19 @@ def _exponential(rng: np.random.Generator, means: Array) -> Array:
     return rng.exponential(means)
 
 
-def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:
-    """K nonnegative unit vectors with the same angle between any two.
+def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:
+    """Draw K nonnegative unit vectors (F, K) with the same angle between any two.
 
     Each new axis is the shortest vector at that angle from all earlier ones, completed to unit
-    length by a vector orthogonal to them that lifts its smallest entry, among those that no
-    earlier axis has lifted: their unit vectors are combinations of the axes already.
+    norm by a vector orthogonal to them that lifts its smallest entry, among those that no earlier
+    axis has lifted: their unit vectors are combinations of the axes already.
     """
     if not 0 < angle < np.pi / 2 or K > F:
-        raise ValueError(
+        raise OptionError(
             f"no {K} axes in {F} dimensions at angle {angle:.3g}: the angle must lie between "
             "0 and pi/2 and there can be no more axes than dimensions"
         )
-    for _ in range(100):
+    for _ in range(_MAX_DRAWS):
         axes = np.empty((F, K))
         first = rng.random(F) + 0.5
         axes[:, 0] = first / np.linalg.norm(first)
@@ -204,7 +213,7 @@ def _equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) ->
             axes[:, k] = shortest + np.sqrt(1.0 - shortest @ shortest) * lift
         if axes.min() >= 0:
             return axes
-    raise ValueError(
+    raise OptionError(
         f"found no {K} nonnegative axes in {F} dimensions at angle {angle:.3g}: "
         "use more features, fewer cones or a smaller angle"
     )

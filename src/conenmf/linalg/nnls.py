@@ -1,14 +1,14 @@
 """Exact nonnegative least squares for many right-hand sides, from K x K products only.
 
 For every row c of C it finds the y >= 0 that minimises y'Gy / 2 - c'y. With G = W'W and
-c = W'v that is the nearest point W y to v; V itself is never seen here.
+c = W'v that is the nearest point W y to v; V itself does not appear here.
 
 The method is block principal pivoting (Kim and Park, "Fast nonnegative matrix factorization: an
 active-set-like method and comparisons", SIAM J. Sci. Comput. 33, 2011): guess which entries are
 positive (the passive set), solve for them, move every entry with the wrong sign to the other
 side, repeat. A backup rule, which moves only the last wrong entry when their number has stopped
 falling, makes it finite. Rows that share a passive set are solved together; the compiled twin in
-`kernels` goes row by row instead.
+`kernels` takes one row after the other instead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from .. import kernels
 from ..data.blocks import Array
 from ..errors import NonFiniteError, ShapeError
 
-__all__ = ["nnls"]
+__all__ = ["lawson_hanson", "nnls", "pivot", "regularized"]
 
-_TOLERANCE = 1e-13  # a gradient this small beside the right-hand side counts as zero
-_RETRIES = 3
+_GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
+_MAX_RETRIES = 3  # exchanges without progress before the backup rule
 _GUESS_SWEEPS = 5
+_STEPS_PER_COMPONENT = 30  # of the one-at-a-time method, at most
 
 
-def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
+def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None = None) -> Array:
     """Minimise y'Gy / 2 - c'y over y >= 0 for every row c of C.
 
     Parameters
@@ -40,8 +41,10 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
-        Warm start: its positive entries are the first guess of the passive sets. Without it a
-        few sweeps of coordinate descent make one.
+        Its positive entries are the first guess of the passive sets. Without it a few sweeps of
+        coordinate descent make one.
+    max_pivots : int, optional
+        Exchanges after which a row is solved one entry at a time; by default 5 K + 20.
 
     Returns
     -------
@@ -70,18 +73,19 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     scale[dead] = 1.0
     gram = G / np.outer(scale, scale)
     gram[dead, dead] = 1.0
-    gram = _positive_definite(gram)
+    gram = regularized(gram)
     sides = np.ascontiguousarray(C / scale, dtype=np.float64)
     sides[:, dead] = 0.0
-    start = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
-    solve = _solve_compiled if kernels.AVAILABLE else _solve
-    solution: Array = solve(gram, sides, start) / scale
+    guess = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
+    solve = _pivot_compiled if kernels.AVAILABLE else pivot
+    solution: Array = solve(gram, sides, guess, 5 * K + 20 if max_pivots is None else max_pivots)
+    solution = solution / scale
     converted: Array = solution.astype(C.dtype, copy=False)
     return converted
 
 
-def _positive_definite(gram: Array) -> Array:
-    """Add the smallest multiple of the identity that rounding can see, if the matrix needs it."""
+def regularized(gram: Array) -> Array:
+    """Add the smallest multiple of the identity that rounding can see, if `gram` is singular."""
     K = gram.shape[0]
     try:
         pivots = np.diagonal(np.linalg.cholesky(gram))
@@ -105,24 +109,28 @@ def _guess(gram: Array, sides: Array) -> Array:
     return Y
 
 
-def _solve_compiled(gram: Array, sides: Array, Y: Array) -> Array:
-    if kernels.nnls_rows(gram, sides, Y, _TOLERANCE, _max_pivots(gram)):
+def _pivot_compiled(gram: Array, sides: Array, Y: Array, max_pivots: int) -> Array:
+    if kernels.nnls_rows(gram, sides, Y, _GRADIENT_TOL, max_pivots):
         unfinished = np.isnan(Y[:, 0])
-        rest = np.zeros_like(sides[unfinished])
-        kernels.nnls_one_by_one(gram, sides[unfinished], rest, _TOLERANCE, 30 * len(gram))
-        Y[unfinished] = rest
+        X = np.zeros_like(sides[unfinished])
+        max_steps = _STEPS_PER_COMPONENT * len(gram)
+        kernels.nnls_one_by_one(gram, sides[unfinished], X, _GRADIENT_TOL, max_steps)
+        Y[unfinished] = X
     return Y
 
 
-def _solve(gram: Array, sides: Array, Y: Array) -> Array:
+def pivot(
+    gram: Array, sides: Array, Y: Array, max_pivots: int, max_retries: int = _MAX_RETRIES
+) -> Array:
+    """Solve by block principal pivoting; Y > 0 is the first guess of the passive sets."""
     n, K = sides.shape
     passive = Y > 0
     X = np.zeros_like(sides)
     fewest = np.full(n, K + 1)  # wrong entries at best so far
-    retries = np.full(n, _RETRIES)
-    limit = _TOLERANCE * np.abs(sides).max(axis=1)
+    retries = np.full(n, max_retries)
+    limit = _GRADIENT_TOL * np.abs(sides).max(axis=1)
     rows = np.arange(n)  # those still with a wrong entry
-    for _ in range(_max_pivots(gram)):
+    for _ in range(max_pivots):
         _solve_passive(gram, sides, passive, X, rows)
         gradient = X[rows] @ gram - sides[rows]
         wrong = np.where(passive[rows], X[rows] < 0, gradient < -limit[rows, None])
@@ -132,14 +140,14 @@ def _solve(gram: Array, sides: Array, Y: Array) -> Array:
             return X
         better = count < fewest[rows]
         fewest[rows[better]] = count[better]
-        retries[rows[better]] = _RETRIES
-        patient = ~better & (retries[rows] > 0)
-        retries[rows[patient]] -= 1
-        backup = ~better & ~patient
+        retries[rows[better]] = max_retries
+        retry = ~better & (retries[rows] > 0)
+        retries[rows[retry]] -= 1
+        backup = ~better & ~retry
         last = K - 1 - np.argmax(wrong[backup, ::-1], axis=1)
         wrong[backup] = np.arange(K) == last[:, None]
         passive[rows] ^= wrong
-    X[rows] = _solve_one_by_one(gram, sides[rows])
+    X[rows] = lawson_hanson(gram, sides[rows])
     return X
 
 
@@ -150,15 +158,15 @@ def _solve_passive(gram: Array, sides: Array, passive: Array, X: Array, rows: Ar
     order = np.argsort(owner.ravel(), kind="stable")
     borders = np.searchsorted(owner.ravel()[order], np.arange(len(patterns) + 1))
     for start, stop in pairwise(borders):
-        same = rows[order[start:stop]]
-        members = np.flatnonzero(passive[same[0]])
+        alike = rows[order[start:stop]]
+        members = np.flatnonzero(passive[alike[0]])
         if members.size:
-            part = np.linalg.solve(gram[np.ix_(members, members)], sides[np.ix_(same, members)].T)
-            X[np.ix_(same, members)] = part.T
+            block = np.ix_(alike, members)
+            X[block] = np.linalg.solve(gram[np.ix_(members, members)], sides[block].T).T
 
 
-def _solve_one_by_one(gram: Array, sides: Array) -> Array:
-    """Go one entry at a time (Lawson and Hanson's order): slow, and certain to end.
+def lawson_hanson(gram: Array, sides: Array) -> Array:
+    """Move one entry at a time (Lawson and Hanson, 1974): slow, and certain to end.
 
     The entry with the most negative gradient becomes passive; if solving then makes others
     negative, the step is cut where the first of them reaches zero, and that one is dropped.
@@ -167,8 +175,8 @@ def _solve_one_by_one(gram: Array, sides: Array) -> Array:
     X = np.zeros_like(sides)
     for x, c in zip(X, sides, strict=True):
         passive = np.zeros(K, dtype=bool)
-        limit = _TOLERANCE * np.abs(c).max()
-        for _ in range(30 * K):
+        limit = _GRADIENT_TOL * np.abs(c).max()
+        for _ in range(_STEPS_PER_COMPONENT * K):
             gradient = np.where(passive, 0.0, gram @ x - c)
             enter = int(np.argmin(gradient))
             if gradient[enter] >= -limit:
@@ -187,7 +195,3 @@ def _solve_one_by_one(gram: Array, sides: Array) -> Array:
                 passive &= x > 1e-15 * np.abs(x).max()
                 x[~passive] = 0.0
     return X
-
-
-def _max_pivots(gram: Array) -> int:
-    return 5 * len(gram) + 20
