@@ -62,9 +62,9 @@ class Names:
             )
         return self
 
-    def turned(self, samples_in: str) -> Names:
-        """The names of a matrix whose rows have been called samples, now that we know better."""
-        return self if samples_in == "rows" else Names(self.feature_names, self.sample_names)
+    def turned(self) -> Names:
+        """Swap sample and feature names: those of the transposed matrix."""
+        return Names(self.feature_names, self.sample_names)
 
     def sample(self, index: int) -> str:
         """What to call a sample."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["visible"]
+__all__ = ["decoded", "visible"]
 
 _MAX_NAME_CHARS = 200
 
@@ -25,6 +25,15 @@ def visible(text: object, longest: int | None = _MAX_NAME_CHARS) -> str:
     if plain.isprintable():
         return plain
     return "".join(_spelled(sign) for sign in plain)
+
+
+def decoded(text: object) -> str:
+    r"""Return a text that a library gives as bytes or as a string.
+
+    >>> decoded(b"csr"), decoded("csr"), decoded(b"\xff")
+    ('csr', 'csr', '\ufffd')
+    """
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
 
 
 def _spelled(sign: str) -> str:

@@ -37,7 +37,7 @@ from .matrix import DataMatrix, LocalMatrix, Step, check_kind, write_array
 from .memory import canonical_rows, compute_dtype, hold
 from .resources import available_memory
 
-__all__ = ["ClusterMatrix", "RechunkWarning", "Traffic"]
+__all__ = ["ClusterMatrix", "RechunkWarning", "Traffic", "checked_array"]
 
 _FAN_IN = 8  # parts that one task of the tree adds up
 
@@ -67,8 +67,24 @@ class Traffic(NamedTuple):
     bytes_in: int = 0
 
 
+def checked_array(array: Any) -> da.Array:
+    """Return a Dask array of numbers whose chunks have known sizes; refuse anything else."""
+    if not isinstance(array, da.Array):
+        raise ShapeError(
+            f"expected a Dask array, got {type(array).__name__}: "
+            "use its to_dask_array(lengths=True)"
+        )
+    check_kind(array.dtype, array.shape)
+    if np.isnan(array.shape).any():
+        raise ShapeError(
+            "the Dask array does not know the sizes of its chunks: "
+            "call compute_chunk_sizes() on it first"
+        )
+    return array
+
+
 class ClusterMatrix(DataMatrix):
-    """V held in a Dask array of dense or sparse chunks.
+    """V held in a Dask array of dense or sparse chunks, with one row per sample.
 
     Attributes
     ----------
@@ -79,23 +95,9 @@ class ClusterMatrix(DataMatrix):
     candidates = 32
     is_remote = True
 
-    def __init__(
-        self, array: Any, samples_in: str, persist: bool | None, n_threads: int | None
-    ) -> None:
-        if not isinstance(array, da.Array):
-            raise ShapeError(
-                f"expected a Dask array, got {type(array).__name__}: "
-                "use its to_dask_array(lengths=True)"
-            )
-        check_kind(array.dtype, array.shape)
-        if np.isnan(array.shape).any():
-            raise ShapeError(
-                "the Dask array does not know the sizes of its chunks: "
-                "call compute_chunk_sizes() on it first"
-            )
-        rows = array if samples_in == "rows" else array.T
+    def __init__(self, rows: da.Array, persist: bool | None, n_threads: int | None) -> None:
         N, F = (int(side) for side in rows.shape)
-        super().__init__((F, N), compute_dtype(array.dtype), n_threads)
+        super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
         if len(rows.chunks[1]) > 1:
             warnings.warn(
                 f"the Dask array is cut along features into {len(rows.chunks[1])} chunks; it is "

@@ -64,7 +64,7 @@ class DiskMatrix(LocalMatrix):
         samples = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))
         if 1 < source.chunk <= samples:  # what the file keeps together is best read together
             samples = samples // source.chunk * source.chunk
-        self.block_samples = min(samples, source.preferred_samples)
+        self.block_samples = min(samples, source.max_block_rows)
         self.max_gather = min(self.max_gather, self.block_samples)
         # The number of threads does not change the result, but each has a block in hand.
         blocks = budget // (4 * _COPIES * self.block_samples * source.row_bytes)

@@ -28,7 +28,7 @@ from ..names import names_of
 from .blocks import Array, Block
 from .disk import DiskMatrix
 from .files.formats import is_open_dataset, open_dataset, open_path
-from .files.sources import Opened, Source
+from .files.sources import NamedMatrix, Source
 from .matrix import Aligned, DataMatrix, Reader, Step, add, check_kind, equal_borders, write_array
 from .memory import canonical_rows, hold
 from .resources import memory_budget
@@ -173,7 +173,7 @@ def open_data(
     """
     budget = memory_budget(max_memory)
     _check_options(negative, samples_in)
-    opened = open_path(path, samples_in, dataset, budget)
+    opened = open_path(path, dataset, budget)
     return _opened(opened, samples_in, negative, n_threads, budget)
 
 
@@ -283,32 +283,33 @@ def _open(
             f"{os.fspath(matrix)!r} is a name, expected a matrix: use open_data to read a file"
         )
     if _is_dask(matrix):
-        from .cluster import ClusterMatrix
+        from .cluster import ClusterMatrix, checked_array
 
-        return _validated(
-            ClusterMatrix(matrix, samples_in, persist, n_threads), samples_in, negative
-        )
+        array = checked_array(matrix)
+        rows = array if samples_in == "rows" else array.T
+        return _validated(ClusterMatrix(rows, persist, n_threads), samples_in, negative)
     if persist is not None:
         raise OptionError(f"persist={persist} is for Dask arrays, got {type(matrix).__name__}")
     if is_open_dataset(matrix):
-        opened = open_dataset(matrix, samples_in, budget)
+        opened = open_dataset(matrix, budget)
         return _opened(opened, samples_in, negative, n_threads, budget)
-    names = names_of(matrix).turned(samples_in)
+    names = names_of(matrix)
     if not sp.issparse(matrix):
         matrix = np.asanyarray(matrix)
     if isinstance(matrix, np.ma.MaskedArray):
         raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
     check_kind(matrix.dtype, matrix.shape)
-    rows = matrix if samples_in == "rows" else matrix.T
-    return _opened(Opened(rows, names), samples_in, negative, n_threads, budget)
+    return _opened(NamedMatrix(matrix, names), samples_in, negative, n_threads, budget)
 
 
 def _opened(
-    opened: Opened, samples_in: str, negative: str, n_threads: int | None, budget: int
+    opened: NamedMatrix, samples_in: str, negative: str, n_threads: int | None, budget: int
 ) -> DataMatrix:
-    """A validated matrix from a source, or from rows in memory."""
+    """A validated matrix, turned so that it has one row per sample."""
     V: DataMatrix
-    rows = opened.rows
+    if samples_in == "columns":
+        opened = opened.turned()
+    rows = opened.readable(budget)
     check_kind(rows.dtype, rows.shape)
     if isinstance(rows, Source):
         V = DiskMatrix(rows, budget, n_threads)

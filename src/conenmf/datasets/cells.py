@@ -15,12 +15,12 @@ import scipy.sparse as sp
 
 from ..data.blocks import Array
 from ..data.files.limits import named_damage
-from ..data.files.sources import Source
 from ..data.files.stores import Store, hdf5_store, open_hdf5
 from ..data.resources import memory_budget
 from ..errors import FileFormatError
+from ..text import decoded
 
-__all__ = ["Cells", "read_cells", "whole"]
+__all__ = ["Cells", "read_cells"]
 
 _SCALED_SUM = 1e4
 _TYPES_COLUMN, _TOTALS_COLUMN = "bulk_labels", "n_counts"
@@ -37,16 +37,6 @@ class Cells(NamedTuple):
     types: list[str]
 
 
-def whole(rows: Any) -> Any:
-    """All rows of a file that has been opened."""
-    if not isinstance(rows, Source):
-        return rows
-    block = rows.read(0, rows.shape[0])
-    if isinstance(block, np.ndarray):
-        return block
-    return sp.csr_array(tuple(block), shape=rows.shape)
-
-
 def read_cells(path: Path) -> Cells:
     """Counts and types of the cells of a file."""
     budget = memory_budget(None)
@@ -58,7 +48,7 @@ def read_cells(path: Path) -> Cells:
         codes, types = _categories(store)
         barcodes, gene_names = _index(store, "obs"), _index(store, genes)
         store.root.close()
-    logs = sp.csr_array(whole(open_hdf5(path, "rows", matrix, budget).rows))
+    logs = sp.csr_array(open_hdf5(path, matrix, budget).whole(budget))
     if logs.shape[0] != totals.size or totals.size != codes.size:
         raise FileFormatError(
             f"{path} holds {logs.shape[0]} cells in {matrix}, {totals.size} sums and {codes.size} "
@@ -105,4 +95,4 @@ def _index(store: Store, table: str) -> list[str]:
 
 
 def _texts(texts: Any) -> list[str]:
-    return [text.decode() if isinstance(text, bytes) else str(text) for text in texts.tolist()]
+    return [decoded(text) for text in texts.tolist()]

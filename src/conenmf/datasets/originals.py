@@ -20,7 +20,7 @@ from ..data.files.matlab import read_matlab
 from ..data.resources import memory_budget
 from ..errors import FileFormatError
 from .catalogue import Description
-from .cells import read_cells, whole
+from .cells import read_cells
 
 __all__ = ["Contents", "is_original", "read_anndata", "read_folder"]
 
@@ -67,7 +67,8 @@ def is_original(name: str, description: Description) -> bool:
 
 
 def _prepared(folder: Path) -> Contents:
-    rows = whole(open_npz(folder / "V.npz", "rows", None, memory_budget(None)).rows)
+    budget = memory_budget(None)
+    rows = open_npz(folder / "V.npz", None, budget).whole(budget)
     path = folder / "labels.npy"
     if not path.is_file():
         return Contents(rows, None)

@@ -39,7 +39,7 @@ def test_npz(same, tmp_path, X):
         open_data(tmp_path / "two.npz")
     np.savez_compressed(tmp_path / "small.npz", X)
     same(open_data(tmp_path / "small.npz"), X, DenseMatrix)
-    with pytest.raises(FileFormatError, match="compressed and takes 3840 bytes"):
+    with pytest.raises(FileFormatError, match=r"takes 3840 bytes.* it is compressed"):
         open_data(tmp_path / "small.npz", max_memory=10_000)
 
 
@@ -119,7 +119,7 @@ def test_headers_that_promise_too_much(tmp_path, X, shape):
 def test_a_zip_bomb(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", np.zeros((10_000, 1000)))
     assert (tmp_path / "a.npz").stat().st_size < 100_000
-    with pytest.raises(FileFormatError, match="compressed and takes 80000000 bytes"):
+    with pytest.raises(FileFormatError, match=r"takes 80000000 bytes.* it is compressed"):
         open_data(tmp_path / "a.npz", max_memory="100MB")
 
 

@@ -114,14 +114,14 @@ def test_images_that_are_none(folder):
         open_data(folder)  # what would be handed to another program
 
 
-def test_an_image_that_promises_too_many_pixels(folder):
+def test_an_image_that_claims_too_many_pixels(folder):
     (folder / "a3.png").write_bytes(b"")
     header = b"BM" + b"\0" * 12 + np.array([40, 60_000, 60_000, 8 << 16 | 1], "<u4").tobytes()
     (folder / "a3.png").write_bytes(header + b"\0" * 24)
     with pytest.raises(FileFormatError, match=r"a3\.png"):
         open_data(folder)
     Image.new("L", (9000, 9000)).save(folder / "a3.png")
-    with pytest.raises(FileFormatError, match=r"promises 9000 x 9000 pixels, more than"):
+    with pytest.raises(FileFormatError, match=r"claims 9000 x 9000 pixels, more than"):
         open_data(folder)
 
 

@@ -1,6 +1,7 @@
 """NumPy's own files: ``.npy``, and ``.npz`` with one matrix or the parts of a sparse one.
 
-What is not compressed is read in its place in the file. Nothing is unpickled.
+Headers are read with NumPy, numbers that are not compressed block by block from their place in the
+file, which `numpy.load` cannot do for ``.npz``. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ import numpy as np
 
 from ...errors import DataTypeError, FileFormatError
 from ...names import Names
+from ...text import decoded
 from ..blocks import Array
 from ..matrix import check_kind
-from .limits import listed, named_damage, too_many_names
-from .sources import File, Member, Opened, raw_rows, sparse_rows
+from .layouts import CompressedSource, OpenFile, RawArray, RawSource
+from .limits import check_fits, listed, named_damage, too_many_names
+from .sources import NamedMatrix
 
 __all__ = ["open_npy", "open_npz"]
 
 _NAMES = ("sample_names", "feature_names")
 
 
-def open_npy(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open an ``.npy`` file."""
-    file = File(path)
+    file = OpenFile(path)
     with open(path, "rb") as stream:
         shape, fortran, dtype = _read_header(stream, path)
-        return Opened(raw_rows(Member(file, stream.tell(), shape, fortran, dtype), samples_in))
+        return NamedMatrix(RawSource(RawArray(file, stream.tell(), shape, fortran, dtype)))
 
 
 def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -41,10 +44,10 @@ def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dty
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
         shape, fortran, dtype = read(stream)
-    except Exception as problem:  # whatever the parser makes of a damaged header
+    except Exception as problem:  # the parser raises many kinds for a damaged header
         raise FileFormatError(f"{name} does not begin like an .npy file: {problem}") from problem
     if any(side < 0 for side in shape):
-        raise FileFormatError(f"{name} promises the shape {shape}: copy it anew")
+        raise FileFormatError(f"{name}: header claims the shape {shape}; copy or download it again")
     return shape, fortran, dtype
 
 
@@ -53,7 +56,7 @@ class _Archive:
 
     def __init__(self, path: Path, budget: int) -> None:
         self.path, self.budget = path, budget
-        self.file = File(path)
+        self.file = OpenFile(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except zipfile.BadZipFile as problem:
@@ -68,7 +71,7 @@ class _Archive:
     def __exit__(self, *_: object) -> None:
         self._zip.close()
 
-    def member(self, name: str) -> Member | Array:
+    def member(self, name: str) -> RawArray | Array:
         """In its place in the file; a compressed one is unpacked if it is small enough."""
         info, path = self.members[name], self.path
         with self._zip.open(info) as stream:
@@ -80,14 +83,14 @@ class _Archive:
         stored = info.compress_type == zipfile.ZIP_STORED
         place = self._place(info) + length if stored else 0
         if info.file_size < length + size or (stored and self.file.size < place + size):
-            raise FileFormatError(f"{path}: member {name} is cut off; copy the file anew")
-        if stored:
-            return Member(self.file, place, shape, fortran, dtype)
-        if size > self.budget // 4:
             raise FileFormatError(
-                f"{path}: member {name} is compressed and takes {size} bytes, too many to "
-                "unpack in memory: save it uncompressed, or raise max_memory"
+                f"{path}: member {name} is cut off; copy or download the file again"
             )
+        if stored:
+            return RawArray(self.file, place, shape, fortran, dtype)
+        check_fits(
+            f"{path}: member {name}", size, self.budget, "it is compressed", "save it uncompressed"
+        )
         with self._zip.open(info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 
@@ -104,31 +107,30 @@ class _Archive:
     def _texts(self, name: str) -> list[str] | None:
         if name not in self.members:
             return None
-        found = self.member(name)
-        if len(found.shape) != 1 or found.dtype.kind not in "US":
+        array = self.member(name)
+        if len(array.shape) != 1 or array.dtype.kind not in "US":
             raise DataTypeError(
-                f"{self.path}: {name} has shape {found.shape} and type {found.dtype}, expected "
+                f"{self.path}: {name} has shape {array.shape} and type {array.dtype}, expected "
                 "one text for each"
             )
-        if too_many_names(found.shape[0], self.budget):
+        if too_many_names(array.shape[0], self.budget):
             return None
-        texts: list[Any] = np.asarray(found[:]).tolist()
-        return [text if isinstance(text, str) else text.decode(errors="replace") for text in texts]
+        texts: list[Any] = np.asarray(array[:]).tolist()
+        return [decoded(text) for text in texts]
 
 
-def open_npz(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
-    """An archive of arrays: the parts of a sparse matrix as SciPy saves them, or one matrix."""
+def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open an archive of arrays: one matrix, or the parts of a sparse one as SciPy saves them."""
     with named_damage(path), _Archive(path, budget) as archive:
         members = archive.members
         if {"data", "indices", "indptr", "shape"} <= members.keys():
             order = np.asarray(archive.member("format")).item() if "format" in members else "csr"
-            order = order.decode() if isinstance(order, bytes) else str(order)
             parts = (archive.member("data"), archive.member("indices"), archive.member("indptr"))
             shape = np.asarray(archive.member("shape")).tolist()
-            rows = sparse_rows(
-                str(path), path, parts, shape, order, samples_in, budget, archive.file
+            source = CompressedSource(
+                str(path), path, parts, shape, decoded(order), budget, archive.file
             )
-            return Opened(rows, archive.names())
+            return NamedMatrix(source, archive.names(), roles_stored=True)
         matrices = sorted(members.keys() - set(_NAMES))
         if dataset is None and len(matrices) == 1:
             (dataset,) = matrices
@@ -136,8 +138,7 @@ def open_npz(path: Path, samples_in: str, dataset: str | None, budget: int) -> O
             raise FileFormatError(
                 f"{path} holds {listed(matrices)}: name one of them with dataset="
             )
-        found = archive.member(dataset.strip("/"))
-        if isinstance(found, Member):
-            return Opened(raw_rows(found, samples_in), archive.names())
-        check_kind(found.dtype, found.shape)
-        return Opened(found if samples_in == "rows" else found.T, archive.names())
+        array = archive.member(dataset.strip("/"))
+        check_kind(array.dtype, array.shape)
+        matrix = RawSource(array) if isinstance(array, RawArray) else array
+        return NamedMatrix(matrix, archive.names(), roles_stored=True)

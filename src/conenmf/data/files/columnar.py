@@ -1,7 +1,8 @@
 """Tables stored column by column: Parquet and Arrow, read by pyarrow.
 
-Columns of numbers are features. Names of rows are the index of the data frame that was saved, or
-a first column of text; whatever else is not a number is refused.
+Names of rows are the index of the data frame that was saved, or a first column of text; any other
+column that is not of numbers is refused. A table that does not fit in memory is written, once, to
+a temporary file: pyarrow reads row groups and columns, not the blocks of rows that a fit needs.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import numpy as np
 from ...errors import DataTypeError, EmptyDataError, FileFormatError
 from ...names import Names
 from ..blocks import Array
-from .limits import check_expansion, check_fits, listed, named_damage, require_package
-from .sources import Opened, RawRows
-from .spool import RowNames, Spool, piece_bytes
+from .limits import check_expansion, check_fits, fits, listed, named_damage, require_package
+from .sources import NamedMatrix
+from .spool import RowNames, Spool, batch_bytes
 
 __all__ = ["open_arrow", "open_parquet"]
 
-_PAGE = 5 << 19  # bytes that reading a column of Parquet takes, if it is a long one
-_SMALL_PAGE = 1 << 14  # and, beyond its size, if it is a short one
+_LONG_COLUMN_BYTES = 5 << 19  # that reading a long column of Parquet takes
+_SHORT_COLUMN_BYTES = 1 << 14  # that reading a short one takes beyond its size
 
 
 class _Layout(NamedTuple):
@@ -35,21 +36,21 @@ class _Layout(NamedTuple):
     number: Any  # the same, as Arrow calls it
 
 
-def open_parquet(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_parquet(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a Parquet file."""
     parquet = require_package("pyarrow.parquet", path)
     with named_damage(path), open(path, "rb") as stream:
         # Buffered, or whole columns of a row group would be read at once.
         file = parquet.ParquetFile(stream, buffer_size=1 << 14, pre_buffer=False)
         layout = _layout(path, file.schema_arrow)
-        if _side_by_side(file.metadata) > budget // 4:
-            return _one_after_the_other(path, file, layout, samples_in, budget)
-        at_a_time = max(1, piece_bytes(budget) // (8 * len(layout.numeric)))
-        batches = file.iter_batches(batch_size=min(at_a_time, 1 << 16))
-        return _collect(path, layout, batches, samples_in, budget)
+        if not fits(_bytes_side_by_side(file.metadata), budget):
+            return _read_columns(path, file, layout, budget)
+        n_rows = max(1, batch_bytes(budget) // (8 * len(layout.numeric)))
+        batches = file.iter_batches(batch_size=min(n_rows, 1 << 16))
+        return _read_batches(path, layout, batches, budget)
 
 
-def open_arrow(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_arrow(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open an Arrow file or stream, which Feather files are too."""
     ipc = require_package("pyarrow.ipc", path)
     with named_damage(path), open(path, "rb") as stream:
@@ -63,24 +64,22 @@ def open_arrow(path: Path, samples_in: str, dataset: str | None, budget: int) ->
             stream.seek(0)
             file = ipc.open_stream(stream)
             batches = iter(file)
-        return _collect(path, _layout(path, file.schema), batches, samples_in, budget)
+        return _read_batches(path, _layout(path, file.schema), batches, budget)
 
 
-def _collect(
-    path: Path, layout: _Layout, batches: Iterable[Any], samples_in: str, budget: int
-) -> Opened:
-    """Gather the batches of a table, a few rows at a time."""
-    spool, rows = Spool(path, layout.dtype, budget), RowNames(budget)
-    at_a_time = max(1, piece_bytes(budget) // (8 * len(layout.numeric)))
+def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: int) -> NamedMatrix:
+    """Read a table in batches of rows."""
+    spool, row_names = Spool(path, layout.dtype, budget), RowNames(budget)
+    n_rows = max(1, batch_bytes(budget) // (8 * len(layout.numeric)))
     for whole in batches:
-        whole.validate(full=True)  # the file may be anybody's
-        for first in range(0, whole.num_rows, at_a_time):
-            batch = whole.slice(first, at_a_time)
+        whole.validate(full=True)  # the file is untrusted
+        for start in range(0, whole.num_rows, n_rows):
+            batch = whole.slice(start, n_rows)
             spool.add(_numbers([batch.column(column) for column in layout.numeric], layout))
             if layout.named_by is not None:
-                rows.add(_texts(batch.column(layout.named_by)))
-    names = Names.of(None if layout.named_by is None else rows.names, layout.titles)
-    return Opened(spool.finish(len(layout.numeric), samples_in), names.turned(samples_in))
+                row_names.add(_texts(batch.column(layout.named_by)))
+    names = Names.of(None if layout.named_by is None else row_names.names, layout.titles)
+    return NamedMatrix(spool.finish(len(layout.numeric)), names)
 
 
 def _numbers(columns: list[Any], layout: _Layout) -> Array:
@@ -99,58 +98,44 @@ def _texts(column: Any) -> list[Any]:
 # --- more columns than can be read side by side -----------------------------------------------
 
 
-def _side_by_side(facts: Any) -> int:
-    """About the memory for reading all columns at once: each has pages in hand.
+def _bytes_side_by_side(facts: Any) -> int:
+    """About the memory for reading all columns at once, each of which holds pages.
 
-    What the file says of single columns is not asked for: damaged, it would end the process.
+    The metadata of single columns are not used: damaged, they would end the process.
     """
-    numbers = range(facts.num_row_groups)
-    groups = [int(facts.row_group(number).total_byte_size) for number in numbers]
+    sizes = [int(facts.row_group(i).total_byte_size) for i in range(facts.num_row_groups)]
     columns = int(facts.num_columns)
-    return min(3 * max(groups, default=0) + columns * _SMALL_PAGE, columns * _PAGE)
+    return min(
+        3 * max(sizes, default=0) + columns * _SHORT_COLUMN_BYTES, columns * _LONG_COLUMN_BYTES
+    )
 
 
-def _one_after_the_other(
-    path: Path, file: Any, layout: _Layout, samples_in: str, budget: int
-) -> Opened:
-    """Write one column after the other, then turn the file round if samples are rows."""
+def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedMatrix:
+    """Read one column after the other, since pages of all of them at once take too much memory."""
     titles, N = file.schema_arrow.names, file.metadata.num_rows
     if len(set(titles)) != len(titles):
         raise FileFormatError(f"{path} has several columns of the same name: rename them")
     check_expansion(path, path.stat().st_size, 8 * N * len(titles))
-    rows, columns = RowNames(budget), Spool(path, layout.dtype, budget)
+    spool, row_names = Spool(path, layout.dtype, budget), RowNames(budget)
     F = len(layout.numeric)
-    few = max(1, min(budget // (256 * max(N, 1)), 256))  # looking for a column takes its time
-    for first in range(0, F, few):
-        chosen = [titles[column] for column in layout.numeric[first : first + few]]
-        batches = file.iter_batches(batch_size=1 << 16, columns=chosen)
-        if len(chosen) > 1:
+    at_once = max(1, min(budget // (256 * max(N, 1)), 256))  # looking for a column takes its time
+    for first in range(0, F, at_once):
+        some_titles = [titles[column] for column in layout.numeric[first : first + at_once]]
+        batches = file.iter_batches(batch_size=1 << 16, columns=some_titles)
+        if len(some_titles) > 1:
             batches = list(batches)
-        for position in range(len(chosen)):
+        for position in range(len(some_titles)):
             for batch in batches:
                 column = batch.column(position)
                 column.validate(full=True)
-                columns.add(_numbers([column], layout))
+                spool.add(_numbers([column], layout))
     if layout.named_by is not None:
         for batch in file.iter_batches(batch_size=1 << 14, columns=[titles[layout.named_by]]):
-            rows.add(_texts(batch.column(0)))
-    if columns.count != N * F:
-        raise FileFormatError(f"{path} is damaged: it promises {N} rows in each column")
-    found = columns.finish(F, samples_in, column_after_column=True)
-    if isinstance(found, RawRows) and samples_in == "rows":
-        found = _turned(path, found, budget)
-    names = Names.of(None if layout.named_by is None else rows.names, layout.titles)
-    return Opened(found, names.turned(samples_in))
-
-
-def _turned(path: Path, columns: RawRows, budget: int) -> Any:
-    """The same rows, each in one place."""
-    N, F = columns.shape
-    spool = Spool(path, columns.dtype, budget)
-    at_a_time = max(1, budget // (16 * columns.row_bytes))
-    for start in range(0, N, at_a_time):
-        spool.add(columns.read(start, min(start + at_a_time, N)))
-    return spool.finish(F, "rows")
+            row_names.add(_texts(batch.column(0)))
+    if spool.count != N * F:
+        raise FileFormatError(f"{path} is damaged: its header claims {N} rows in each column")
+    names = Names.of(None if layout.named_by is None else row_names.names, layout.titles)
+    return NamedMatrix(spool.finish(F, column_after_column=True), names)
 
 
 # --- what is where ----------------------------------------------------------------------------

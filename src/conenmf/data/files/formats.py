@@ -15,15 +15,16 @@ from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
 from .images import open_images
+from .layouts import OpenFile, RawArray, RawSource
 from .matlab import open_matlab, open_matrix_market
-from .sources import File, Member, Opened, raw_rows
+from .sources import NamedMatrix
 from .stores import open_hdf5, open_object, open_zarr
 from .tables import open_text
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 
-Opener: TypeAlias = Callable[[Path, str, str | None, int], Opened]
-"""Takes the path, where the samples are, the name of a member, and the budget in bytes."""
+Opener: TypeAlias = Callable[[Path, str | None, int], NamedMatrix]
+"""Takes the path, the name of a member, and the memory budget in bytes."""
 
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
@@ -48,13 +49,11 @@ KINDS: dict[str, Opener] = {
 }
 _WITH_MEMBERS = (open_npz, open_hdf5, open_zarr, open_matlab)
 
-_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # one of which a store has
+_ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
 
-def open_path(
-    path: str | os.PathLike[str], samples_in: str, dataset: str | None, budget: int
-) -> Opened:
-    """Open a file or folder by its name."""
+def open_path(path: str | os.PathLike[str], dataset: str | None, budget: int) -> NamedMatrix:
+    """Open a file or folder by its name, in its own orientation."""
     text = os.fspath(path)
     if dataset is None:
         text, dataset = split_member(text)
@@ -64,9 +63,9 @@ def open_path(
     opener = _opener(file)
     if dataset is not None and opener not in _WITH_MEMBERS:
         raise OptionError(
-            f"{visible(text)} holds one matrix and no {visible(dataset)!r}: leave that out"
+            f"{visible(text)} holds one matrix, not several: leave out {visible(dataset)!r}"
         )
-    return opener(file, samples_in, dataset, budget)
+    return opener(file, dataset, budget)
 
 
 def split_member(text: str) -> tuple[str, str | None]:
@@ -88,7 +87,7 @@ def _exists(text: str) -> bool:
 
 def _opener(file: Path) -> Opener:
     if file.is_dir():
-        is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR)
+        is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES)
         return open_zarr if is_zarr else open_images
     if not file.is_file():
         raise FileFormatError(f"{file} is neither a file nor a folder: write its data to a file")
@@ -115,7 +114,7 @@ def is_open_dataset(matrix: Any) -> bool:
 
 
 def _is_whole_file(array: Any) -> bool:
-    """Whether a memmap shows the numbers of its file in order, and nobody's private changes."""
+    """Whether a memmap shows the numbers of its file in order, and no unwritten changes."""
     return (
         array.filename is not None
         and array.mode in ("r", "r+", "w+")
@@ -125,13 +124,14 @@ def _is_whole_file(array: Any) -> bool:
     )
 
 
-def open_dataset(matrix: Any, samples_in: str, budget: int) -> Opened:
-    """Open a memmap, or a dataset or group of HDF5 or Zarr."""
+def open_dataset(matrix: Any, budget: int) -> NamedMatrix:
+    """Open a memmap, or a dataset or group of HDF5 or Zarr, in its own orientation."""
     if not isinstance(matrix, np.memmap):
-        return open_object(matrix, samples_in, budget)
-    file = File(str(matrix.filename), modified_elsewhere=True)
+        return open_object(matrix, budget)
+    file = OpenFile(str(matrix.filename), modified_elsewhere=True)
     if matrix.mode != "r":
         matrix.flush()
     fortran = not matrix.flags.c_contiguous
-    member = Member(file, matrix.offset, matrix.shape, fortran, matrix.dtype)
-    return Opened(raw_rows(member, samples_in))
+    return NamedMatrix(
+        RawSource(RawArray(file, matrix.offset, matrix.shape, fortran, matrix.dtype))
+    )

@@ -1,6 +1,7 @@
 """A folder of images of the same size: each is a sample, its grey values are the features.
 
-The only code that imports Pillow. Images are read where they are, and only from within the folder.
+The only code that imports Pillow, which decodes one image at a time; that all have one size, did
+not change and are within the folder is checked here. Nothing is copied to another file.
 """
 
 from __future__ import annotations
@@ -8,27 +9,27 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ...errors import DataChangedError, FileFormatError, OptionError
 from ...names import Names
 from ..blocks import Array
-from .limits import require_package
-from .sources import Opened, Source
+from .limits import fits, require_package
+from .sources import NamedMatrix, Source
 
 __all__ = ["open_images", "read_resized"]
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
-_PIXELS = 1 << 26  # of an image, at most
-# What an image is made of, and the numbers that become of it; all others are made 8-bit grey.
-_DEEP = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
+_MAX_IMAGE_PIXELS = 1 << 26
+# Modes of Pillow that are read as they are, and their type; all others become 8-bit grey.
+_DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
 
 
-class _Looks(NamedTuple):
-    """What all images of a folder have in common."""
+class _Format(NamedTuple):
+    """The size and the type that all images of a folder have in common."""
 
     rows: int
     columns: int
@@ -38,26 +39,19 @@ class _Looks(NamedTuple):
         return f"{self.rows} x {self.columns} pixels of {8 * self.dtype.itemsize} bits"
 
 
-def open_images(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_images(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open all images below a folder, sorted by their names."""
-    if samples_in != "rows":
-        raise OptionError(
-            f"{path} is a folder of images, each of which is a sample: leave out samples_in"
-        )
     files = _files(path)
     if not files:
         raise FileFormatError(
             f"{path} is not a Zarr store, and holds no images ({', '.join(sorted(_SUFFIXES))})"
         )
-    source = _ImageRows(path, files)
+    source = _ImageSource(path, files)
     names = Names.of(
         (file.relative_to(path).as_posix() for file in files),
-        image_shape=(source.looks.rows, source.looks.columns),
+        image_shape=(source.format.rows, source.format.columns),
     )
-    N, F = source.shape
-    if N * F * source.dtype.itemsize > budget // 4:
-        return Opened(source, names)
-    return Opened(source.read(0, N), names)
+    return NamedMatrix(source, names)
 
 
 def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str]]:
@@ -72,21 +66,23 @@ def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str
     for row, file in zip(grey, files, strict=True):
         try:
             with pillow.open(file, formats=_FORMATS) as image:
-                if image.width * image.height > _PIXELS:
-                    raise FileFormatError(f"{file} has more than {_PIXELS} pixels")
+                if image.width * image.height > _MAX_IMAGE_PIXELS:
+                    raise FileFormatError(f"{file} has more than {_MAX_IMAGE_PIXELS} pixels")
                 small = image.convert("L")
                 if small.size != (columns, rows):
                     small = small.resize((columns, rows), pillow.Resampling.BICUBIC)
                 row[:] = np.asarray(small).reshape(-1)
         except FileFormatError:
             raise
-        except Exception as problem:  # whatever the library makes of damaged bytes
-            raise FileFormatError(f"{file} is damaged: {problem}; copy it anew") from problem
+        except Exception as problem:  # the library raises many kinds for damaged bytes
+            raise FileFormatError(
+                f"{file} is damaged: {problem}; copy or download it again"
+            ) from problem
     return grey, [file.relative_to(folder).as_posix() for file in files]
 
 
 def _natural(file: Path) -> list[list[tuple[int, str]]]:
-    """What to sort by so that numbers count as numbers."""
+    """The key to sort by so that numbers count as numbers."""
     return [
         [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
         for name in file.parts
@@ -94,64 +90,75 @@ def _natural(file: Path) -> list[list[tuple[int, str]]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The images below a folder; links to folders are not followed, hidden files not seen."""
-    found = []
+    """The images below a folder; links to folders are not followed, hidden files left out."""
+    images = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
+        images += [
             Path(place, name)
             for name in files
             if Path(name).suffix.lower() in _SUFFIXES and not name.startswith(".")
         ]
     inside = folder.resolve()
-    for file in found:
+    for file in images:
         if not file.resolve().is_relative_to(inside):
             raise FileFormatError(f"{file} is a link that leads out of the folder: copy it there")
         if not file.is_file():
             raise FileFormatError(f"{file} is not a file: remove it")
-    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+    return sorted(images, key=lambda file: file.relative_to(folder).as_posix())
 
 
-class _ImageRows(Source):
-    """Images, decoded as they are asked for."""
+class _ImageSource(Source):
+    """Images, decoded when they are read."""
 
     def __init__(self, folder: Path, files: list[Path]) -> None:
         self._pillow = require_package("PIL.Image", folder)
         self._folder, self._files = folder, files
         self.name = str(folder)
-        self._beside(folder)
+        self._set_place(folder)
         self._states = [_state(file) for file in files]
-        self.looks = self._look(files[0])
+        self.format = self._read_format(files[0])
         for file in files[1:]:
-            looks = self._look(file)
-            if looks != self.looks:
+            format_ = self._read_format(file)
+            if format_ != self.format:
                 raise FileFormatError(
-                    f"{file} has {looks}, unlike {files[0]}, which has {self.looks}: "
+                    f"{file} has {format_}, unlike {files[0]}, which has {self.format}: "
                     "bring all images to one size"
                 )
-        self._dense((len(files), self.looks.rows * self.looks.columns), self.looks.dtype)
+        self._set_dense((len(files), self.format.rows * self.format.columns), self.format.dtype)
 
-    def _look(self, file: Path) -> _Looks:
-        """Read no more than the header of an image."""
+    def _read_format(self, file: Path) -> _Format:
+        """Read the header of an image, and no more."""
         with self._open(file) as image:
             columns, rows = image.size
-            if rows * columns > _PIXELS:
+            if rows * columns > _MAX_IMAGE_PIXELS:
                 raise FileFormatError(
-                    f"{file} promises {rows} x {columns} pixels, more than "
-                    f"{_PIXELS}: make it smaller"
+                    f"{file}: header claims {rows} x {columns} pixels, more than "
+                    f"{_MAX_IMAGE_PIXELS}: make it smaller"
                 )
-            return _Looks(rows, columns, np.dtype(_DEEP.get(image.mode, "u1")))
+            return _Format(rows, columns, np.dtype(_DTYPES.get(image.mode, "u1")))
 
     def _open(self, file: Path) -> Any:
         try:
             return self._pillow.open(file, formats=_FORMATS)
-        except Exception as problem:  # whatever the library makes of a damaged header
+        except Exception as problem:  # the library raises many kinds for a damaged header
             raise FileFormatError(
                 f"{file} is not an image that can be read: {problem}"
             ) from problem
 
+    def turned(self) -> Self:
+        """An image is a sample: refuse to take its pixels for samples."""
+        raise OptionError(
+            f"{self.name} is a folder of images, each of which is a sample: leave out samples_in"
+        )
+
+    def readable(self, budget: int) -> Any:
+        """Return all images in memory if they fit, so that each is decoded once."""
+        N, F = self.shape
+        return self.whole() if fits(N * F * self.dtype.itemsize, budget) else self
+
     def check(self) -> None:
-        """Each image is looked at when it is read."""
+        """Nothing here: each image is checked when it is read."""
 
     def read(self, start: int, stop: int) -> Array:
         return self.take(np.arange(start, stop))
@@ -166,18 +173,18 @@ class _ImageRows(Source):
         file = self._files[index]
         if _state(file) != self._states[index]:
             raise DataChangedError(f"{file} was changed since it was opened: open the folder again")
-        if self._look(file) != self.looks:
+        if self._read_format(file) != self.format:
             raise DataChangedError(f"{file} has another size now: open the folder again")
         with self._open(file) as image:
             try:
-                if image.mode in _DEEP:
+                if image.mode in _DTYPES:
                     return np.asarray(image)
                 # Colours of a palette may be transparent, which grey cannot be.
                 plain = image.convert("RGBA") if image.mode == "P" else image
                 return np.asarray(plain.convert("L"))
             except Exception as problem:
                 raise FileFormatError(
-                    f"{file} is damaged or cut off: {problem}; copy it anew"
+                    f"{file} is damaged or cut off: {problem}; copy or download it again"
                 ) from problem
 
 

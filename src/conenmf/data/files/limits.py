@@ -1,8 +1,9 @@
-"""What a file of unknown origin may ask of this process.
+"""What an untrusted file may ask of this process.
 
-A few bytes can promise a matrix that fills every disk, or lead to a place that is nobody's
-business. What is harmless on any machine is always allowed; beyond that a promise has to be in
-proportion to the file that makes it.
+A small malicious file can claim a huge matrix (a decompression bomb) or link to a place outside
+itself. A size that is harmless on any machine is always allowed; beyond that, what a header claims
+has to be in proportion to the bytes that are stored, and what has to be held as a whole has to fit
+in a quarter of the memory budget.
 """
 
 from __future__ import annotations
@@ -19,64 +20,74 @@ from ...text import visible
 __all__ = [
     "check_expansion",
     "check_fits",
+    "fits",
     "listed",
     "named_damage",
     "require_package",
     "too_many_names",
 ]
 
-HARMLESS = 256 << 20  # bytes that a file of any size may expand to
-EXPANSION = 1100  # beyond that, times its size: deflate cannot make more than 1032 of a byte
-_LISTED = 12  # members of a file that a message names
+HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
+MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
+_MAX_LISTED_NAMES = 12  # in a message
 _NAME_BYTES = 100  # memory for a name
 
 
-def check_expansion(name: object, stored: int, promised: int) -> None:
+def check_expansion(name: object, stored: int, claimed: int) -> None:
     """Refuse numbers that no honest compression could have put into so few bytes."""
-    if promised > HARMLESS and promised > EXPANSION * stored:
+    if claimed > HARMLESS_BYTES and claimed > MAX_EXPANSION_RATIO * stored:
         raise FileFormatError(
-            f"{name} promises {promised / 1e9:.3g} GB of numbers and holds {stored} bytes: that is "
-            f"more than {EXPANSION} times as much, so nothing, or nothing but one value, was "
-            "stored; if you trust it, convert it to .npy yourself"
+            f"{name}: header claims {claimed / 1e9:.3g} GB but only {stored} bytes are stored "
+            f"(limit: {MAX_EXPANSION_RATIO}x). Refusing a possible decompression bomb; if you "
+            "trust the file, convert it to .npy"
         )
 
 
-def check_fits(name: object, need: int, budget: int, why: str) -> None:
-    """Refuse what has to be held as a whole and takes more than a quarter of the budget."""
-    if need > budget // 4:
+def fits(size: int, budget: int) -> bool:
+    """Whether so many bytes may be held at once: a quarter of the budget is for them."""
+    return size <= budget // 4
+
+
+def check_fits(
+    name: object, size: int, budget: int, why: str, advice: str = "save it as .npy or HDF5"
+) -> None:
+    """Refuse what has to be held as a whole, for the reason given, and does not fit."""
+    if not fits(size, budget):
         raise FileFormatError(
-            f"{name} takes {need} bytes, too many to unpack in memory, and {why}: "
-            "save it as .npy or HDF5, or raise max_memory"
+            f"{name} takes {size} bytes, more than a quarter of max_memory ({budget} bytes), and "
+            f"{why}: {advice}, or raise max_memory"
         )
 
 
 def too_many_names(count: int, budget: int) -> bool:
-    """Whether so many names would take more memory than they are worth: an eighth of it."""
+    """Whether so many names would take more than an eighth of the budget."""
     return count * _NAME_BYTES > budget // 8
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first few names, for a message."""
+    """The first names, for a message."""
     shown = [visible(name) for name in names]
-    if len(shown) > _LISTED:
-        shown[_LISTED:] = [f"and {len(shown) - _LISTED} more"]
+    if len(shown) > _MAX_LISTED_NAMES:
+        shown[_MAX_LISTED_NAMES:] = [f"and {len(shown) - _MAX_LISTED_NAMES} more"]
     return ", ".join(shown) or "nothing"
 
 
 @contextmanager
 def named_damage(path: object) -> Iterator[None]:
-    """Say which file it was, whatever a parser makes of damaged or hostile bytes."""
+    """Name the file in any error that a parser raises for damaged or malicious bytes."""
     try:
         yield
     except (ConeNMFError, FileNotFoundError, PermissionError):
         raise
     except Exception as problem:
         reason = visible(problem) or type(problem).__name__
-        raise FileFormatError(f"{path} is damaged: {reason}; copy it anew") from problem
+        raise FileFormatError(
+            f"{path} is damaged: {reason}; copy or download it again"
+        ) from problem
 
 
 def require_package(library: str, path: Path) -> Any:
-    """A package that only some files need."""
+    """Import a package that only some files need."""
     try:
         return importlib.import_module(library)
     except ImportError as problem:

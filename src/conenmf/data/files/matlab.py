@@ -19,21 +19,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
-from ...text import visible
+from ...text import decoded, visible
 from ..blocks import Array
 from ..matrix import check_kind
-from .limits import EXPANSION, check_fits, listed, named_damage
-from .sources import Opened, sparse_rows
-from .stores import Store, chunked_rows, hdf5_store
+from .layouts import ChunkedSource, CompressedSource
+from .limits import MAX_EXPANSION_RATIO, check_fits, listed, named_damage
+from .sources import NamedMatrix
+from .stores import Store, hdf5_store
 
 __all__ = ["open_matlab", "open_matrix_market", "read_matlab"]
 
-_WHY = "a file of this kind can only be read as a whole"
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_HEADER = 128  # bytes, before the first variable
-_VARIABLES = 10_000  # at most
-_LOOKED_AT = 4096  # bytes of a variable, which hold its name and its shape
-_LONGEST = 256  # bytes of a line of a Matrix Market file
+_READ_AS_A_WHOLE = "a file of this kind can only be read as a whole"
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_HEADER_BYTES = 128  # before the first variable
+_MAX_VARIABLES = 10_000
+_MAX_COMMENT_LINES = 10_000  # of a Matrix Market file
+_BEGINNING_BYTES = 4096  # of a variable, which hold its name and its shape
+_MAX_LINE_BYTES = 256  # of a Matrix Market file
 _MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
 _SPARSE = 5
 _COMPLEX = 0x800
@@ -50,24 +52,24 @@ _STORED = {
     12: "i8",
     13: "u8",
 }
-_NUMBERS = {"double", "single", "logical"} | {
+_NUMERIC_CLASSES = {"double", "single", "logical"} | {
     f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
 }
 
 
-def open_matlab(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a ``.mat`` file: the variable of that name, or its only matrix of numbers."""
     with open(path, "rb") as stream:
-        start = stream.read(512 + len(_HDF5))
-        if _HDF5 in (start[: len(_HDF5)], start[512:]):
+        start = stream.read(512 + len(_HDF5_SIGNATURE))
+        if _HDF5_SIGNATURE in (start[: len(_HDF5_SIGNATURE)], start[512:]):
             with hdf5_store(path, budget) as store:
-                return _open_version_7_3(store, samples_in, dataset)
-        if len(start) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+                return _open_version_7_3(store, dataset)
+        if len(start) < _HEADER_BYTES or start[126:128] not in (b"IM", b"MI"):
             raise FileFormatError(
                 f"{path} is not a MATLAB file of version 5 or later: save it with -v7 or -v7.3"
             )
         with named_damage(path):
-            return _open_version_5(stream, path, samples_in, dataset, budget)
+            return _open_version_5(stream, path, dataset, budget)
 
 
 # --- version 5 --------------------------------------------------------------------------------
@@ -86,9 +88,7 @@ class _Variable(NamedTuple):
     content: int  # where its numbers begin once it is unpacked
 
 
-def _open_version_5(
-    stream: IO[bytes], path: Path, samples_in: str, dataset: str | None, budget: int
-) -> Opened:
+def _open_version_5(stream: IO[bytes], path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     order = _byte_order(stream)
     variables = {variable.name: variable for variable in _variables(stream, path, order)}
     matrices = {v.name: v.shape for v in variables.values() if v.kind in (*_CLASSES, _SPARSE)}
@@ -96,23 +96,24 @@ def _open_version_5(
     if variable.name not in matrices:
         raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
     check_kind(np.dtype(float), variable.shape)
-    sparse = variable.kind == _SPARSE
     element = _element(stream, path, variable, order, budget)
-    if not sparse:
-        dense = _dense(element, variable, order)
-        return Opened(dense if samples_in == "rows" else dense.T)
+    if variable.kind != _SPARSE:
+        return NamedMatrix(_dense(element, variable, order))
     indices, at = _numbers(element, variable.content, order)
     indptr, at = _numbers(element, at, order)
     data, _ = _numbers(element, at, order)
     used = int(indptr[-1])  # there may be room for more
     parts = (data[:used].astype(float), indices[:used], indptr)
-    return Opened(sparse_rows(str(path), path, parts, variable.shape, "csc", samples_in, budget))
+    return NamedMatrix(CompressedSource(str(path), path, parts, variable.shape, "csc", budget))
 
 
 def read_matlab(path: Path, name: str, budget: int) -> Array:
     """The dense array of that name and of any number of dimensions, from a file of version 5."""
     with open(path, "rb") as stream, named_damage(path):
-        if len(start := stream.read(_HEADER)) < _HEADER or start[126:128] not in (b"IM", b"MI"):
+        if len(start := stream.read(_HEADER_BYTES)) < _HEADER_BYTES or start[126:128] not in (
+            b"IM",
+            b"MI",
+        ):
             raise FileFormatError(f"{path} is not a MATLAB file of version 5: save it with -v7")
         order = _byte_order(stream)
         for variable in _variables(stream, path, order):
@@ -123,22 +124,22 @@ def read_matlab(path: Path, name: str, budget: int) -> Array:
 
 def _byte_order(stream: IO[bytes]) -> str:
     stream.seek(0)
-    return "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
+    return "<" if stream.read(_HEADER_BYTES)[126:128] == b"IM" else ">"
 
 
 def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, budget: int) -> bytes:
-    """A variable unpacked, once its promise has been compared with the file."""
+    """A variable unpacked, once its header has been compared with the file."""
     sparse = variable.kind == _SPARSE
     count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
     columns = variable.shape[1] if sparse else 0
     if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
         raise FileFormatError(
-            f"{path} is cut off: {variable.name!r} promises {variable.shape} numbers in "
-            f"{variable.unpacked} bytes; copy it anew"
+            f"{path} is cut off: {variable.name!r} claims {variable.shape} numbers in "
+            f"{variable.unpacked} bytes; copy or download it again"
         )
     size = 12 if sparse else np.dtype(_CLASSES[variable.kind]).itemsize
     need = max(size * count + 4 * columns, variable.unpacked)
-    check_fits(f"{path}: {variable.name!r}", need, budget, _WHY)
+    check_fits(f"{path}: {variable.name!r}", need, budget, _READ_AS_A_WHOLE)
     stream.seek(variable.place)
     return _plain(stream.read(variable.size), order, variable.unpacked + 8)
 
@@ -167,23 +168,27 @@ def _chosen(
 
 def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]:
     """The variables of a file, of which only the beginnings are read."""
-    place, end = _HEADER, path.stat().st_size
-    for _ in range(_VARIABLES):
+    place, end = _HEADER_BYTES, path.stat().st_size
+    for _ in range(_MAX_VARIABLES):
         if place >= end:
             return
         stream.seek(place)
         kind, size = struct.unpack(f"{order}II", stream.read(8))
         if place + 8 + size > end:
-            raise FileFormatError(f"{path} is cut off in the middle of a variable; copy it anew")
+            raise FileFormatError(
+                f"{path} is cut off in the middle of a variable; copy or download it again"
+            )
         stream.seek(place)
-        beginning = _plain(stream.read(8 + min(size, _LOOKED_AT)), order, _LOOKED_AT)
+        beginning = _plain(stream.read(8 + min(size, _BEGINNING_BYTES)), order, _BEGINNING_BYTES)
         inner, unpacked = struct.unpack(f"{order}II", beginning[:8])
-        if inner == _MATRIX and unpacked <= (size if kind == _MATRIX else EXPANSION * size):
+        if inner == _MATRIX and unpacked <= (
+            size if kind == _MATRIX else MAX_EXPANSION_RATIO * size
+        ):
             yield _beginning(beginning, order, place, 8 + size, unpacked)
         elif inner == _MATRIX:
-            raise FileFormatError(f"{path} promises more than it can hold: {unpacked} bytes")
+            raise FileFormatError(f"{path} claims more than it can hold: {unpacked} bytes")
         place += 8 + size
-    raise FileFormatError(f"{path} holds more than {_VARIABLES} variables: save fewer")
+    raise FileFormatError(f"{path} holds more than {_MAX_VARIABLES} variables: save fewer")
 
 
 def _plain(element: bytes, order: str, most: int) -> bytes:
@@ -221,7 +226,7 @@ def _numbers(element: bytes, at: int, order: str) -> tuple[Array, int]:
 # --- version 7.3 ------------------------------------------------------------------------------
 
 
-def _open_version_7_3(store: Store, samples_in: str, dataset: str | None) -> Opened:
+def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
     """MATLAB stores matrices column after column, which HDF5 takes for rows."""
     path = store.path
     names = [name for name in store.root if not name.startswith("#")]
@@ -229,28 +234,29 @@ def _open_version_7_3(store: Store, samples_in: str, dataset: str | None) -> Ope
         shapes = {name: shape for name in names if (shape := _shape(store, name)) is not None}
         dataset = _chosen(path, None, names, shapes)
     member = store.find(dataset.strip("/"))
-    kind = member.attrs.get("MATLAB_class", b"double")
-    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
-    if kind not in _NUMBERS:
+    kind = _class(member)
+    if kind not in _NUMERIC_CLASSES:
         raise DataTypeError(f"{path}: {dataset!r} is a {visible(kind)}, not a matrix of numbers")
     if hasattr(member, "dtype"):
-        turned = "columns" if samples_in == "rows" else "rows"
-        return Opened(chunked_rows(member, turned))
+        return NamedMatrix(ChunkedSource(member).turned())
     if "MATLAB_sparse" not in member.attrs:
         raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
     data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))
     shape = (int(member.attrs["MATLAB_sparse"]), indptr.shape[0] - 1)
     parts = (data, indices, indptr)
     name = f"{path}:{dataset}"
-    return Opened(sparse_rows(name, path, parts, shape, "csc", samples_in, store.budget))
+    return NamedMatrix(CompressedSource(name, path, parts, shape, "csc", store.budget))
+
+
+def _class(member: Any) -> str:
+    return decoded(member.attrs.get("MATLAB_class", "double"))
 
 
 def _shape(store: Store, name: str) -> tuple[int, ...] | None:
-    """The shape of a matrix of numbers; None for whatever else there is."""
+    """The shape of a matrix of numbers; None for any other variable."""
     try:
         member = store.find(name)
-        kind = member.attrs.get("MATLAB_class", b"double")
-        if (kind.decode() if isinstance(kind, bytes) else kind) not in _NUMBERS:
+        if _class(member) not in _NUMERIC_CLASSES:
             return None
         if hasattr(member, "dtype"):
             return tuple(member.shape)
@@ -262,7 +268,7 @@ def _shape(store: Store, name: str) -> tuple[int, ...] | None:
 # --- Matrix Market ----------------------------------------------------------------------------
 
 
-class _Promise(NamedTuple):
+class _MarketHeader(NamedTuple):
     """What the beginning of a Matrix Market file says."""
 
     rows: int
@@ -273,35 +279,34 @@ class _Promise(NamedTuple):
     symmetric: bool
 
 
-def open_matrix_market(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
     packed = path.suffix.lower() == ".gz"
     opener: Any = gzip.open if packed else open
     with named_damage(path), opener(path, "rb") as stream:
-        promise = _promise(stream, path)
-        rows, columns, entries = promise[:3]
-        size = path.stat().st_size * (EXPANSION if packed else 1)
-        if min(rows, columns, entries) < 0 or 2 * promise.fields * entries > size + 1:
+        header = _read_market_header(stream, path)
+        rows, columns, entries = header[:3]
+        size = path.stat().st_size * (MAX_EXPANSION_RATIO if packed else 1)
+        if min(rows, columns, entries) < 0 or 2 * header.fields * entries > size + 1:
             raise FileFormatError(
-                f"{path} is cut off: its header promises {entries} numbers, which its "
-                f"{path.stat().st_size} bytes cannot hold; copy it anew"
+                f"{path} is cut off: its header claims {entries} numbers, which its "
+                f"{path.stat().st_size} bytes cannot hold; copy or download it again"
             )
         check_kind(np.dtype(float), (rows, columns))
-        check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _WHY)
-        numbers = np.empty((0, promise.fields))
+        check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _READ_AS_A_WHOLE)
+        numbers = np.empty((0, header.fields))
         if entries:
             numbers = np.loadtxt(_lines(stream, entries), ndmin=2, comments=None)
-        if numbers.shape != (entries, promise.fields):
+        if numbers.shape != (entries, header.fields):
             raise FileFormatError(
-                f"{path} is damaged: its header promises {entries} lines of {promise.fields} "
+                f"{path} is damaged: its header claims {entries} lines of {header.fields} "
                 f"numbers, and it holds {numbers.shape[0]} of {numbers.shape[1]}"
             )
-        matrix = (_coordinates if promise.sparse else _array)(numbers, promise)
-        return Opened(matrix if samples_in == "rows" else matrix.T)
+        return NamedMatrix((_coordinates if header.sparse else _array)(numbers, header))
 
 
-def _promise(stream: IO[bytes], path: Path) -> _Promise:
-    banner = stream.readline(_LOOKED_AT).decode("latin1").lower().split()
+def _read_market_header(stream: IO[bytes], path: Path) -> _MarketHeader:
+    banner = stream.readline(_BEGINNING_BYTES).decode("latin1").lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
         raise FileFormatError(f"{path} does not begin like a Matrix Market file")
     if banner[3] == "complex":
@@ -309,8 +314,8 @@ def _promise(stream: IO[bytes], path: Path) -> _Promise:
     if banner[4] not in ("general", "symmetric"):
         raise FileFormatError(f"{path} is {visible(banner[4])}, expected general or symmetric")
     line = b"%"
-    for _ in range(_VARIABLES):
-        line = stream.readline(_LOOKED_AT)
+    for _ in range(_MAX_COMMENT_LINES):
+        line = stream.readline(_BEGINNING_BYTES)
         if line.strip() and not line.startswith(b"%"):
             break
     sides, sparse = [int(side) for side in line.split()], banner[2] == "coordinate"
@@ -322,44 +327,46 @@ def _promise(stream: IO[bytes], path: Path) -> _Promise:
         raise FileFormatError(f"{path} is symmetric and has {rows} rows and {columns} columns")
     if sparse:
         fields = 2 if banner[3] == "pattern" else 3
-        return _Promise(rows, columns, sides[2], True, fields, symmetric)
+        return _MarketHeader(rows, columns, sides[2], True, fields, symmetric)
     entries = rows * (rows + 1) // 2 if symmetric else rows * columns
-    return _Promise(rows, columns, entries, False, 1, symmetric)
+    return _MarketHeader(rows, columns, entries, False, 1, symmetric)
 
 
 def _lines(stream: IO[bytes], entries: int) -> Iterator[str]:
     """The lines with numbers, of which there are not more than that."""
     count = 0
-    while line := stream.readline(_LONGEST):
-        if len(line) == _LONGEST:
-            raise FileFormatError(f"{stream.name}: a line is longer than {_LONGEST} bytes")
+    while line := stream.readline(_MAX_LINE_BYTES):
+        if len(line) == _MAX_LINE_BYTES:
+            raise FileFormatError(f"{stream.name}: a line is longer than {_MAX_LINE_BYTES} bytes")
         if line.strip() and not line.startswith(b"%"):
             count += 1
             if count > entries:
-                raise FileFormatError(f"{stream.name} is damaged: more lines than it promises")
+                raise FileFormatError(
+                    f"{stream.name} is damaged: it has more lines than its header claims"
+                )
             yield line.decode("latin1")
 
 
-def _coordinates(numbers: Array, promise: _Promise) -> Any:
+def _coordinates(numbers: Array, header: _MarketHeader) -> Any:
     places = numbers[:, :2] - 1
-    inside = (places >= 0) & (places < promise[:2]) & (places == np.floor(places))
+    inside = (places >= 0) & (places < header[:2]) & (places == np.floor(places))
     if not inside.all():
         wrong = int(np.flatnonzero(~inside.all(axis=1))[0])
         raise FileFormatError(f"entry {wrong} of a Matrix Market file is outside its matrix")
     row, column = places.astype(np.int64).T
-    values = numbers[:, 2] if promise.fields == 3 else np.ones(len(numbers))
-    if promise.symmetric:
+    values = numbers[:, 2] if header.fields == 3 else np.ones(len(numbers))
+    if header.symmetric:
         twice = row != column
         row, column = np.append(row, column[twice]), np.append(column, row[twice])
         values = np.append(values, values[twice])
-    return sp.coo_array((values, (row, column)), shape=promise[:2])
+    return sp.coo_array((values, (row, column)), shape=header[:2])
 
 
-def _array(numbers: Array, promise: _Promise) -> Array:
+def _array(numbers: Array, header: _MarketHeader) -> Array:
     """Column after column; of a symmetric matrix, from the diagonal down."""
-    if not promise.symmetric:
-        return numbers.reshape(promise[:2], order="F")
-    matrix = np.zeros(promise[:2])
-    column, row = np.triu_indices(promise.rows)
+    if not header.symmetric:
+        return numbers.reshape(header[:2], order="F")
+    matrix = np.zeros(header[:2])
+    column, row = np.triu_indices(header.rows)
     matrix[row, column] = matrix[column, row] = numbers[:, 0]
     return matrix

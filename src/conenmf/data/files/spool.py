@@ -1,4 +1,4 @@
-"""Rows that arrive a few at a time: held in memory, and in a temporary file once they are many.
+"""Numbers that arrive in batches: held in memory, and in a temporary file once they are many.
 
 So a text, which can only be read from its beginning, is read once and then like any other file.
 """
@@ -16,14 +16,14 @@ import numpy as np
 from ...errors import DiskFullError, is_disk_full
 from ...text import visible
 from ..blocks import Array
-from .limits import check_expansion, too_many_names
-from .sources import File, RawRows
+from .layouts import OpenFile, RawArray, RawSource
+from .limits import check_expansion, fits, too_many_names
 
-__all__ = ["RowNames", "Spool", "piece_bytes"]
+__all__ = ["RowNames", "Spool", "batch_bytes"]
 
 
-def piece_bytes(budget: int) -> int:
-    """Bytes to look at a time; they take several times as much while they are parsed."""
+def batch_bytes(budget: int) -> int:
+    """Bytes to read at a time; they take several times as much while they are parsed."""
     return min(max(budget // 128, 1 << 16), 16 << 20)
 
 
@@ -50,14 +50,14 @@ class Spool:
     path : where they come from
     dtype : of the numbers
     budget : int
-        Numbers that take more than a quarter of it go to a file without a name, in the folder
-        for temporary files, which is gone when nobody uses it any more.
+        Numbers that do not fit in a quarter of it go to a file without a name, in the folder for
+        temporary files, which is deleted when it is no longer used.
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], budget: int) -> None:
         self._path, self._dtype = path, dtype
-        self._most = budget // 4
-        self._held: list[Array] = []
+        self._budget = budget
+        self._batches: list[Array] = []
         self._stream: IO[bytes] | None = None
         self._stored = path.stat().st_size
         self.count = 0
@@ -67,15 +67,15 @@ class Spool:
         self.count += numbers.size
         size = self.count * self._dtype.itemsize
         check_expansion(self._path, self._stored, size)
-        self._held.append(np.ascontiguousarray(numbers, self._dtype).reshape(-1))
-        if self._stream is not None or size > self._most:
+        self._batches.append(np.ascontiguousarray(numbers, self._dtype).reshape(-1))
+        if self._stream is not None or not fits(size, self._budget):
             self._write(size)
 
     def _write(self, size: int) -> None:
         try:
             if self._stream is None:
                 self._stream = tempfile.TemporaryFile(prefix="conenmf-")  # noqa: SIM115
-            for numbers in self._held:
+            for numbers in self._batches:
                 self._stream.write(numbers.data)
             self._stream.flush()
         except OSError as problem:
@@ -83,24 +83,34 @@ class Spool:
                 raise
             raise DiskFullError(
                 f"no room for the numbers of {self._path} in {tempfile.gettempdir()} after "
-                f"{size / 1e9:.3g} GB: make room, let TMPDIR name a larger place, or raise "
+                f"{size / 1e9:.3g} GB: make room, set TMPDIR to a larger place, or raise "
                 "max_memory so that they stay in memory"
             ) from problem
-        self._held = []
+        self._batches = []
 
-    def finish(
-        self, columns: int, samples_in: str, *, column_after_column: bool = False
-    ) -> RawRows | Array:
-        """The table, turned so that it has one row per sample."""
-        rows = self.count // columns
-        turned = samples_in == "columns"
+    def finish(self, columns: int, *, column_after_column: bool = False) -> RawSource | Array:
+        """The table, in memory or in its temporary file."""
+        shape = (self.count // columns, columns)
         if self._stream is None:
-            flat = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)
-            self._held = []
-            whole = flat.reshape((rows, columns), order="F" if column_after_column else "C")
-            return whole.T if turned else whole
-        file = File(self._path, descriptor=os.dup(self._stream.fileno()))
+            flat = np.concatenate(self._batches) if self._batches else np.empty(0, self._dtype)
+            self._batches = []
+            return flat.reshape(shape, order="F" if column_after_column else "C")
+        file = OpenFile(self._path, descriptor=os.dup(self._stream.fileno()))
         self._stream.close()
-        shape = (columns, rows) if turned else (rows, columns)
-        together = turned == column_after_column
-        return RawRows(file, 0, shape, self._dtype, samples_together=together)
+        source = SpooledColumns if column_after_column else RawSource
+        return source(RawArray(file, 0, shape, column_after_column, self._dtype))
+
+
+class SpooledColumns(RawSource):
+    """A table spooled column after column; written again row after row if rows are the samples."""
+
+    def readable(self, budget: int) -> Any:
+        """Return the same rows, each in one place."""
+        if not self.array.fortran:
+            return self
+        n_rows, n_columns = self.shape
+        spool = Spool(self.array.file.path, self.dtype, budget)
+        size = max(1, budget // (16 * self.row_bytes))
+        for start in range(0, n_rows, size):
+            spool.add(self.read(start, min(start + size, n_rows)))
+        return spool.finish(n_columns)

@@ -1,13 +1,14 @@
 """HDF5 and Zarr: datasets, sparse groups and AnnData. The only code that imports h5py and Zarr.
 
-Both can lead a reader to other files and other code: links, virtual datasets, raw data elsewhere,
-codecs that unpickle. A file that is opened by its name is read only where it is itself.
+The libraries read; what is done here is what they leave to their callers. Both formats can lead a
+reader to other files and other code: links, virtual datasets, raw data elsewhere, codecs that
+unpickle. So members are looked up step by step, and nothing outside the file is opened.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,22 @@ import numpy as np
 
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...names import Names
-from ..matrix import check_kind
-from .limits import check_expansion, listed, named_damage, require_package, too_many_names
-from .sources import ChunkedRows, Opened, Source, path_of, sparse_rows
+from ...text import decoded
+from .layouts import ChunkedSource, CompressedSource, path_of
+from .limits import (
+    check_expansion,
+    check_fits,
+    listed,
+    named_damage,
+    require_package,
+    too_many_names,
+)
+from .sources import NamedMatrix
 
-__all__ = ["Store", "chunked_rows", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
+__all__ = ["Store", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
 
-_LINKS = 16  # one after the other, before they are taken for a circle
+_MAX_LINKS = 16  # one after the other, before they are taken for a circle
+_HARMLESS_CHUNK_BYTES = 1 << 20  # a chunk may take so many for any budget
 _PARTS = ("data", "indices", "indptr")
 _CODECS = {  # of Zarr; none of them runs code that comes with the data
     *("bytes", "endian", "transpose", "sharding_indexed", "crc32c"),
@@ -32,10 +42,10 @@ _CODECS = {  # of Zarr; none of them runs code that comes with the data
 }
 
 
-# --- objects that somebody else has opened ----------------------------------------------------
+# --- objects that the caller has opened -------------------------------------------------------
 
 
-def open_object(stored: Any, samples_in: str, budget: int) -> Opened:
+def open_object(stored: Any, budget: int) -> NamedMatrix:
     """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData."""
     if type(stored).__module__.partition(".")[0] == "anndata":
         if not hasattr(stored, "group"):
@@ -44,21 +54,15 @@ def open_object(stored: Any, samples_in: str, budget: int) -> Opened:
             )
         stored = stored.group
     if hasattr(stored, "dtype"):
-        return Opened(chunked_rows(stored, samples_in))
+        return NamedMatrix(ChunkedSource(stored))
     path = path_of(stored)
     name = f"{path or 'the store'}:{stored.name}"
-    return Opened(_sparse_group(stored, stored.__getitem__, name, path, samples_in, budget))
-
-
-def chunked_rows(array: Any, samples_in: str) -> Source:
-    """The source for a dataset."""
-    check_kind(np.dtype(array.dtype), tuple(array.shape))
-    return ChunkedRows(array, samples_in)
+    return NamedMatrix(_sparse_group(stored, stored.__getitem__, name, path, budget))
 
 
 def _sparse_group(
-    group: Any, part: Any, name: str, beside: Any, samples_in: str, budget: int
-) -> Any:
+    group: Any, part: Callable[[str], Any], name: str, path: str | Path | None, budget: int
+) -> CompressedSource:
     """A matrix from its parts, which `part` looks up by name."""
     attributes = dict(group.attrs)
     if not set(_PARTS) <= set(group.keys()):
@@ -72,21 +76,21 @@ def _sparse_group(
     if shape is None:
         raise FileFormatError(f"{name} does not say its shape: expected an attribute 'shape'")
     order = attributes.get("encoding-type", attributes.get("h5sparse_format", "csr"))
-    order = order.decode() if isinstance(order, bytes) else str(order)
     data, indices, indptr = (part(key) for key in _PARTS)
-    return sparse_rows(name, beside, (data, indices, indptr), shape, order[:3], samples_in, budget)
+    parts = (data, indices, indptr)
+    return CompressedSource(name, path, parts, shape, decoded(order)[:3], budget)
 
 
 # --- files ------------------------------------------------------------------------------------
 
 
-def open_hdf5(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a member of an HDF5 file, or X of AnnData."""
     with hdf5_store(path, budget) as store:
-        return _open_member(store, samples_in, dataset)
+        return _open_member(store, dataset)
 
 
-def open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a member of a Zarr store in a folder, or X of AnnData."""
     zarr = require_package("zarr", path)
     try:
@@ -94,7 +98,7 @@ def open_zarr(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
     except Exception as problem:  # the library has many
         raise FileFormatError(f"{path} is not a Zarr store: {problem}") from problem
     with named_damage(path):
-        return _open_member(_ZarrStore(root, path, budget), samples_in, dataset)
+        return _open_member(_ZarrStore(root, path, budget), dataset)
 
 
 @contextmanager
@@ -102,7 +106,7 @@ def hdf5_store(path: Path, budget: int) -> Iterator[Store]:
     """An HDF5 file, which stays open unless something is wrong with it."""
     h5py = require_package("h5py", path)
     try:
-        # A chunk that is larger than a block is needed several times in a row: let it be kept.
+        # A chunk that is larger than a block is needed several times in a row: keep it in memory.
         root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))
     except OSError as problem:
         raise FileFormatError(f"{path} is not an HDF5 file, or is cut off: {problem}") from problem
@@ -130,12 +134,12 @@ class Store:
             target = self._target(member, step) if inside else None
             if target is None:
                 if not (inside and step in member):
-                    held = listed(sorted(getattr(self.root, "keys", tuple)()))
-                    raise FileFormatError(f"{self.path} has no {name!r}; it holds {held}")
+                    members = listed(sorted(getattr(self.root, "keys", tuple)()))
+                    raise FileFormatError(f"{self.path} has no {name!r}; it holds {members}")
                 member = member[step]
                 continue
             links += 1
-            if links > _LINKS:
+            if links > _MAX_LINKS:
                 raise FileFormatError(f"{self.path}: {name!r} is a link that leads in a circle")
             if target.startswith("/"):
                 member = self.root
@@ -149,35 +153,30 @@ class Store:
         return None
 
     def _check(self, array: Any, name: str) -> None:
-        """Refuse an array that is kept elsewhere, or promises what it does not hold."""
+        """Refuse an array that is stored elsewhere, or claims more than it holds."""
         shape, dtype = array.shape, array.dtype
         chunks = getattr(array, "chunks", None)
         chunk = int(np.prod(chunks, dtype=object)) * dtype.itemsize if chunks else 0
-        if chunk > max(self.budget // 4, 1 << 20):
-            raise FileFormatError(
-                f"{name} has chunks of {chunk} bytes, each of which has to be read as a whole: "
-                "store it in smaller chunks, or raise max_memory"
-            )
-        promised = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        check_expansion(name, self._stored(array, name), promised)
+        if chunk > _HARMLESS_CHUNK_BYTES:
+            reason, advice = "has to be read as a whole", "store it in smaller chunks"
+            check_fits(f"{name}: a chunk", chunk, self.budget, reason, advice)
+        claimed = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        check_expansion(name, self._stored_bytes(array, name), claimed)
 
-    def _stored(self, array: Any, name: str) -> int:
-        """How many bytes of the file are this array's."""
+    def _stored_bytes(self, array: Any, name: str) -> int:
+        """How many bytes of the file belong to this array."""
         raise NotImplementedError
 
     def texts(self, name: str, start: Any = None) -> list[str] | None:
         """A dataset of texts; None if there are too many to be worth the memory."""
-        found = self.find(name, start)
-        if not hasattr(found, "dtype"):  # texts of which some may be missing
-            found = self.find("values", found)
-        if len(found.shape) != 1:
-            raise FileFormatError(f"{self.path}: {name!r} has shape {found.shape}, expected names")
-        if too_many_names(found.shape[0], self.budget):
+        member = self.find(name, start)
+        if not hasattr(member, "dtype"):  # texts of which some may be missing
+            member = self.find("values", member)
+        if len(member.shape) != 1:
+            raise FileFormatError(f"{self.path}: {name!r} has shape {member.shape}, expected names")
+        if too_many_names(member.shape[0], self.budget):
             return None
-        return [
-            text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-            for text in found[:].tolist()
-        ]
+        return [decoded(text) for text in member[:].tolist()]
 
 
 def _steps(name: str) -> list[str]:
@@ -198,16 +197,17 @@ class _HDF5Store(Store):
     def _check(self, array: Any, name: str) -> None:
         if array.is_virtual or array.external:
             raise FileFormatError(
-                f"{name} is kept in other files: if you trust it, open it with h5py and pass the "
+                f"{name} is stored in other files: if you trust it, open it with h5py and pass the "
                 "dataset to from_rows"
             )
         super()._check(array, name)
 
-    def _stored(self, array: Any, name: str) -> int:
+    def _stored_bytes(self, array: Any, name: str) -> int:
         stored, size = int(array.id.get_storage_size()), self.path.stat().st_size
         if stored > size:
             raise FileFormatError(
-                f"{name} is cut off: it promises {stored} bytes in a file of {size}; copy it anew"
+                f"{name} is cut off: it claims {stored} bytes in a file of {size}; "
+                "copy or download it again"
             )
         return stored
 
@@ -222,7 +222,7 @@ class _ZarrStore(Store):
             )
         super()._check(array, name)
 
-    def _stored(self, array: Any, name: str) -> int:
+    def _stored_bytes(self, array: Any, name: str) -> int:
         total, root = 0, self.path.resolve()
         folder = root / array.path
         if not folder.resolve().is_relative_to(root):
@@ -233,7 +233,7 @@ class _ZarrStore(Store):
                 if not path.resolve().is_relative_to(root):
                     raise FileFormatError(f"{path} is a link that leads out of the store")
                 if not (path.is_file() or path.is_dir()):
-                    raise FileFormatError(f"{path} is not a file: copy the store anew")
+                    raise FileFormatError(f"{path} is not a file: copy or download the store again")
             total += sum(Path(place, entry).stat().st_size for entry in files)
         return total
 
@@ -253,8 +253,8 @@ def _codecs(settings: Any) -> Iterator[str]:
             yield from _codecs(value)
 
 
-def _open_member(store: Store, samples_in: str, dataset: str | None) -> Opened:
-    """A dataset, a sparse group, or X of AnnData."""
+def _open_member(store: Store, dataset: str | None) -> NamedMatrix:
+    """Open a dataset, a sparse group, or X of AnnData."""
     root, path = store.root, store.path
     if not hasattr(root, "dtype"):
         names = sorted(root.keys())
@@ -269,31 +269,28 @@ def _open_member(store: Store, samples_in: str, dataset: str | None) -> Opened:
                 )
     dataset = (dataset or "").strip("/")
     member = store.find(dataset)
+    matrix: ChunkedSource | CompressedSource
     if hasattr(member, "dtype"):
-        rows: Any = chunked_rows(member, samples_in)
+        matrix = ChunkedSource(member)
     else:
-        rows = _sparse_group(
-            member,
-            lambda part: store.find(part, member),
-            f"{path}:{dataset}",
-            path,
-            samples_in,
-            store.budget,
+        name = f"{path}:{dataset}"
+        matrix = _sparse_group(
+            member, lambda part: store.find(part, member), name, path, store.budget
         )
-    return Opened(rows, _annotations(store, dataset, samples_in))
+    return NamedMatrix(matrix, _annotations(store, dataset))
 
 
-def _annotations(store: Store, dataset: str, samples_in: str) -> Names:
+def _annotations(store: Store, dataset: str) -> Names:
     """The names of AnnData's observations and variables, for the members that have them."""
     kind, _, rest = dataset.partition("/")
     if kind not in ("X", "layers") and (kind, rest) != ("raw", "X"):
         return Names()
     variables = "raw/var" if kind == "raw" else "var"
-    return Names.of(_index(store, "obs"), _index(store, variables)).turned(samples_in)
+    return Names.of(_index(store, "obs"), _index(store, variables))
 
 
 def _index(store: Store, table: str) -> list[str] | None:
-    """The index of a data frame of AnnData; None if there is no such thing."""
+    """The index of a data frame of AnnData; None if there is none."""
     try:
         group = store.find(table)
         return store.texts(str(group.attrs["_index"]), group)

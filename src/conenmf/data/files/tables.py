@@ -20,15 +20,15 @@ from ...text import visible
 from ..blocks import Array
 from .dialects import MISSING, Dialect, fault, guess
 from .limits import named_damage, require_package
-from .sources import Opened
-from .spool import RowNames, Spool, piece_bytes
+from .sources import NamedMatrix
+from .spool import RowNames, Spool, batch_bytes
 
 __all__ = ["open_text"]
 
-_LOOKED_AT = 20  # lines from which the dialect is guessed ...
-_LOOKED_AT_BYTES = 1 << 20  # ... or fewer, if they are long
-_MANY = 200  # columns, each of which costs more than its numbers: better read as a single one
-_INDEX = "names"  # what the column of names is called while a text is parsed
+_HEAD_LINES = 20  # from which the dialect is guessed ...
+_HEAD_BYTES = 1 << 20  # ... or fewer lines, if they are long
+_MAX_PARSED_COLUMNS = 200  # each costs more than its numbers: more are parsed as a single one
+_INDEX_COLUMN = "names"  # what the column of names is called while a text is parsed
 _QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
 
 
@@ -46,7 +46,7 @@ def _decoded(text: bytes, path: Path) -> str:
         ) from problem
 
 
-def open_text(path: Path, samples_in: str, dataset: str | None, budget: int) -> Opened:
+def open_text(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rb") as stream:
@@ -60,32 +60,31 @@ def open_text(path: Path, samples_in: str, dataset: str | None, budget: int) -> 
             line += next(n for n, text in enumerate(head, 1) if text.strip())
         parse = _parser(path, dialect)
         spool = Spool(path, np.dtype(np.float64), budget)
-        rows = RowNames(budget)
+        row_names = RowNames(budget)
         blocks = itertools.chain([b"".join(head[line - 1 :])], _blocks(stream, path, budget))
         for block in blocks:
             if block.strip():
                 try:
-                    names, numbers = parse(block)
+                    texts, numbers = parse(block)
                 except Exception as problem:
                     what = fault(block, line, dialect) or visible(problem)
                     raise FileFormatError(f"{path}: {what}") from problem
                 spool.add(numbers)
-                rows.add(
-                    _decoded(name, path) if isinstance(name, bytes) else name for name in names
+                row_names.add(
+                    _decoded(text, path) if isinstance(text, bytes) else text for text in texts
                 )
             line += block.count(b"\n")
         if not spool.count:
             raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")
         titles = None if dialect.titles is None else dialect.titles[dialect.has_index :]
-        found = Names.of(rows.names if dialect.has_index else None, titles)
-        features = dialect.fields - dialect.has_index
-        return Opened(spool.finish(features, samples_in), found.turned(samples_in))
+        names = Names.of(row_names.names if dialect.has_index else None, titles)
+        return NamedMatrix(spool.finish(dialect.fields - dialect.has_index), names)
 
 
 def _head(stream: IO[bytes], path: Path, budget: int) -> list[bytes]:
     """The first lines of a text."""
     head: list[bytes] = []
-    while len(head) < 2 or (len(head) < _LOOKED_AT and sum(map(len, head)) < _LOOKED_AT_BYTES):
+    while len(head) < 2 or (len(head) < _HEAD_LINES and sum(map(len, head)) < _HEAD_BYTES):
         line = _line(stream, path, budget)
         if not line:
             break
@@ -111,7 +110,7 @@ def _line(stream: IO[bytes], path: Path, budget: int) -> bytes:
 
 def _blocks(stream: IO[bytes], path: Path, budget: int) -> Iterator[bytes]:
     """Pieces of the text that end where a line ends."""
-    while block := stream.read(piece_bytes(budget)):
+    while block := stream.read(batch_bytes(budget)):
         if not block.endswith(b"\n"):
             block += _line(stream, path, budget)
         yield _without_zeros(block, path)
@@ -128,7 +127,9 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
     pa, reader = require_package("pyarrow", path), require_package("pyarrow.csv", path)
 
     def read(text: bytes, columns: list[str], **options: Any) -> Any:
-        types = {column: pa.binary() if column == _INDEX else pa.float64() for column in columns}
+        types = dict.fromkeys(columns, pa.float64())
+        if _INDEX_COLUMN in types:
+            types[_INDEX_COLUMN] = pa.binary()
         parsing = reader.ParseOptions(delimiter=dialect.delimiter, **options)
         # A row has to be within one piece of what the library reads at a time.
         reading = reader.ReadOptions(column_names=columns, block_size=len(text) + 1)
@@ -144,7 +145,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
         raise AssertionError
 
     def parse(block: bytes) -> tuple[Any, Array]:
-        if dialect.fields > _MANY:
+        if dialect.fields > _MAX_PARSED_COLUMNS:
             names, lines = _without_names(block, dialect)
             numbers = b"\n".join(lines)
             if b'"' not in numbers:
@@ -156,7 +157,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
             table = read(block, columns)
             names = []
         else:
-            table = read(block, [_INDEX, *columns[1:]])
+            table = read(block, [_INDEX_COLUMN, *columns[1:]])
             names = table.column(0).to_pylist()
             table = table.remove_column(0)
         (batch,) = table.combine_chunks().to_batches()

@@ -1,0 +1,342 @@
+"""The three layouts that serve every kind of file, each a `Source`.
+
+Numbers one after the other (``.npy``, temporary files), datasets that are read by slicing them
+(HDF5, Zarr), and compressed sparse rows or columns. Files are read, never mapped, so that what is
+read does not count as memory of the process once a block is done.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ...errors import DataChangedError, FileFormatError
+from ..blocks import Array
+from ..matrix import Borders, check_kind
+from ..memory import compute_dtype, sparse_block_samples
+from .limits import check_fits, named_damage
+from .sources import Compressed, Source
+
+__all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSource", "path_of"]
+
+_MIN_SIDE_BYTES = 64 << 20  # a vector may take so many for any budget
+
+
+# --- numbers one after the other --------------------------------------------------------------
+
+
+class OpenFile:
+    """A file that threads read at any place, and that must not change meanwhile.
+
+    A `descriptor` is that of a nameless copy of what the path holds; it is closed in the end.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        modified_elsewhere: bool = False,
+        descriptor: int | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._descriptor = os.open(self.path, os.O_RDONLY) if descriptor is None else descriptor
+        weakref.finalize(self, os.close, self._descriptor)
+        self._watched: Path | int = self.path if descriptor is None else descriptor
+        self._modified_elsewhere = modified_elsewhere
+        self._state = self._current_state()
+        self.size = self._state[0]
+
+    def _current_state(self) -> tuple[int, int]:
+        status = os.stat(self._watched)
+        return status.st_size, 0 if self._modified_elsewhere else status.st_mtime_ns
+
+    def check(self) -> None:
+        """Raise DataChangedError if the file was written to since it was opened."""
+        try:
+            state = self._current_state()
+        except OSError as problem:
+            raise DataChangedError(f"{self.path} is gone: {problem}") from problem
+        if state[0] != self.size:
+            raise DataChangedError(
+                f"{self.path} had {self.size} bytes when it was opened and now has {state[0]}: "
+                "open it again when no other program writes to it"
+            )
+        if state != self._state:
+            raise DataChangedError(f"{self.path} was written to since it was opened: open it again")
+
+    def fill(self, buffer: Array, offset: int) -> Array:
+        """Read into a contiguous array from a place in the file."""
+        view: Any = memoryview(buffer.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._descriptor, [view[done:]], offset + done)
+            if count == 0:
+                raise DataChangedError(
+                    f"{self.path} ends at byte {offset + done}: it had {self.size} bytes when it "
+                    "was opened; copy or download it again"
+                )
+            done += count
+        return buffer
+
+
+@dataclass(frozen=True)
+class RawArray:
+    """An array whose numbers lie one after the other in a file; vectors can be sliced."""
+
+    file: OpenFile
+    offset: int
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, index: slice) -> Array:
+        start, stop, _ = index.indices(self.shape[0])
+        buffer = np.empty(max(stop - start, 0), self.dtype)
+        return self.file.fill(buffer, self.offset + start * self.dtype.itemsize)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        order: Any = "F" if self.fortran else "C"
+        flat = self.file.fill(np.empty(int(np.prod(self.shape)), self.dtype), self.offset)
+        return flat.reshape(self.shape, order=order).astype(dtype or self.dtype)
+
+
+class RawSource(Source):
+    """A matrix whose numbers lie one after the other, row after row or column after column."""
+
+    def __init__(self, array: RawArray) -> None:
+        file, shape, dtype = array.file, array.shape, array.dtype
+        check_kind(dtype, shape)
+        claimed = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if file.size < array.offset + claimed or min(shape) < 0:
+            raise FileFormatError(
+                f"{file.path} is cut off: its header claims {shape[0]} x {shape[1]} numbers, which "
+                f"take {claimed} bytes; it holds {max(file.size - array.offset, 0)}; copy or "
+                "download it again"
+            )
+        self.array = array
+        self.name = str(file.path)
+        self._set_place(file.path)
+        self._set_dense((shape[0], shape[1]), dtype)
+
+    def turned(self) -> Self:
+        """Rows one after the other are the columns, one after the other, of the transpose."""
+        array = self.array
+        return type(self)(replace(array, shape=array.shape[::-1], fortran=not array.fortran))
+
+    def check(self) -> None:
+        """Raise DataChangedError if the file is no longer the one that was opened."""
+        self.array.file.check()
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start..stop."""
+        n_rows, n_columns = self.shape
+        file, offset, size = self.array.file, self.array.offset, self.dtype.itemsize
+        if not self.array.fortran:
+            rows = np.empty((stop - start, n_columns), self.dtype)
+            return file.fill(rows, offset + start * n_columns * size)
+        columns = np.empty((n_columns, stop - start), self.dtype)
+        for index, column in enumerate(columns):
+            file.fill(column, offset + (index * n_rows + start) * size)
+        return columns.T
+
+    def take(self, indices: Array) -> Array:
+        """These rows, given in increasing order."""
+        rows = np.empty((indices.size, self.shape[1]), self.dtype)
+        for row, index in zip(rows, indices.tolist(), strict=True):
+            row[:] = self.read(index, index + 1)[0]
+        return rows
+
+
+# --- datasets that are sliced -----------------------------------------------------------------
+
+
+class ChunkedSource(Source):
+    """A dataset of HDF5 or Zarr: an array that is read by slicing it.
+
+    With `by_rows=False`, its columns are the rows of this source.
+    """
+
+    def __init__(self, array: Any, *, by_rows: bool = True) -> None:
+        check_kind(np.dtype(array.dtype), tuple(array.shape))
+        self._array, self._by_rows = array, by_rows
+        self._stored_shape = first, second = tuple(array.shape)
+        self._set_dense((first, second) if by_rows else (second, first), np.dtype(array.dtype))
+        chunks = getattr(array, "chunks", None)
+        self.chunk = int(chunks[0 if by_rows else 1]) if chunks else 1
+        path = path_of(array)
+        self.name = f"{path or 'the store'}:{getattr(array, 'name', '')}"
+        self._set_place(path)
+
+    def turned(self) -> Self:
+        """The same dataset, sliced along its other side."""
+        return type(self)(self._array, by_rows=not self._by_rows)
+
+    def check(self) -> None:
+        """Raise DataChangedError if the dataset has another shape now."""
+        if tuple(self._array.shape) != self._stored_shape:
+            raise DataChangedError(
+                f"{self.name} had shape {self._stored_shape} when it was opened "
+                f"and now has {tuple(self._array.shape)}: open it again"
+            )
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start..stop."""
+        rows = self._array[start:stop] if self._by_rows else self._array[:, start:stop].T
+        return np.asarray(rows)
+
+    def take(self, indices: Array) -> Array:
+        """These rows, given in increasing order."""
+        # Runs of neighbours: selecting scattered rows at once is slow in both libraries.
+        borders = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
+        runs = np.split(indices, borders[1:]) if indices.size else []
+        blocks = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
+        return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
+
+
+def path_of(stored: Any) -> str | None:
+    """The file or folder that an open dataset or group is in, if it is in one."""
+    if hasattr(stored, "file"):  # HDF5
+        return str(stored.file.filename)
+    store = getattr(stored, "store", None)  # Zarr
+    root = getattr(store, "root", None)
+    return None if root is None else str(root)
+
+
+# --- compressed sparse rows or columns --------------------------------------------------------
+
+
+class CompressedSource(Source):
+    """A sparse matrix compressed by row ("csr") or by column ("csc"), its parts in files.
+
+    Parameters
+    ----------
+    name : str
+        What to call it in messages.
+    path : where files beside it go
+    parts : data, indices and indptr
+        Vectors that can be sliced.
+    sides : rows and columns
+    order : {"csr", "csc"}
+    budget : int
+        A vector with a number for each row or column has to fit.
+    file : OpenFile, optional
+        That of the parts, if it can be watched for changes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str | os.PathLike[str] | None,
+        parts: tuple[Any, Any, Any],
+        sides: Iterable[Any],
+        order: str,
+        budget: int,
+        file: OpenFile | None = None,
+    ) -> None:
+        rows, columns = (int(side) for side in sides)
+        if order not in ("csr", "csc"):
+            raise FileFormatError(
+                f"{name} is a sparse matrix in {order} order, expected csr or csc"
+            )
+        for part in parts:
+            if len(part.shape) != 1:
+                raise FileFormatError(f"{name}: a part of the sparse matrix has shape {part.shape}")
+        if min(rows, columns) < 0 or 8 * max(rows, columns) > max(budget, _MIN_SIDE_BYTES):
+            raise FileFormatError(
+                f"{name} claims to be a sparse matrix of {rows} x {columns}, of which a single row "
+                "or column does not fit in memory: raise max_memory if that is right"
+            )
+        check_kind(np.dtype(parts[0].dtype), (rows, columns))
+        self.name, self.shape, self._by_rows = name, (rows, columns), order == "csr"
+        self._set_place(path)
+        self._file = file
+        self._data, self._indices, indptr = parts
+        self._indptr = np.asarray(indptr[:], dtype=np.int64)
+        self.dtype = np.dtype(self._data.dtype)
+        self._check_parts()
+        n, width = self.shape if self._by_rows else self.shape[::-1]
+        entries = int(self._indptr[-1])
+        self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
+        self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
+        self.max_block_rows = sparse_block_samples(width, n, entries)
+
+    def _check_parts(self) -> None:
+        n = self.shape[0 if self._by_rows else 1]
+        indptr, lengths = self._indptr, (self._data.shape[0], self._indices.shape[0])
+        if (
+            indptr.shape != (n + 1,)
+            or indptr[0] != 0
+            or (np.diff(indptr) < 0).any()
+            or lengths != (indptr[-1], indptr[-1])
+        ):
+            raise FileFormatError(
+                f"{self.name} is not a compressed sparse matrix of {n} "
+                f"{'rows' if self._by_rows else 'columns'}: it has {lengths[0]} entries, "
+                f"{lengths[1]} indices and {indptr.size} pointers"
+            )
+
+    def turned(self) -> Self:
+        """Compressed rows are the compressed columns of the transpose."""
+        twin = copy.copy(self)
+        twin.shape, twin._by_rows = self.shape[::-1], not self._by_rows
+        return twin
+
+    def readable(self, budget: int) -> Any:
+        """Return the matrix in memory if it is compressed by column."""
+        if self._by_rows:
+            return self
+        parts = (self._data, self._indices, self._indptr)
+        check_fits(
+            self.name,
+            sum(part.shape[0] * part.dtype.itemsize for part in parts),
+            budget,
+            "it is compressed by feature, so samples cannot be read one after the other",
+            "store it compressed by sample",
+        )
+        with named_damage(self.name):
+            return self.turned().whole().T
+
+    def check(self) -> None:
+        """Raise DataChangedError if the file, if the parts are in one, has changed."""
+        if self._file is not None:
+            self._file.check()
+
+    def blocks(self, size: int, max_bytes: int) -> Borders:
+        """Rows differ in length: a block ends where it would become too large."""
+        n_rows, borders, start = self.shape[0], [], 0
+        while start < n_rows:
+            entries = self._indptr[start] + max_bytes // self._entry_bytes
+            full = int(np.searchsorted(self._indptr, entries, side="right")) - 1
+            stop = min(start + size, n_rows, max(full, start + 1))
+            borders.append((start, stop))
+            start = stop
+        return borders
+
+    def read(self, start: int, stop: int) -> Compressed:
+        """Rows start..stop, compressed."""
+        first, last = int(self._indptr[start]), int(self._indptr[stop])
+        data = np.asarray(self._data[first:last])
+        data = data.astype(compute_dtype(self.dtype), copy=False)  # scipy.sparse lacks float16
+        indices = np.asarray(self._indices[first:last])
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
+            raise ValueError(
+                f"column indices run from {indices.min()} to {indices.max()} in a matrix of "
+                f"{self.shape[1]} columns"
+            )
+        return Compressed(data, indices, self._indptr[start : stop + 1] - first)
+
+    def take(self, indices: Array) -> Compressed:
+        """These rows, given in increasing order, compressed."""
+        rows = [self.read(index, index + 1) for index in indices.tolist()]
+        if not rows:
+            return self.read(0, 0)
+        indptr = np.cumsum([0] + [row.data.size for row in rows])
+        data = np.concatenate([row.data for row in rows])
+        return Compressed(data, np.concatenate([row.indices for row in rows]), indptr)
