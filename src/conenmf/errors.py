@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from numbers import Integral
+from typing import NamedTuple
 
 __all__ = [
     "CheckpointError",
@@ -23,10 +24,12 @@ __all__ = [
     "EmptyDataError",
     "FactorError",
     "FileFormatError",
+    "Message",
     "NegativeValueError",
     "NonFiniteError",
     "NotADataMatrixError",
     "NotAvailableError",
+    "Option",
     "OptionError",
     "OutputError",
     "ReadError",
@@ -36,6 +39,36 @@ __all__ = [
     "check_components",
     "is_disk_full",
 ]
+
+
+class Option(NamedTuple):
+    """An option that a message names: each door writes it in its own way.
+
+    >>> print(Option("negative", "clip"), Option("max_memory"))
+    negative='clip' max_memory
+    """
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+
+class Message(str):
+    """The text of an error, joined from parts, some of which are options.
+
+    >>> Message("add ", Option("negative", "clip")).parts
+    ('add ', Option(name='negative', value='clip'))
+    """
+
+    parts: tuple[object, ...]
+
+    def __new__(cls, *parts: object) -> Message:
+        """Join the parts as Python writes them."""
+        message = super().__new__(cls, "".join(map(str, parts)))
+        message.parts = parts
+        return message
 
 
 class ConeNMFError(Exception):
@@ -124,7 +157,8 @@ class OptionError(ConeNMFError, ValueError):
     @classmethod
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
         """Name the option, the value that was given and all that could have been."""
-        return cls(f"{option}={value!r} is unknown; choose one of {', '.join(map(repr, valid))}")
+        choices = ", ".join(map(repr, valid))
+        return cls(Message(Option(option, value), f" is unknown; choose one of {choices}"))
 
 
 class NotAvailableError(OptionError, AttributeError):

@@ -1,6 +1,6 @@
-"""The command ``conenmf``: a matrix in a file, an answer, a picture and a judgement.
+"""The command ``conenmf``: from a matrix file to factors, a report, and how good the fit is.
 
-The only code that imports click and rich. No traceback reaches a user who did not ask for it.
+The only code that imports click and rich. Tracebacks are shown with ``--debug`` only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 
 from ..text import visible
 from .commands import app
-from .failures import EXIT_CODES, exit_code, in_words
+from .failures import EXIT_CODES, error_line, exit_code, flags_of
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -24,7 +24,7 @@ __all__ = ["EXIT_CODES", "app", "main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, having printed one line for an error."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    state = {"debug": False, "arguments": arguments}
+    state: dict[str, Any] = {"debug": False, "arguments": arguments, "command": None}
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _failed("interrupted; nothing was written", 130)
-    except SystemExit:  # so rich says that whoever read our output has seen enough
+    except SystemExit:  # rich raises it when the pipe it writes to is closed
         return 0
-    except BrokenPipeError:  # and so do others
+    except BrokenPipeError:  # other writers raise this
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if state["debug"]:
             traceback.print_exc()
         hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
-        return _failed(in_words(problem) + hint, code)
+        return _failed(error_line(problem, flags_of(state["command"])) + hint, code)
 
 
 def _failed(message: str, code: int) -> int:

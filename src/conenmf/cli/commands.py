@@ -5,6 +5,8 @@ Answers go to standard output, progress and errors to standard error.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from click.shell_completion import get_completion_class
 
@@ -18,6 +20,11 @@ __all__ = ["app"]
 
 
 class _Group(click.Group):
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        resolved = super().resolve_command(ctx, args)
+        ctx.obj["command"] = resolved[1]  # for the words of an error
+        return resolved
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])

@@ -1,28 +1,35 @@
-"""What can go wrong with a command: an exit code and one line for each."""
+"""Errors of commands: an exit code and one line for each, in the words of the command line."""
 
 from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import click
 
 from ..errors import (
     CheckpointError,
     ComponentsError,
     ConeNMFError,
     DiskFullError,
+    Message,
+    Option,
     OptionError,
     OutputError,
 )
 
-__all__ = ["EXIT_CODES", "exit_code", "in_words"]
+__all__ = ["EXIT_CODES", "error_line", "exit_code", "flags_of"]
 
 EXIT_CODES = {
     0: "done",
-    1: "a mistake in conenmf itself: please report it",
+    1: "an error in conenmf itself: please report it",
     2: "the command was not understood",
     3: "the data cannot be read or used",
     4: "the options do not suit the data",
     5: "a result cannot be written",
-    130: "interrupted with Ctrl-C; fit saved what there was",
+    130: "interrupted with Ctrl-C; fit saved the result so far",
 }
-_KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+_CODES_OF_ERRORS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((OutputError, DiskFullError), 5),
     ((ComponentsError, OptionError, CheckpointError, ImportError, MemoryError), 4),
     ((ConeNMFError, OSError), 3),
@@ -31,15 +38,32 @@ _KINDS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 
 def exit_code(problem: BaseException) -> int:
     """The code for an error."""
-    return next((code for kinds, code in _KINDS if isinstance(problem, kinds)), 1)
+    return next((code for kinds, code in _CODES_OF_ERRORS if isinstance(problem, kinds)), 1)
 
 
-def in_words(problem: BaseException) -> str:
-    """The line for an error."""
+def flags_of(command: click.Command | None) -> dict[str, str]:
+    """The flags of a command by the names that their options have in Python."""
+    parameters = [] if command is None else command.params
+    options = [one for one in parameters if isinstance(one, click.Option)]
+    return {str(option.name): max(option.opts, key=len) for option in options}
+
+
+def error_line(problem: BaseException, flags: Mapping[str, str]) -> str:
+    """The line for an error; options that it names are written as flags."""
     if isinstance(problem, OSError) and problem.strerror and problem.filename:
         return f"{problem.filename}: {problem.strerror}"
     if isinstance(problem, MemoryError):
         return "there is not enough memory: try --max-memory, or a smaller number of components"
     if exit_code(problem) == 1:
         return f"unexpected {type(problem).__name__}: {problem}"
-    return str(problem)
+    message = problem.args[0] if problem.args else None
+    if not isinstance(message, Message):
+        return str(problem)
+    return "".join(_in_words(part, flags) for part in message.parts)
+
+
+def _in_words(part: object, flags: Mapping[str, str]) -> str:
+    if not (isinstance(part, Option) and part.name in flags):
+        return str(part)
+    value = "" if part.value is None else f" {shlex.quote(str(part.value))}"
+    return flags[part.name] + value

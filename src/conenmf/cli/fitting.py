@@ -169,7 +169,8 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             summary = json_values({**facts(result), "version": __version__})
             files = write_summary(folder, summary, files)
     if failure is not None:
-        raise failure
+        with writing(target):
+            raise failure
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
         lambda out: show_fit(out, result, target, common.data),

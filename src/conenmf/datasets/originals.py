@@ -24,8 +24,8 @@ from .cells import read_cells
 
 __all__ = ["Contents", "is_original", "read_anndata", "read_folder"]
 
-_MAX_CLASSES_BYTES = 1 << 28  # of a file of classes
-_MAX_COUNTS_BYTES = 1 << 30
+_MAX_CLASSES_BYTES = 1 << 26
+_MAX_COUNTS_BYTES = 1 << 28
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 
 
@@ -87,7 +87,7 @@ def _text(folder: Path, description: Description) -> Contents | None:
     path = _find(folder, f"{description.name}.mat")
     if path is None:
         return None
-    check_fits(path, path.stat().st_size, _MAX_COUNTS_BYTES, "a file of counts is smaller")
+    check_fits(path, path.stat().st_size, 4 * _MAX_COUNTS_BYTES, "a file of counts is smaller")
     with named_damage(path), open(path, encoding="ascii") as lines:
         N, F, nnz = map(int, next(lines).split()[:3])
         documents = [np.array(line.split(), np.float64) for line in lines][:N]
@@ -107,7 +107,7 @@ def _text(folder: Path, description: Description) -> Contents | None:
     path = _find(folder, f"{description.name}.mat.rclass")
     if path is None:
         return Contents(X, None)
-    check_fits(path, path.stat().st_size, _MAX_CLASSES_BYTES, "a file of classes is smaller")
+    check_fits(path, path.stat().st_size, 4 * _MAX_CLASSES_BYTES, "a file of classes is smaller")
     with named_damage(path):
         topics = path.read_text("ascii").split()
     labels, class_names = _numbered(topics, sorted(set(topics)))

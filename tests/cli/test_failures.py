@@ -1,0 +1,57 @@
+"""Errors on the command line name flags, not the options of Python."""
+
+import copy
+import pickle
+
+import pytest
+
+from conenmf.cli import app, main
+from conenmf.cli.failures import error_line, flags_of
+from conenmf.errors import DiskFullError, FileFormatError, Message, Option, OptionError
+
+
+def test_options_become_flags_and_nothing_else_changes():
+    message = Message("dataset=1.csv: add ", Option("negative", "clip"), ", not negative='clip'")
+    problem = FileFormatError(message)
+    assert str(problem) == "dataset=1.csv: add negative='clip', not negative='clip'"
+    line = error_line(problem, flags_of(app.commands["fit"]))
+    assert line == "dataset=1.csv: add --negative clip, not negative='clip'"
+
+
+def test_an_option_that_the_command_does_not_have_stays_as_it_is():
+    problem = OptionError(Message(Option("checkpoint", "a b")))
+    assert error_line(problem, flags_of(app.commands["rank"])) == "checkpoint='a b'"
+    assert error_line(problem, flags_of(app.commands["fit"])) == "--checkpoint 'a b'"
+    assert error_line(problem, flags_of(None)) == "checkpoint='a b'"
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("K", "--components"),
+        ("n_threads", "--threads"),
+        ("max_memory", "--max-memory"),
+        ("samples_in", "--samples-in"),
+        ("image_shape", "--image-shape"),
+        ("dataset", "--dataset"),
+        ("negative", "--negative"),
+        ("view", "--view"),
+        ("init", "--init"),
+        ("solver", "--solver"),
+        ("max_iter", "--max-iter"),
+        ("tol", "--tol"),
+        ("max_time", "--max-time"),
+        ("checkpoint", "--checkpoint"),
+        ("tables", "--tables"),
+    ],
+)
+def test_flags_are_found_by_the_names_of_python(name, flag):
+    assert flags_of(app.commands["fit"])[name] == flag
+
+
+def test_messages_survive_copies_and_processes():
+    problem = DiskFullError(Message("raise ", Option("max_memory"), " or make room"))
+    for copied in (pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
+        assert str(copied) == "raise max_memory or make room"
+        line = error_line(copied, flags_of(app.commands["fit"]))
+        assert line == "raise --max-memory or make room"
