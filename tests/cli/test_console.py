@@ -12,16 +12,10 @@ from conenmf.cli.console import Display, Interruption
 from conenmf.solve.stopping import Iteration
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr("conenmf.cli.console._PATIENCE", 0.02)
-    monkeypatch.setattr("conenmf.cli.console._BETWEEN_LINES", 0.02)
-
-
-def display(terminal, **options):
+def display(terminal, delay=0.02, **options):
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=120, color_system=None)
-    return Display(console=console, **options), stream
+    return Display(console=console, delay=delay, interval=0.02, **options), stream
 
 
 def test_plain_lines_where_there_is_no_terminal():
@@ -47,13 +41,12 @@ def test_a_bar_on_a_terminal():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_silence(terminal, monkeypatch):
+def test_silence(terminal):
     shown, stream = display(terminal, quiet=True)
     with shown.working("reading"):
         time.sleep(0.05)
     assert stream.getvalue() == ""
-    monkeypatch.setattr("conenmf.cli.console._PATIENCE", 5.0)  # what is done soon is not told
-    shown, stream = display(terminal)
+    shown, stream = display(terminal, delay=5.0)  # what is done soon is not shown
     with shown.working("reading"):
         pass
     assert stream.getvalue() == ""
@@ -80,7 +73,7 @@ def test_the_time_left_is_that_of_what_comes_first():
     assert shares[52] > 0.9  # by how much the error still falls
     assert np.all(np.diff(shares[6:53]) > 0)
     show = shown.iterations(1000, 0.0, 2.0, "solving")
-    shown._began = time.perf_counter() - 1.0  # which was spent on a start, for example
+    shown._began = time.perf_counter() - 1.0  # which was spent on an init, for example
     show(Iteration(1, 0.1, 0.5, 1.0))
     assert shown._share == pytest.approx(0.5, abs=0.1)
     assert "about 1 s left" in shown._note
@@ -115,23 +108,23 @@ def test_a_solver_stops_after_its_iteration():
         assert (result.n_iter, result.stop_reason) == (3, "callback")
         with pytest.raises(KeyboardInterrupt):
             press()
-    assert said == ["saving what there is; Ctrl-C again to end at once"]
+    assert said == ["saving the result so far; Ctrl-C again to end at once"]
 
 
-def test_what_may_be_left_out_is_left_out():
+def test_optional_work_is_skipped():
     done = []
     with Interruption(done.append) as interruption:
-        with interruption.may_be_left_out():
+        with interruption.optional():
             press()
             done.append("not reached")
         assert interruption.asked
-        with interruption.put_off():
+        with interruption.finishing():
             done.append("saved")
-    assert done == ["saving what there is; Ctrl-C again to end at once", "saved"]
+    assert done == ["saving the result so far; Ctrl-C again to end at once", "saved"]
 
 
 def test_saving_is_not_interrupted():
-    with Interruption(str) as interruption, interruption.put_off():
+    with Interruption(str) as interruption, interruption.finishing():
         press()
         assert interruption.asked
 

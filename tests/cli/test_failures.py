@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from conenmf.cli import app, main
+from conenmf.cli import app
 from conenmf.cli.failures import error_line, flags_of
 from conenmf.errors import DiskFullError, FileFormatError, Message, Option, OptionError
 

@@ -1,11 +1,19 @@
 """Places are checked before there is work; files of a result appear together."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from conenmf.cli.places import check_folder, earlier_files, new_folder, write_summary, writing
+from conenmf.cli.places import (
+    check_folder,
+    earlier_files,
+    new_folder,
+    write_csv,
+    write_summary,
+    writing,
+)
 from conenmf.errors import DiskFullError, OutputError
 
 
@@ -82,3 +90,12 @@ def test_what_cannot_be_written_is_named(tmp_path):
         raise PermissionError(13, "Permission denied")
     with pytest.raises(DiskFullError), writing(Path("a.csv")):
         raise DiskFullError("no room")
+
+
+def test_cells_of_a_table_are_quoted(tmp_path):
+    rows = [["a", "b"], ['x, "y"', "0.1"]]
+    write_csv(tmp_path / "a.csv", rows[0], rows[1:])
+    with open(tmp_path / "a.csv", newline="") as stream:
+        assert list(csv.reader(stream)) == rows
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_csv(tmp_path / "no" / "a.csv", rows[0], rows[1:])

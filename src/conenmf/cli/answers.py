@@ -1,4 +1,4 @@
-"""What the command line prints for people."""
+"""What commands print without ``--json``."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
 
 def show_fit(out: Console, result: Factorization, target: Path, data: str) -> None:
-    """Print what a fit found and where it is."""
+    """Print the summary of a fit and where its files are."""
     for line in result.summary():
         out.print(line)
     if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
-        out.print("the error was still falling at --max-iter: allow more for a better answer")
-    ended = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
+        out.print("the error was still falling at --max-iter: raise it for a better fit")
+    ending = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
-    out.print(f"{iterations}{ended}, {result.total_seconds:.3g} s")
+    out.print(f"{iterations}{ending}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")
     if (target / REPORT).exists():
         out.print(f"open {visible(target / REPORT, None)} in a browser")
     else:
         command = shlex.join(["conenmf", "report", str(target), "--data", data])
-        out.print(f"without a report; {visible(command, None)} makes one")
+        out.print(f"No report written. To create it: {visible(command, None)}")
 
 
 def show_rank(out: Console, selection: Selection, plot: str | None) -> None:
-    """Print the table of estimators, and a small picture of their scores."""
+    """Print the table of estimators, and a sparkline of the scores of each."""
     out.print(str(selection))
     out.print()
     first, last = selection.ks[0], selection.ks[-1]
@@ -65,27 +65,26 @@ def show_diagnosis(out: Console, result: Factorization) -> None:
     _show_bounds(out, result.K, diagnosis.certificate, diagnosis)
     if diagnosis.cones is not None:
         _show_cones(out, diagnosis.cones)
-    start, reason = diagnosis.advice
-    used = result.init_used
-    out.print(f"\nadvised start: {start}, because {reason}")
-    if start == "auto":
-        out.print(f"here it came to {used}")
+    init, reason = diagnosis.advice
+    out.print(f"\nadvised init: {init}, because {reason}")
+    if init == "auto":
+        out.print(f"here it chose {result.init_used}")
 
 
 def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diagnosis) -> None:
     rows = [
         ("error of the fit", f"{certificate.relative_error:.6g}"),
-        (f"no {K} components below", f"{certificate.lower_bound:.6g}"),
-        ("at most this far from the best", f"{certificate.gap:.3g}"),
-        ("from a stationary point (KKT)", f"{certificate.kkt_residual:.3g}"),
+        (f"lower bound for {K} components", f"{certificate.lower_bound:.6g}"),
+        ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
+        ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),
         ("largest ratio of singular values", f"at {diagnosis.rank.K}"),
     ]
     if diagnosis.cones is not None:
-        proven = f"{diagnosis.cones.error:.6g}, proven to be at most {diagnosis.cones.bound:.6g}"
-        rows.append(("error of cr1-nmf alone", proven))
+        cr1 = f"{diagnosis.cones.error:.6g}, proven upper bound {diagnosis.cones.bound:.6g}"
+        rows.append(("error of cr1-nmf alone", cr1))
     out.print()
     for name, value in rows:
-        out.print(f"  {name:34}{value}")
+        out.print(f"  {name:37}{value}")
 
 
 def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
@@ -97,8 +96,8 @@ def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
     for k in range(K):
         others = np.where(np.arange(K) == k, np.inf, geometry.between[k])
         nearest = int(others.argmin())
-        far = ("", "") if K == 1 else (str(nearest), f"{others[nearest]:.3f} rad")
-        table.add_row(str(k), str(cones.sizes[k]), f"{geometry.angles[k]:.3f} rad", *far)
+        neighbour = ("", "") if K == 1 else (str(nearest), f"{others[nearest]:.3f} rad")
+        table.add_row(str(k), str(cones.sizes[k]), f"{geometry.angles[k]:.3f} rad", *neighbour)
     out.print()
     out.print(table)
     verdict = "holds" if geometry.holds else "does not hold"
@@ -108,7 +107,7 @@ def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
         out.print(f"{geometry.ambiguous.size} samples lie between cones")
 
 
-def show_comparison(out: Console, comparison: Comparison, written: tuple[str | None, ...]) -> None:
+def show_comparison(out: Console, comparison: Comparison, files: tuple[str | None, ...]) -> None:
     """Print the contenders, best first."""
     rows = comparison.rows()
     table = Table(*rows[0], box=None)
@@ -120,5 +119,5 @@ def show_comparison(out: Console, comparison: Comparison, written: tuple[str | N
         )
     out.print(f"{comparison.K} components")
     out.print(table)
-    for path in filter(None, written):
+    for path in filter(None, files):
         out.print(f"written: {visible(path, None)}")

@@ -1,8 +1,8 @@
-"""What a command shows while it works, and what becomes of Ctrl-C.
+"""Progress of a command, and what Ctrl-C does.
 
-Nothing is shown for the first second. On a terminal it is a bar; elsewhere a plain line every few
-seconds; with ``--quiet`` nothing. All of it goes to standard error, so that standard output holds
-the answer alone.
+Nothing is shown for the first second. A terminal then shows a bar; elsewhere there is a plain line
+every few seconds; with ``--quiet`` nothing. All of it goes to standard error, so that standard
+output holds only the answer.
 """
 
 from __future__ import annotations
@@ -25,23 +25,36 @@ from ..text import visible
 
 __all__ = ["Display", "Interruption"]
 
-_PATIENCE = 1.0  # seconds before anything is shown
-_BETWEEN_LINES = 5.0
+_BAR_SECONDS = 0.1  # between two updates of the bar
+_WINDOW_ITERATIONS = 5  # over which the fall of the error is measured, as a solver does
+_SAVING = "saving the result so far; Ctrl-C again to end at once"
 
 
 class Display:
-    """Shows what is being done, and how far it is.
+    """Shows what a command does, and how much of it is done.
 
     Parameters
     ----------
     quiet : bool
+        Show nothing.
     console : rich Console, optional
         By default standard error.
+    delay : float
+        Seconds before anything is shown.
+    interval : float
+        Seconds between two plain lines.
     """
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        console: Console | None = None,
+        delay: float = 1.0,
+        interval: float = 5.0,
+    ) -> None:
         self.console = Console(stderr=True, highlight=False) if console is None else console
-        self._shows = not quiet
+        self._quiet, self._delay, self._interval = quiet, delay, interval
         self._what, self._note = "", ""
         self._share: float | None = None
         self._began = time.perf_counter()
@@ -52,7 +65,7 @@ class Display:
         """Show this, and what `update` adds to it, until the block is left."""
         self._what, self._note, self._share = visible(what, None), "", None
         self._began = time.perf_counter()
-        if not self._shows:
+        if self._quiet:
             yield
             return
         self._done.clear()
@@ -66,13 +79,13 @@ class Display:
             thread.join()
 
     def update(self, note: str, share: float | None = None, what: str | None = None) -> None:
-        """Say more: a few words, and which share of the work is done."""
+        """Add a note, and the share of the work that is done."""
         self._note, self._share = note, share
         if what is not None:
             self._what = visible(what, None)
 
     def _bar(self) -> None:
-        if self._done.wait(_PATIENCE):
+        if self._done.wait(self._delay):
             return
         columns = (
             SpinnerColumn(),
@@ -92,23 +105,23 @@ class Display:
                     total=None if share is None else 1.0,
                     completed=share or 0.0,
                 )
-                if self._done.wait(0.1):
+                if self._done.wait(_BAR_SECONDS):
                     return
 
     def _lines(self) -> None:
         began = time.perf_counter()
-        if self._done.wait(_PATIENCE):
+        if self._done.wait(self._delay):
             return
         while True:
             parts = [self._what, f"{time.perf_counter() - began:.0f} s", self._note]
             self.console.print(", ".join(filter(None, parts)), markup=False, soft_wrap=True)
-            if self._done.wait(_BETWEEN_LINES):
+            if self._done.wait(self._interval):
                 return
 
     def iterations(
         self, max_iter: int, tol: float, max_time: float | None, what: str
     ) -> Callable[[Iteration], None]:
-        """A callback for a solver that shows the error and about how long it will take."""
+        """A callback for a solver that shows the error and an estimate of the time left."""
         errors: list[float] = []
         steepest = 0.0
 
@@ -116,17 +129,17 @@ class Display:
             nonlocal steepest
             errors.append(now.relative_error)
             shares = [now.iteration / max_iter]
-            if len(errors) > 5 and tol > 0:  # the fall that decides shrinks about geometrically
-                fall = max(1 - errors[-1] / errors[-6], tol / 2)
+            if len(errors) > _WINDOW_ITERATIONS and tol > 0:  # falls shrink about geometrically
+                fall = max(1 - errors[-1] / errors[-1 - _WINDOW_ITERATIONS], tol / 2)
                 steepest = max(steepest, fall)
                 if steepest > tol:
                     shares.append(math.log(steepest / fall) / math.log(steepest / tol))
             share = min(max(shares), 1.0)
             left = now.elapsed * (1 - share) / share
             if max_time:  # which counts from the call, not from the first iteration
-                passed = time.perf_counter() - self._began
-                share = min(max(share, passed / max_time), 1.0)
-                left = min(left, max_time - passed)
+                elapsed = time.perf_counter() - self._began
+                share = min(max(share, elapsed / max_time), 1.0)
+                left = min(left, max_time - elapsed)
             note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
             if share < 1:
                 note += f", about {left:.0f} s left"
@@ -136,10 +149,10 @@ class Display:
 
 
 class Interruption:
-    """What Ctrl-C does while a result is made: nothing that there is gets lost.
+    """Ctrl-C while a result is computed: the result so far is saved.
 
-    A solver is asked to stop after its iteration, and what may be left out is left out; pressed
-    again, Ctrl-C ends everything at once. Before there is anything to save, the first one does.
+    The solver stops after its iteration, and optional work is skipped; pressed again, Ctrl-C ends
+    the command at once. Before there is anything to save, the first one does.
 
     Attributes
     ----------
@@ -150,46 +163,46 @@ class Interruption:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.asked = False
         self._say = say
-        self._patient = False
-        self._before: Any = None
+        self._can_save = False
+        self._earlier_handler: Any = None
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():  # others get no signals
-            self._before = signal.signal(signal.SIGINT, self._pressed)
+            self._earlier_handler = signal.signal(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        if self._earlier_handler is not None:
+            signal.signal(signal.SIGINT, self._earlier_handler)
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or not self._patient:
+        if self.asked or not self._can_save:
             raise KeyboardInterrupt
         self.asked = True
-        self._say("saving what there is; Ctrl-C again to end at once")
+        self._say(_SAVING)
 
     def watch(self, then: Callable[[Iteration], None]) -> Callable[[Iteration], bool]:
-        """A callback for a solver that calls another, and says whether to stop."""
+        """A callback for a solver that calls another, and returns whether to stop."""
 
         def callback(now: Iteration) -> bool:
-            self._patient = True
+            self._can_save = True
             then(now)
             return self.asked
 
         return callback
 
     @contextmanager
-    def may_be_left_out(self) -> Iterator[None]:
-        """Something that Ctrl-C ends without ending what follows."""
-        self._patient = False
+    def optional(self) -> Iterator[None]:
+        """Work that Ctrl-C ends without ending what follows."""
+        self._can_save = False
         try:
             yield
         except KeyboardInterrupt:
             self.asked = True
-            self._say("saving what there is; Ctrl-C again to end at once")
+            self._say(_SAVING)
 
     @contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Something that goes on after the first Ctrl-C."""
-        self._patient = True
+    def finishing(self) -> Iterator[None]:
+        """Work that the first Ctrl-C does not end."""
+        self._can_save = True
         yield

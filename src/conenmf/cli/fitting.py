@@ -162,9 +162,9 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             settings={**result.settings, **common.origin, "seed": common.seed, "command": command},
         )
         if not (interruption.asked or options.no_report):
-            with interruption.may_be_left_out(), display.working("judging the result"):
+            with interruption.optional(), display.working("judging the result"):
                 result.diagnose()
-        with interruption.put_off(), display.working(f"writing {target}"), writing(target):
+        with interruption.finishing(), display.working(f"writing {target}"), writing(target):
             files, failure = _write_result(folder, result, common.path, options)
             summary = json_values({**facts(result), "version": __version__})
             files = write_summary(folder, summary, files)

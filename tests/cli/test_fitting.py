@@ -1,0 +1,181 @@
+"""`fit` and `demo`: what they write and print, and what Ctrl-C leaves."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conenmf import Factorization
+
+
+def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
+    assert run("fit", "cells.csv", "-o", "out") == 0
+    said = capsys.readouterr().out
+    assert "3 components; relative error 0.0" in said
+    assert "the data fall into cones: yes" in said
+    assert "open out/report.html in a browser" in said
+    assert {path.name for path in Path("out").iterdir()} == {
+        "result.npz",
+        "components.csv",
+        "coefficients.csv",
+        "labels.csv",
+        "history.csv",
+        "report.html",
+        "summary.json",
+    }
+    result = Factorization.load("out/result.npz")
+    components = pd.read_csv("out/components.csv", index_col=0)
+    assert list(components.index[:2]) == ["gene 0", "gene 1"]
+    np.testing.assert_allclose(components.to_numpy(), result.W, rtol=1e-12)
+    coefficients = pd.read_csv("out/coefficients.csv", index_col=0)
+    assert coefficients.index[89] == "cell 89"
+    np.testing.assert_allclose(coefficients.to_numpy(), result.H.T, rtol=1e-12)
+    labels = pd.read_csv("out/labels.csv")
+    np.testing.assert_array_equal(labels["component"], result.labels)
+    history = pd.read_csv("out/history.csv")
+    np.testing.assert_allclose(history["relative_error"], result.history.relative_error)
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["relative_error"] == result.relative_error
+    assert summary["cones"]["assumption_holds"] is True
+    assert "cell 0" in Path("out/report.html").read_text()
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_fit_as_json_with_every_option(folder, capsys, run):
+    options = "-k 2 --init random --solver mult --max-iter 7 --tol 0 --max-time 60 --seed 4"
+    more = "--threads 1 --max-memory 1GB --samples-in columns --tables parquet --title T --json"
+    assert run("fit", "cells.npy", "-o", "out", *options.split(), *more.split()) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["n_components"] == 2
+    assert (known["n_samples"], known["n_features"]) == (30, 90)
+    assert known["n_iter"] == 7
+    assert known["settings"]["seed"] == 4
+    assert known["settings"]["init"] == "random"
+    assert "out/coefficients.parquet" in known["files"]
+    assert pd.read_parquet("out/coefficients.parquet").shape == (30, 3)
+    assert "<title>T" in Path("out/report.html").read_text()
+    first = Factorization.load("out/result.npz").W
+    run("fit", "cells.npy", "-o", "again", *options.split(), *more.split())
+    np.testing.assert_array_equal(Factorization.load("again/result.npz").W, first)
+
+
+def test_a_second_fit_replaces_the_first(folder, capsys, run):
+    run("fit", "cells.csv", "-o", "out", "-k", 2)
+    Path("out/notes.txt").write_text("mine")
+    assert run("fit", "cells.csv", "-o", "out", "-k", 3, "--no-report", "--tables", "none") == 0
+    assert {path.name for path in Path("out").iterdir()} == {
+        "notes.txt",
+        "result.npz",
+        "summary.json",
+    }
+    assert Path("out/notes.txt").read_text() == "mine"
+    assert Factorization.load("out/result.npz").K == 3
+    assert "To create it: conenmf report out --data cells.csv" in capsys.readouterr().out
+
+
+def test_by_default_results_are_named_after_the_data(folder, run):
+    assert run("fit", "cells.csv", "-k", 2, "--no-report") == 0
+    assert Path("cells.csv-conenmf/result.npz").exists()
+
+
+def test_anndata_goes_in_and_out(folder, run):
+    anndata = pytest.importorskip("anndata")
+    frame = pd.read_csv("cells.csv", index_col=0)
+    adata = anndata.AnnData(frame, layers={"counts": frame.to_numpy() * 2})
+    adata.obs["batch"] = "a"
+    adata.write_h5ad("cells.h5ad")
+    assert run("fit", "cells.h5ad:layers/counts", "-k", 3, "-o", "out", "--anndata") == 0
+    result = Factorization.load("out/result.npz")
+    assert result.names.sample(1) == "cell 1"
+    back = anndata.read_h5ad("out/annotated.h5ad")
+    np.testing.assert_array_equal(back.obsm["X_conenmf"], result.H.T)
+    np.testing.assert_array_equal(back.varm["conenmf"], result.W)
+    np.testing.assert_array_equal(back.obs["conenmf"], result.labels)
+    assert list(back.obs) == ["batch", "conenmf"]
+    assert json.loads(back.uns["conenmf"])["n_components"] == 3
+    np.testing.assert_array_equal(back.X, frame.to_numpy())
+
+
+def test_demo_needs_nothing(folder, capsys, run):
+    assert run("demo", "--quiet") == 0
+    said = capsys.readouterr().out
+    assert "10 components; relative error 0.32" in said
+    assert Path("conenmf-demo/digits.csv").exists()
+    assert Path("conenmf-demo/result/report.html").exists()
+    assert run("demo", "--quiet") == 0  # again
+
+
+def test_too_little_memory_is_said(folder, monkeypatch, capsys, run):
+    def broken(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("conenmf.cli.fitting.factorize", broken)
+    assert run("fit", "cells.csv") == 4
+    assert "there is not enough memory: try --max-memory" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_said(folder, monkeypatch, capsys, run):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("conenmf.result.write_array", full)
+    assert run("fit", "cells.csv", "-o", "out", "--no-report") == 5
+    assert "no room to write" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeypatch, capsys, run):
+    def broken(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("conenmf.export.write_coefficients", broken)
+    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 5
+    assert "Input/output error" in capsys.readouterr().err
+    assert {path.name for path in Path("out").iterdir()} == {"result.npz", "summary.json"}
+    assert json.loads(Path("out/summary.json").read_text())["files"] == sorted(os.listdir("out"))
+    assert Factorization.load("out/result.npz").K == 3
+
+
+def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, run, start):
+    np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
+    command = ("fit", "large.npy", "-k", 20, "--init", "random", "--seed", 0, "--tol", 0)
+    command += ("--no-report", "--tables", "none")
+    saved = ("--checkpoint", "saved")
+    with start(*command, *saved, "-o", "out", "--max-iter", 10**6) as process:
+        for line in process.stderr:  # plain lines, since this is not a terminal
+            if "iteration" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "saving the result so far" in err
+    assert "interrupted" in out
+    assert "Traceback" not in err
+    interrupted = Factorization.load("out/result.npz")
+    assert interrupted.stop_reason == "interrupted"
+    n_iter = interrupted.n_iter
+    assert n_iter > 1
+    assert os.listdir("saved") == [f"{n_iter:08d}"]
+
+    last = ("--max-iter", n_iter + 3)
+    assert run(*command, *saved, "-o", "resumed", *last) == 0
+    assert run(*command, "-o", "undisturbed", *last) == 0
+    resumed, undisturbed = (
+        Factorization.load(f"{name}/result.npz") for name in ("resumed", "undisturbed")
+    )
+    # Times are never the same twice: the first ones are those of the interrupted run.
+    np.testing.assert_array_equal(resumed.history.elapsed[:n_iter], interrupted.history.elapsed)
+    assert resumed.n_iter == undisturbed.n_iter == n_iter + 3
+    np.testing.assert_array_equal(resumed.W, undisturbed.W)
+    np.testing.assert_array_equal(resumed.H, undisturbed.H)
+    errors = (one.history.relative_error for one in (resumed, undisturbed))
+    np.testing.assert_array_equal(*errors)
+
+
+def test_no_work_is_done_for_a_place_that_cannot_be_written(folder, capsys, run):
+    assert run("fit", "gone.csv", "-o", "no/where") == 5  # the data were not even looked for
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""`transform` and `report`, which start from a saved result."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conenmf import Factorization
+
+
+def test_transform_matches_features_by_name(folder, capsys, run):
+    run("fit", "cells.csv", "-k", 3, "-o", "out")
+    result = Factorization.load("out/result.npz")
+    assert run("transform", "out", "turned.csv", "-o", "new.csv") == 0
+    assert "90 samples in 3 components" in capsys.readouterr().out
+    new = pd.read_csv("new.csv", index_col=0)
+    assert new.index[0] == "cell 89"
+    np.testing.assert_allclose(new.to_numpy()[::-1], result.H.T, atol=1e-10)
+    assert run("transform", "out/result.npz", "cells.npy", "-o", "new.npy", "--json") == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["relative_error"] == pytest.approx(result.relative_error)
+    np.testing.assert_allclose(np.load("new.npy"), result.H.T, atol=1e-10)
+
+
+def test_report_of_a_result(folder, capsys, run):
+    run("fit", "cells.csv", "-k", 3, "-o", "out")
+    Path("out/report.html").unlink()
+    assert run("report", "out") == 0
+    assert "open out/report.html" in capsys.readouterr().out
+    assert Path("out/report.html").exists()
+    assert run("report", "out/result.npz", "-o", "pictures.html", "--image-shape", "5x6") == 0
+    run("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report")
+    assert run("report", "out", "--data", "cells.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["report"] == "out/report.html"
