@@ -369,8 +369,8 @@ def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
         geometry = result.diagnosis.cones.geometry
         first, second = np.degrees(np.sort(geometry.angles)[::-1][:2])
         page = _Page(render(result)).text
-        told = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"
-        assert told in page
+        text = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"
+        assert text in page
 
 
 def test_each_component_tells_its_number_of_samples(mixtures):

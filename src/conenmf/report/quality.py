@@ -40,7 +40,7 @@ def summary(context: ReportContext) -> Section:
         element("dl", *tiles, class_="tiles"),
         element(
             "p",
-            element("strong", "Recommended init: "),
+            element("strong", "Advised init: "),
             element("code", init),
             f", because {reason}.",
             class_="advice",
@@ -60,15 +60,14 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
             f"{percent(1 - min(error, 1.0) ** 2)} of the squared norm is explained.",
         ),
         (
-            "Smallest possible error",
-            f"≥ {number(certificate.lower_bound)}",
-            f"Proven lower bound for every factorisation with {context.K_components}.",
+            "Lower bound",
+            number(certificate.lower_bound),
+            f"Proven: no factorisation with {context.K_components} has a smaller relative error.",
         ),
         (
             "Gap",
             number(certificate.gap),
-            "Relative error minus lower bound: the error is at most this far above the smallest "
-            "possible one.",
+            "Relative error minus lower bound: the error is at most this far above the optimum.",
         ),
         (
             "KKT residual",
@@ -85,8 +84,8 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
                 "Relative error of one rank-one factor for each cone, before any solver.",
             ),
             (
-                "Bound for cr1-nmf",
-                f"≤ {number(cones.bound)}",
+                "Upper bound for cr1-nmf",
+                number(cones.bound),
                 "Proven upper bound for that error: the sine of the largest angle between a sample "
                 "and the factor of its cone.",
             ),
