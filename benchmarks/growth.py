@@ -74,7 +74,7 @@ def seconds(matrices: dict[int, tuple[Any, int]], rounds: int) -> dict[str, list
 
 def memory(X: Any, K: int) -> float:
     """Bytes at the peak of opening and fitting X, beyond X itself."""
-    fit = "factorize(from_rows({}), {}, max_iter=3, tol=0)"
+    fit = "factorize(from_rows({}), {}, init='cr1', max_iter=3, tol=0)"
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as small:
         tiny, load = save_matrix(datasets.shrunk(X), small), save_matrix(X, folder)
         setup = f"from conenmf import factorize, from_rows\n{tiny}\n{fit.format('X', 3)}\ndel X"

@@ -57,7 +57,7 @@ def main() -> None:
         shuffled = X[np.random.default_rng(0).permutation(X.shape[0])]
         for K in numbers:
             began = time.perf_counter()
-            error = factorize(V, K).relative_error
+            error = factorize(V, K, init="cr1").relative_error
             seconds = time.perf_counter() - began
             for size in sizes:
                 for order, Y in (("shuffled", shuffled), ("as stored", X)):

@@ -122,7 +122,7 @@ def test_a_run_that_is_cut_short_is_not_worse_than_its_start(cones, solver):
 def test_what_a_result_tells(cones):
     V = from_columns(cones)
     before = V.passes
-    result = factorize(V, 4, max_iter=3, tol=0)
+    result = factorize(V, 4, init="cr1", max_iter=3, tol=0)
     assert result.K == 4
     assert result.n_iter == 3
     assert result.stop_reason == "max_iter"
@@ -139,6 +139,7 @@ def test_what_a_result_tells(cones):
         "tol": 0,
         "max_time": None,
     }
+    assert (result.K_decided_by, result.init_used) == ("user", "cr1")
     assert repr(result).startswith("Factorization(F=80, N=300, K=4, relative_error=0.0")
     with pytest.raises(AttributeError):
         result.W = None
@@ -219,8 +220,8 @@ def test_more_components_than_directions():
         ({"sketch": "yes"}, "sketch='yes', expected a rank"),
         ({"sketch": True}, "sketch=True, expected a rank"),
         ({"sketch": 2.5}, "sketch=2.5, expected a rank"),
-        ({"sketch": 5, "solver": "mult"}, "needs a solver that can go back"),
-        ({"sketch": 5, "solver": None}, "needs a solver that can go back"),
+        ({"sketch": 5, "solver": "mult"}, "needs a solver that can take back"),
+        ({"sketch": 5, "solver": None}, "needs a solver that can take back"),
         ({"max_iter": 1.5}, "max_iter=1.5"),
         ({"tol": -1e-3}, "tol=-0.001"),
         ({"tol": float("nan")}, "tol=nan"),

@@ -47,7 +47,7 @@ def _data(rows: Experiment, name: str) -> tuple[object, np.ndarray, int, float]:
     else:
         found = load(name)
         X, labels, K = found.X.astype(float), found.labels, found.K
-    return X, labels, K, factorize(from_rows(X), K).relative_error
+    return X, labels, K, factorize(from_rows(X), K, init="cr1").relative_error
 
 
 def _measured(rows: Experiment, name: str, order: str, number: int) -> dict[str, object]:

@@ -1,17 +1,17 @@
-"""The pipeline: number of components, start, solver, exact finish.
+"""The pipeline of one fit: number of components, init, solver, exact finish.
 
-Whatever the solver did, the last step is the exact nonnegative least squares for H given W, so
+Regardless of the solver, the last stage is the exact nonnegative least squares for H given W, so
 that the coefficients of a sample depend on W alone and the reported error is that of the factors
-returned.
+returned. What the stages compute is elsewhere: `judge.selection`, `solve.inits`, `solve.loop`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,25 +23,26 @@ from .data.sketch import Sketch, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .errors import ComponentsError, OptionError, check_components
 from .judge.selection import choose_k
+from .linalg.spectrum import Spectrum
 from .result import Factorization
-from .solve.checkpoint import Checkpoint, CheckpointedRun
+from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
-from .solve.loop import Leap, Solution, alternate, coefficients
+from .solve.loop import Leap, Loop, alternate, coefficients
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
 from .solve.stopping import Callback, History, Stopping, StopReason
+from .text import function_name
 
 __all__ = ["Factorization", "factorize"]
 
-
-_WORTH_A_SKETCH = 1e-3  # share of the error that an iteration must still bring
-_ROUGH = 2e-3  # tol on a sketch: what it leaves is finished on V
+_MIN_GAIN = 1e-3  # share of the error that an iteration must still bring for a sketch to pay
+_SKETCH_TOL = 2e-3  # tol on a sketch: the rest is done on V itself
 
 
 def factorize(
     V: DataMatrix,
     K: int | str = "auto",
     *,
-    init: Init = "cr1",
+    init: Init = "auto",
     solver: str | Solver | Update | None = "hals",
     max_iter: int = 200,
     tol: float = 1e-4,
@@ -60,32 +61,32 @@ def factorize(
         Number of components; "auto" takes the largest ratio of adjacent singular values if
         cones are evident, else parallel analysis; the result says which in `K_decided_by`.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        The start: "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa",
-        "snpa", "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere
-        lets it compete with a start from singular vectors; a function
-        ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
+        "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
+        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere lets it
+        compete with an init from singular vectors; a function ``(V, K, rng) -> (W, H or None)``;
+        your own W, or W and H.
     solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Solver`; an
-        update ``(G, C, Y) -> Y``; or None for the start alone.
+        update ``(G, C, Y) -> Y``; or None for the init alone.
     max_iter, tol, max_time
-        See `Stopping`. `max_time` counts from the call; what comes after the solver, one exact
-        pass for H, is not counted.
+        See `Stopping`. `max_time` counts from the call; the exact finish, one pass for H, is not
+        counted.
     callback : callable, optional
-        Called with a `Iteration` after every iteration; returning True ends the run.
+        Called with an `Iteration` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
-        For starts that draw. Without it "cr1" is deterministic.
+        For inits that draw. Without it "cr1" is deterministic.
     sketch : int, "auto" or None
         After two iterations on V, iterate on a sketch of V of this rank, which is much cheaper,
-        and go on with V from there if that lowers its error. "auto" does so with rank 2K where a
-        pass over the sketch is several times cheaper, the samples do not evidently lie in cones
+        and continue with V from there if that lowers its error. "auto" does so with rank 2K where
+        a pass over the sketch is several times cheaper, the samples do not evidently lie in cones
         and the error is still falling; None never.
         The errors reported are always those of V. For "hals" and "nnlsb" only.
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
-        (`Checkpoint` says how often). The same call after the process was killed goes on from
+        (`Checkpoint` says how often). The same call after the process was killed resumes from
         there and ends with the same bits. A run that has ended is not saved again; delete the
-        folder to begin anew.
+        folder to run from the beginning.
 
     Examples
     --------
@@ -97,79 +98,32 @@ def factorize(
     (4, True)
     """
     require_data_matrix(V, nonzero=True)
-    rule = None if solver is None else get_solver(solver)
+    updates = None if solver is None else get_solver(solver)
     _check_options(max_iter, tol, max_time, callback, rng)
-    sketch = _checked_sketch(sketch, rule)
-    began = time.perf_counter()
-    passes = V.passes
-    seconds = dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
-
-    @contextmanager
-    def stage(name: str) -> Iterator[None]:
-        entered = time.perf_counter()
-        yield
-        seconds[name] = time.perf_counter() - entered
-
-    run = resume = None
-    if checkpoint is not None and rule is not None:
-        if not isinstance(checkpoint, Checkpoint):
-            checkpoint = Checkpoint(os.fspath(checkpoint))
-        asked = {
-            "K": K if isinstance(K, str) else check_components(K),
-            "init": _name(init),
-            "arrays": _digest(init),
-            "solver": solver_name(solver),
-            "sketch": sketch,
-        }
-        run = CheckpointedRun(checkpoint, V, asked, rng)
-        resume = run.load(max_iter)
-
+    K, sketch = _checked_K(K), _checked_sketch(sketch, updates)
+    settings = {
+        "K": K,
+        "init": init if isinstance(init, str) else function_name(init),
+        "solver": solver_name(solver),
+        "sketch": sketch,
+        "max_iter": int(max_iter),
+        "tol": float(tol),
+        "max_time": None if max_time is None else float(max_time),
+    }
+    stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
     with V.own_threads():
-        if run is not None and resume is not None:
-            W, H, sketched, start_error = resume.W, None, None, 1.0
-            components, decided_by, start_name, rank = run.facts["init"]
-            seconds |= run.facts["seconds"]
-        else:
-            with stage("rank"):
-                components, decided_by = _number_of_components(V, K)
-            with stage("init"):
-                point = initialize(V, components, init, rule or _START_ONLY, rng)
-                rank = _sketch_rank(V, sketch, rule, point)
-                W, H, start_name, sketched, start_error = point
-                del point
+        run = begun = None
+        if checkpoint is not None and updates is not None:
+            run = _checkpointed(checkpoint, V, settings, init, rng)
+            begun = _resume(run, max_iter, stages)
+        if begun is None:
+            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
             if run is not None:
-                run.facts = {
-                    "init": (components, decided_by, start_name, rank),
-                    "seconds": {name: seconds[name] for name in ("rank", "init")},
-                }
-        with stage("solve"):
-            left = None if max_time is None else max_time - (time.perf_counter() - began)
-            if rule is None:
-                nothing = np.empty(0)
-                solution = Solution(W, W, History(nothing, nothing, nothing), StopReason.INIT)
-            else:
-                stopping = Stopping(tol=tol, max_iter=max_iter, max_time=left)
-                always = sketch != "auto"
-                leap = _on_sketch(V, rule, rank, always, sketched, stopping, seconds)
-                coefficients_ = [H]
-                del H, sketched  # so that they can go when they have served
-                solution = alternate(
-                    V,
-                    W,
-                    coefficients_.pop(),
-                    rule,
-                    stopping=stopping,
-                    callback=callback,
-                    leap=leap,
-                    resume=resume,
-                    save=None if run is None else run.save_if_due,
-                )
-        with stage("finish"):
-            errors = solution.history.relative_error
-            if rule is not None and errors.size and errors[-1] <= start_error:
-                W = solution.W  # else it was stopped before it was ahead of the start
-            if rule is not None and rule.floored:  # what was held off zero is zero
-                W = np.where(W > FLOOR, W, 0)
+                run.facts = {"begun": begun.decisions(), "seconds": dict(stages.seconds)}
+        with stages.timed("solve"):
+            stopping = Stopping(tol=tol, max_iter=max_iter, max_time=stages.remaining())
+            W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
+        with stages.timed("finish"):
             H, labels, squared = coefficients(V, W)
             H = V.keep(H.T).T
     return Factorization(
@@ -177,34 +131,164 @@ def factorize(
         H=H,
         labels=labels,
         relative_error=float(np.sqrt(squared / V.total)),
-        history=solution.history,
-        stop_reason=solution.stop_reason,
-        seconds=seconds,
+        history=history,
+        stop_reason=stop_reason,
+        seconds=stages.seconds,
         passes=V.passes - passes,
-        settings={
-            "K": K if isinstance(K, str) else components,
-            "init": _name(init),
-            "solver": solver_name(solver),
-            "sketch": sketch,
-            "max_iter": int(max_iter),
-            "tol": float(tol),
-            "max_time": None if max_time is None else float(max_time),
-        },
-        K_decided_by=decided_by,
-        init_used=start_name,
+        settings=settings,
+        K_decided_by=begun.K_decided_by,
+        init_used=begun.init_used,
         names=V.names,
+        spectrum=spectrum,
         data=V,
     )
 
 
-def _number_of_components(V: DataMatrix, K: int | str) -> tuple[int, str]:
-    if isinstance(K, str):
-        if K != "auto":
-            raise ComponentsError(
-                f"the number of components is {K!r}, expected an integer or 'auto'"
-            )
-        return choose_k(V)
-    return check_components(K), "user"
+@dataclass
+class Stages:
+    """The seconds that each stage of a fit took; a stage that did not run took none."""
+
+    max_time: float | None
+    began: float = field(default_factory=time.perf_counter)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
+    )
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the time of the block."""
+        entered = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - entered
+
+    def remaining(self) -> float | None:
+        """The seconds left of `max_time`, which counts from the beginning of the fit."""
+        if self.max_time is None:
+            return None
+        return self.max_time - (time.perf_counter() - self.began)
+
+
+@dataclass
+class Begun:
+    """Where the solver begins: at the factors of an init, or where a saved run was.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    K_decided_by, init_used : str
+        As in `Factorization`.
+    sketch_rank : int or None
+        The rank of the sketch to iterate on, if any.
+    sketch_if_falling : bool
+        Iterate on a sketch only if the error is still falling.
+    H : array (K, N) or None
+    error : float
+        The relative error of W with its best H is at most this.
+    sketch : Sketch or None
+        One of V, if the init made one.
+    state : Loop or None
+        The saved state of the loop, if the run is resumed.
+    """
+
+    W: Array
+    K_decided_by: str
+    init_used: str
+    sketch_rank: int | None
+    sketch_if_falling: bool
+    H: Aligned | None = None
+    error: float = 1.0
+    sketch: Sketch | None = None
+    state: Loop | None = None
+
+    def decisions(self) -> dict[str, Any]:
+        """What a resumed run takes over, in plain values."""
+        names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling")
+        return {name: getattr(self, name) for name in names}
+
+    def take_H(self) -> Aligned | None:
+        """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
+        H, self.H = self.H, None
+        return H
+
+    def take_sketch(self) -> Sketch | None:
+        """Return the sketch and forget it, since it may be as large as H."""
+        sketch, self.sketch = self.sketch, None
+        return sketch
+
+
+def _begin(
+    V: DataMatrix,
+    K: int | str,
+    init: Init,
+    solver: Solver | None,
+    sketch: int | str | None,
+    rng: np.random.Generator | None,
+    spectrum: Spectrum,
+    stages: Stages,
+) -> Begun:
+    """Choose K if that was asked for, and make the initial factors."""
+    with stages.timed("rank"):
+        K, decided_by = choose_k(V, spectrum=spectrum) if isinstance(K, str) else (K, "user")
+    with stages.timed("init"):
+        initial = initialize(V, K, init, solver, rng)
+        rank = _sketch_rank(V, sketch, solver, initial)
+    S = initial.sketch
+    return Begun(
+        initial.W,
+        decided_by,
+        initial.name,
+        rank,
+        sketch == "auto",
+        initial.H,
+        initial.error,
+        S if S is not None and S.depth == rank else None,
+    )
+
+
+def _resume(run: CheckpointedRun, max_iter: int, stages: Stages) -> Begun | None:
+    """Begin where a saved run was, or return None if nothing was saved."""
+    state = run.load(max_iter)
+    if state is None:
+        return None
+    stages.seconds |= run.facts["seconds"]
+    return Begun(state.W, state=state, **run.facts["begun"])
+
+
+def _solve(
+    V: DataMatrix,
+    begun: Begun,
+    solver: Solver | None,
+    stopping: Stopping,
+    callback: Callback | None,
+    run: CheckpointedRun | None,
+    stages: Stages,
+) -> tuple[Array, History, StopReason]:
+    """Return the W that the solver ended with, or that of the init if there is no solver."""
+    if solver is None:
+        return begun.W, History(np.empty(0), np.empty(0), np.empty(0)), StopReason.INIT
+    solution = alternate(
+        V,
+        begun.W,
+        begun.take_H(),
+        solver,
+        stopping=stopping,
+        callback=callback,
+        leap=_leap_on_sketch(V, begun, solver, stopping.tol, stages),
+        resume=begun.state,
+        save=None if run is None else run.save_if_due,
+    )
+    errors = solution.history.relative_error
+    ahead = bool(errors.size and errors[-1] <= begun.error)  # else stopped too early for that
+    W = solution.W if ahead else begun.W
+    if solver.floored:  # what was held off zero is zero
+        W = np.where(W > FLOOR, W, 0)
+    return W, solution.history, solution.stop_reason
+
+
+def _checked_K(K: object) -> int | str:
+    if isinstance(K, str) and K != "auto":
+        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
+    return K if isinstance(K, str) else check_components(K)
 
 
 def _check_options(
@@ -223,85 +307,65 @@ def _check_options(
         raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
 
 
-def _checked_sketch(sketch: int | str | None, rule: Solver | None) -> int | str | None:
+def _checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | str | None:
     if sketch is None or (isinstance(sketch, str) and sketch == "auto"):
         return sketch
     if not isinstance(sketch, int | np.integer) or isinstance(sketch, bool) or sketch < 1:
         raise OptionError(f"sketch={sketch!r}, expected a rank of at least 1, 'auto' or None")
-    if rule is None or not rule.extrapolate:
+    if solver is None or not solver.extrapolate:
         raise OptionError(
-            f"sketch={sketch} needs a solver that can go back if it fails: 'hals' or "
+            f"sketch={sketch} needs a solver that can take back a failed step: 'hals' or "
             "'nnlsb', or a Solver with extrapolate=True"
         )
     return int(sketch)
 
 
+def _checkpointed(
+    checkpoint: str | os.PathLike[str] | Checkpoint,
+    V: DataMatrix,
+    settings: dict[str, Any],
+    init: Init,
+    rng: np.random.Generator | None,
+) -> CheckpointedRun:
+    if not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(os.fspath(checkpoint))
+    factors = init if isinstance(init, tuple) else (init,)
+    arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
+    asked = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
+    asked["arrays"] = fingerprint(*arrays) if arrays else None
+    return CheckpointedRun(checkpoint, V, asked, rng)
+
+
 def _sketch_rank(
-    V: DataMatrix, sketch: int | str | None, rule: Solver | None, point: InitialFactors
+    V: DataMatrix, sketch: int | str | None, solver: Solver | None, initial: InitialFactors
 ) -> int | None:
     """The rank of the sketch to iterate on, if any."""
-    if sketch != "auto":
-        return sketch if isinstance(sketch, int) else None
-    rank = sketch_rank(V, point.W.shape[1]) if rule is not None and rule.extrapolate else None
-    if rank is None or point.name not in CONE_INITS or point.sketch is not None:
+    if not isinstance(sketch, str):
+        return sketch
+    K = initial.W.shape[1]
+    rank = sketch_rank(V, K) if solver is not None and solver.extrapolate else None
+    if rank is None or initial.name not in CONE_INITS or initial.sketch is not None:
         return rank
     # In cones the last digits come later with it.
-    return None if lie_in_cones(V, point.W, point.error) else rank
+    return None if lie_in_cones(V, initial.W, initial.error) else rank
 
 
-def _on_sketch(
-    V: DataMatrix,
-    rule: Solver,
-    rank: int | None,
-    always: bool,
-    made: Sketch | None,
-    stopping: Stopping,
-    seconds: dict[str, float],
+def _leap_on_sketch(
+    V: DataMatrix, begun: Begun, solver: Solver, tol: float, stages: Stages
 ) -> Leap | None:
-    """A leap that iterates on a sketch of V until little more can be gained there."""
+    """A leap of the loop that iterates on a sketch of V until little more can be gained there."""
+    rank = begun.sketch_rank
     if rank is None:
         return None
-    began = time.perf_counter()
-    sketches = [made] if made is not None and made.depth == rank else []
-    del made
 
     def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
-        if not always and errors[-2] - errors[-1] < _WORTH_A_SKETCH * errors[-1]:
+        S = begun.take_sketch()
+        if begun.sketch_if_falling and errors[-2] - errors[-1] < _MIN_GAIN * errors[-1]:
             return None
-        entered = time.perf_counter()
-        left = stopping.max_time
-        limits = Stopping(
-            tol=max(stopping.tol, _ROUGH),
-            max_time=None if left is None else left - (entered - began),
-        )
-        S = sketches.pop() if sketches else make_sketch(V, rank)
-        solution = alternate(S, W, H, rule, stopping=limits)
-        seconds["sketch"] = time.perf_counter() - entered
+        with stages.timed("sketch"):
+            S = make_sketch(V, rank) if S is None else S
+            limits = Stopping(tol=max(tol, _SKETCH_TOL), max_time=stages.remaining())
+            solution = alternate(S, W, H, solver, stopping=limits)
         return solution.W, solution.H
 
     return leap
-
-
-def _no_update(G: Array, C: Array, Y: Array) -> Array:
-    return Y
-
-
-_START_ONLY = Solver(_no_update, first="H")  # asks a start for W alone
-
-
-def _digest(init: Any) -> str | None:
-    """A fingerprint of arrays that a run starts from; Dask arrays are not looked at."""
-    parts = init if isinstance(init, tuple) else (init,)
-    arrays = [part for part in parts if isinstance(part, np.ndarray | list)]
-    if not arrays:
-        return None
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array, dtype=np.float64).data)
-    return digest.hexdigest()
-
-
-def _name(option: object) -> str | None:
-    if option is None or isinstance(option, str):
-        return option
-    return str(getattr(option, "__name__", "custom"))

@@ -26,6 +26,7 @@ from .data.matrix import Aligned, DataMatrix, write_array
 from .errors import DataChangedError, FileFormatError, NotAvailableError, ShapeError
 from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
+from .linalg.spectrum import Spectrum
 from .names import Names
 from .solve.stopping import History, StopReason
 
@@ -66,6 +67,9 @@ class Factorization:
         What `diagnose()` returned; None until it is called.
     names : Names
         What samples and features are called, if the data came with names.
+    spectrum : Spectrum or None
+        What the fit computed of the singular values of the data, so that `certify()` need not;
+        None once the result was pickled or loaded.
     data : DataMatrix or None
         What was factored; None once the result was pickled or loaded.
     """
@@ -84,6 +88,7 @@ class Factorization:
     certificate: Certificate | None = None
     diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
+    spectrum: Spectrum | None = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,9 +116,9 @@ class Factorization:
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the data."""
+        """Leave out the data and their spectrum."""
         plain = {"seconds": dict(self.seconds), "settings": dict(self.settings)}
-        return {**vars(self), **plain, "data": None}
+        return {**vars(self), **plain, "spectrum": None, "data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._remember(**state)
@@ -124,7 +129,8 @@ class Factorization:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Factorization:
         """Copy everything but the data, which nothing here changes."""
-        return replace(self, **copy.deepcopy(self.__getstate__(), memo) | {"data": self.data})
+        shared = {"spectrum": self.spectrum, "data": self.data}
+        return replace(self, **copy.deepcopy(self.__getstate__(), memo) | shared)
 
     @property
     def K(self) -> int:
@@ -164,13 +170,15 @@ class Factorization:
         if self.diagnosis is None:
             V = self._data("diagnose(V, W, H, labels)")
             certificate = self._certified(V)  # again, to see whether the data are still the same
-            diagnosis = diagnose(V, self.W, self.H, self.labels, certificate)
+            diagnosis = diagnose(
+                V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
+            )
             self._remember(certificate=certificate, diagnosis=diagnosis)
         assert self.diagnosis is not None
         return self.diagnosis
 
     def _certified(self, V: DataMatrix) -> Certificate:
-        certificate = certify(V, self.W, self.H)
+        certificate = certify(V, self.W, self.H, spectrum=self.spectrum)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
                 "the data were changed after the fit, so it cannot be judged: fit again, or call "

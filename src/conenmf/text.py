@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["decoded", "visible"]
+__all__ = ["decoded", "function_name", "visible"]
 
 _MAX_NAME_CHARS = 200
 
@@ -34,6 +34,11 @@ def decoded(text: object) -> str:
     ('csr', 'csr', '\ufffd')
     """
     return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
+def function_name(function: object) -> str:
+    """Return the name of a function that a user gave, "custom" for anything without a name."""
+    return str(getattr(function, "__name__", "custom"))
 
 
 def _spelled(sign: str) -> str:

@@ -22,7 +22,6 @@ def nmf(
     *,
     layer: str | None = None,
     key_added: str = "conenmf",
-    init: Any = "auto",
     **options: Any,
 ) -> Factorization:
     """Factor the counts of an AnnData object and put the result into it.
@@ -39,8 +38,8 @@ def nmf(
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
-    init, **options
-        As in `conenmf.factorize` and `conenmf.from_rows`; `init` is "auto".
+    **options
+        As in `conenmf.factorize` and `conenmf.from_rows`.
 
     Returns
     -------
@@ -64,6 +63,6 @@ def nmf(
     reading = {name: options.pop(name) for name in _READING if name in options}
     V = from_rows(adata.X if layer is None else adata.layers[layer], **reading)
     V.names = Names.of(adata.obs_names, adata.var_names)
-    result = factorize(V, n_components, init=init, **options)
+    result = factorize(V, n_components, **options)
     annotate(adata, result, key_added)
     return result

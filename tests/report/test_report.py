@@ -82,7 +82,7 @@ def test_it_describes_what_was_found(cones):
     assert "The geometric assumption holds" in page.text
     assert "300 samples \N{MULTIPLICATION SIGN} 80 features" in page.text
     assert "V = open_data('cones.npy')" in page.text
-    assert "result = factorize(V, 'auto', init='cr1', solver='hals'" in page.text
+    assert "result = factorize(V, 'auto', init='auto', solver='hals'" in page.text
     headings = [tag for tag, _ in page.elements if tag in ("h1", "h2", "main", "nav", "header")]
     assert headings == ["header", "h1", "nav", "main", *["h2"] * 8]
     assert page.all("html") == [{"lang": "en"}]

@@ -198,8 +198,8 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
     for V, K, options, what in (
         (cones, 4, {}, "its K is 3, now it is 4"),
         (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
-        (cones, 3, {"init": "spa"}, "its init is 'cr1'"),
-        (cones, 3, {"init": np.ones((40, 3))}, "its init is 'cr1'"),
+        (cones, 3, {"init": "spa"}, "its init is 'auto'"),
+        (cones, 3, {"init": np.ones((40, 3))}, "its init is 'auto'"),
         (2 * cones, 3, {}, "its norm is"),
         (cones[:, ::-1], 3, {}, "its order of samples is"),
         (cones, 3, {"rng": np.random.default_rng(0)}, "its random state is None"),

@@ -29,6 +29,7 @@ from ..solve.inits import MOSTLY_CONES, initialize, mixing
 from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import Stopping
+from ..text import function_name
 from . import plots
 from .metrics import cosines, match_components
 
@@ -179,7 +180,7 @@ def _estimators(methods: Iterable[str | Method] | None, spectrum: Spectrum) -> d
     estimators: dict[str, Method] = {}
     for method in [methods] if isinstance(methods, str) else methods:
         if callable(method):
-            estimators[str(getattr(method, "__name__", "custom"))] = method
+            estimators[function_name(method)] = method
         elif method in by_name:
             estimators[method] = by_name[method]
         else:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..errors import CheckpointError, DiskFullError, OptionError, is_disk_full
 from .loop import Loop, Momentum
 
-__all__ = ["Checkpoint", "CheckpointedRun"]
+__all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
 
 _FORMAT = "conenmf-checkpoint-2"
 _SUMS = ("W", "VH", "HH")
@@ -83,7 +84,7 @@ class CheckpointedRun:
             "norm": V.norm,
             "order of samples": float(V.map(_weigh_by_place, V.norms_squared, N=V.shape[1])[0]),
             **settings,
-            "random state": None if rng is None else _digest(rng),
+            "random state": None if rng is None else fingerprint(_state_of(rng)),
         }
         self._rng = rng
         self._last = time.perf_counter()
@@ -216,9 +217,19 @@ def _weigh_by_place(samples: range, squared: Array, *, N: int) -> tuple[float]:
     return (float(squared @ (np.arange(samples.start, samples.stop) / N)),)
 
 
-def _digest(rng: np.random.Generator) -> str:
-    state = json.dumps(_to_json(rng.bit_generator.state))
-    return hashlib.sha256(state.encode()).hexdigest()
+def fingerprint(*parts: str | npt.ArrayLike) -> str:
+    """Return the SHA-256 of texts and of arrays, as float64, without their shapes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            digest.update(part.encode())
+        else:
+            digest.update(np.ascontiguousarray(part, dtype=np.float64).data)
+    return digest.hexdigest()
+
+
+def _state_of(rng: np.random.Generator) -> str:
+    return json.dumps(_to_json(rng.bit_generator.state))
 
 
 def _to_json(state: Any) -> Any:

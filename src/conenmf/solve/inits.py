@@ -23,6 +23,7 @@ from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform
 from ..data.sketch import Sketch, is_dense, sketch
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
+from ..text import function_name
 from .loop import alternate, coefficients
 from .separable import snpa, spa
 from .solvers import SOLVERS, Solver, hals
@@ -84,7 +85,7 @@ class InitialFactors(NamedTuple):
 
 
 def initialize(
-    V: DataMatrix, K: int, init: Init, rule: Solver, rng: np.random.Generator | None = None
+    V: DataMatrix, K: int, init: Init, rule: Solver | None, rng: np.random.Generator | None = None
 ) -> InitialFactors:
     """Make the factors a rule starts from.
 
@@ -95,9 +96,9 @@ def initialize(
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         A name in `INITS`; "auto" for "cr1", "nndsvda" or "nnsvdlrc", whichever suits the data;
         a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
-    rule : Solver
-        A rule that finds the best H for W at once gets None for it. If the rule asks for it,
-        an H that comes from cr1-nmf or from W alone is raised off zero.
+    rule : Solver or None
+        None asks for W alone. A rule that finds the best H for W at once gets None for it. If the
+        rule asks for it, an H that comes from cr1-nmf or from W alone is raised off zero.
     rng : numpy.random.Generator, optional
         For the starts that draw; without it "cr1" begins at the longest sample, and the
         others use fresh entropy.
@@ -109,8 +110,8 @@ def initialize(
     else:
         chosen = _factors(V, K, init, rng)
     W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
-    if rule.first == "H" and not rule.raise_start:
-        return chosen._replace(H=H if rule.sweeps else None)
+    if rule is None or (rule.first == "H" and not rule.raise_start):
+        return chosen._replace(H=H if rule is not None and rule.sweeps else None)
     exact = H is None or name in CONE_INITS  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
@@ -191,7 +192,7 @@ def _factors(V: DataMatrix, K: int, init: Init, rng: np.random.Generator | None)
         if init in CONE_INITS:
             return _from_cones(V, K, rng, init)
         return InitialFactors(*INITS[init](V, K, rng), init)
-    name = str(getattr(init, "__name__", "custom"))
+    name = function_name(init)
     if callable(init):
         W, H = init(V, K, rng)
     elif isinstance(init, tuple):

@@ -23,6 +23,7 @@ from .. import kernels
 from ..data.blocks import Array
 from ..errors import OptionError
 from ..linalg.nnls import nnls
+from ..text import function_name
 
 __all__ = [
     "FLOOR",
@@ -206,4 +207,4 @@ def solver_name(solver: Any) -> str | None:
     function = solver.update if isinstance(solver, Solver) else solver
     while isinstance(function, partial):
         function = function.func
-    return str(getattr(function, "__name__", "custom"))
+    return function_name(function)
