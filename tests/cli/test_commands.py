@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import conenmf
 from conenmf import make_cones
@@ -101,12 +102,22 @@ ERRORS = [
     (3, ["compare", "cells.csv", "--labels", "few.txt"], "few.txt has 2 labels for 90 samples"),
     # the options do not suit the data
     (4, ["fit", "cells.csv", "-k", "91"], "fewer than the 91 components asked for"),
-    (4, ["fit", "cells.csv", "--view", "images"], "view='images' needs image_shape"),
+    (4, ["fit", "cells.csv", "--view", "images"], "--view images needs --image-shape"),
     (4, ["compare", "cells.csv", "--plot", "a.doc"], "a picture ends in .png, .pdf or .svg"),
     (5, ["compare", "cells.csv", "-o", "no/a.csv"], "cannot be written: its folder does not exist"),
-    (4, ["fit", "cells.csv:/counts"], "cells.csv holds one matrix and no '/counts'"),
+    (
+        4,
+        ["fit", "cells.csv:/counts"],
+        "cells.csv holds one matrix, not several: leave out '/counts'",
+    ),
     (4, ["fit", "cells.csv", "--anndata"], "--anndata is for .h5ad files, and DATA is cells.csv"),
-    (4, ["fit", "cells.csv", "--max-memory", "lots"], "max_memory='lots', expected a number of"),
+    (4, ["fit", "cells.csv", "--max-memory", "lots"], "--max-memory lots, expected a number of"),
+    (4, ["fit", "pictures", "--samples-in", "columns"], "a sample: leave out --samples-in"),
+    (
+        3,
+        ["fit", "packed.npz", "--max-memory", "8KB"],
+        "save it uncompressed, or raise --max-memory",
+    ),
     (4, ["fit", "cells.csv", "-k", "3", "--checkpoint", "few.txt"], "few.txt"),
     (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
     (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
@@ -154,6 +165,10 @@ def crime_scene(tmp_path_factory, run):
         np.save("empty.npy", np.zeros((0, 4)))
         np.save("narrow.npy", np.ones((4, 5)))
         write("few.txt", "a\nb\n")
+        np.savez_compressed("packed.npz", V=model.V.T)
+        Path("pictures").mkdir()
+        for name in ("a", "b"):
+            Image.fromarray(np.full((4, 3), 7, np.uint8)).save(f"pictures/{name}.png")
         Path("full").mkdir()
         write("full/thesis.tex", "precious")
         Path("mixed").mkdir()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 
 __all__ = ["available_memory", "available_threads", "memory_budget"]
 
@@ -98,6 +98,9 @@ def memory_budget(max_memory: int | str | None) -> int:
             budget = -1.0
     if not 0 < budget < 2**62:
         raise OptionError(
-            f"max_memory={max_memory!r}, expected a number of bytes or a text such as '1GB'"
+            Message(
+                Option("max_memory", max_memory),
+                ", expected a number of bytes or a text such as '1GB'",
+            )
         )
     return int(budget)

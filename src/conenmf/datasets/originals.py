@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ..data.blocks import Array
 from ..data.files.archives import open_npz
 from ..data.files.images import read_resized
-from ..data.files.limits import check_fits, named_damage
+from ..data.files.limits import named_damage
 from ..data.files.matlab import read_matlab
 from ..data.resources import memory_budget
 from ..errors import FileFormatError
@@ -87,7 +87,7 @@ def _text(folder: Path, description: Description) -> Contents | None:
     path = _find(folder, f"{description.name}.mat")
     if path is None:
         return None
-    check_fits(path, path.stat().st_size, 4 * _MAX_COUNTS_BYTES, "a file of counts is smaller")
+    _check_size(path, _MAX_COUNTS_BYTES)
     with named_damage(path), open(path, encoding="ascii") as lines:
         N, F, nnz = map(int, next(lines).split()[:3])
         documents = [np.array(line.split(), np.float64) for line in lines][:N]
@@ -107,11 +107,18 @@ def _text(folder: Path, description: Description) -> Contents | None:
     path = _find(folder, f"{description.name}.mat.rclass")
     if path is None:
         return Contents(X, None)
-    check_fits(path, path.stat().st_size, 4 * _MAX_CLASSES_BYTES, "a file of classes is smaller")
+    _check_size(path, _MAX_CLASSES_BYTES)
     with named_damage(path):
         topics = path.read_text("ascii").split()
     labels, class_names = _numbered(topics, sorted(set(topics)))
     return Contents(X, labels, class_names=class_names)
+
+
+def _check_size(path: Path, max_bytes: int) -> None:
+    if path.stat().st_size > max_bytes:
+        raise FileFormatError(
+            f"{path} has {path.stat().st_size} bytes, expected at most {max_bytes}: copy it again"
+        )
 
 
 def _images(folder: Path, description: Description) -> Contents | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ..data.blocks import Array, exact
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 from ..judge.diagnosis import Diagnosis
 from ..judge.metrics import cosines
 from ..names import Names
@@ -31,7 +31,7 @@ def check_view(view: str, names: Names) -> None:
     if view not in VIEWS:
         raise OptionError.unknown("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
-        raise OptionError("view='images' needs image_shape=(rows, columns)")
+        raise OptionError(Message(Option("view", "images"), " needs ", Option("image_shape")))
 
 
 @dataclass(frozen=True)

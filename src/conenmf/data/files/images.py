@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...errors import DataChangedError, FileFormatError, OptionError
+from ...errors import DataChangedError, FileFormatError, Message, Option, OptionError
 from ...names import Names
 from ..blocks import Array
 from .limits import fits, require_package
@@ -149,7 +149,10 @@ class _ImageSource(Source):
     def turned(self) -> Self:
         """An image is a sample: refuse to take its pixels for samples."""
         raise OptionError(
-            f"{self.name} is a folder of images, each of which is a sample: leave out samples_in"
+            Message(
+                f"{self.name} is a folder of images, each of which is a sample: leave out ",
+                Option("samples_in"),
+            )
         )
 
     def readable(self, budget: int) -> Any:

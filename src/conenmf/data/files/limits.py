@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConeNMFError, FileFormatError
+from ...errors import ConeNMFError, FileFormatError, Message, Option
 from ...text import visible
 
 __all__ = [
@@ -54,8 +54,12 @@ def check_fits(
     """Refuse what has to be held as a whole, for the reason given, and does not fit."""
     if not fits(size, budget):
         raise FileFormatError(
-            f"{name} takes {size} bytes, more than a quarter of max_memory ({budget} bytes), and "
-            f"{why}: {advice}, or raise max_memory"
+            Message(
+                f"{name} takes {size} bytes, more than a quarter of ",
+                Option("max_memory"),
+                f" ({budget} bytes), and {why}: {advice}, or raise ",
+                Option("max_memory"),
+            )
         )
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...errors import DiskFullError, is_disk_full
+from ...errors import DiskFullError, Message, Option, is_disk_full
 from ...text import visible
 from ..blocks import Array
 from .layouts import OpenFile, RawArray, RawSource
@@ -82,9 +82,12 @@ class Spool:
             if not is_disk_full(problem):
                 raise
             raise DiskFullError(
-                f"no room for the numbers of {self._path} in {tempfile.gettempdir()} after "
-                f"{size / 1e9:.3g} GB: make room, set TMPDIR to a larger place, or raise "
-                "max_memory so that they stay in memory"
+                Message(
+                    f"no room for the numbers of {self._path} in {tempfile.gettempdir()} after "
+                    f"{size / 1e9:.3g} GB: make room, set TMPDIR to a larger place, or raise ",
+                    Option("max_memory"),
+                    " so that they stay in memory",
+                )
             ) from problem
         self._batches = []
 

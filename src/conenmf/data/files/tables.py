@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...errors import EmptyDataError, FileFormatError
+from ...errors import EmptyDataError, FileFormatError, Message, Option
 from ...names import Names
 from ...text import visible
 from ..blocks import Array
@@ -103,7 +103,10 @@ def _line(stream: IO[bytes], path: Path, budget: int) -> bytes:
     line = stream.readline(longest)
     if len(line) == longest and not line.endswith(b"\n"):
         raise FileFormatError(
-            f"{path} has a line of more than {longest} bytes: if that is right, raise max_memory"
+            Message(
+                f"{path} has a line of more than {longest} bytes: if that is right, raise ",
+                Option("max_memory"),
+            )
         )
     return _without_zeros(line, path)
 
