@@ -199,9 +199,9 @@ class Factorization:
     def summary(self) -> tuple[str, ...]:
         """What was found, in plain sentences; more of them after `certify()` and `diagnose()`."""
         K = f"{self.K} component{'s' * (self.K > 1)}"
-        lines = [f"{K}; relative error {self.relative_error:.4g}"]
-        if self.settings.get("K") == "auto":
-            lines[0] += f" (their number chosen by {self.K_decided_by!r})"
+        is_auto = self.settings.get("K") == "auto"
+        how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
+        lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
         if self.certificate is not None:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
@@ -217,7 +217,7 @@ class Factorization:
             return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
         if geometry.holds:
             return f"yes, margin {geometry.margin:.3g} rad"
-        missed = f"the geometric assumption misses by {-geometry.margin:.3g} rad"
+        missed = f"the geometric assumption fails by {-geometry.margin:.3g} rad"
         few = geometry.ambiguous.size <= _FEW_AMBIGUOUS * cones.sizes.sum()
         if few and -geometry.margin < geometry.required_angle / 2:
             return f"nearly; {geometry.ambiguous.size} samples lie between cones, and {missed}"

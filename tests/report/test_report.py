@@ -373,7 +373,7 @@ def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
         assert text in page
 
 
-def test_each_component_tells_its_number_of_samples(mixtures):
+def test_each_component_shows_its_number_of_samples(mixtures):
     page = render(mixtures)
     sizes = np.bincount(mixtures.labels[mixtures.labels >= 0], minlength=5)
     assert np.unique(sizes).size > 1
