@@ -41,6 +41,7 @@ def check_factors(V, init, solver, sample_matrix):
     assert H.min() >= 0
     exact = np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix)
     assert result.relative_error == pytest.approx(exact, rel=1e-10)
+    assert result.objective == pytest.approx(np.linalg.norm(sample_matrix - W @ H) ** 2, rel=1e-10)
     np.testing.assert_allclose(H, nnls(W.T @ W, sample_matrix.T @ W).T, atol=1e-10)
     np.testing.assert_array_equal(result.labels == -1, ~sample_matrix.any(axis=0))
     if solver is None:

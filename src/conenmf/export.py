@@ -50,6 +50,8 @@ def facts(result: Factorization) -> dict[str, Any]:
         "n_components": result.K,
         "n_samples": int(result.H.shape[1]),
         "n_features": int(result.W.shape[0]),
+        "loss": result.loss,
+        "objective": result.objective,
         "relative_error": result.relative_error,
         "n_iter": result.n_iter,
         "stop_reason": result.stop_reason,

@@ -124,13 +124,15 @@ def factorize(
             stopping = Stopping(tol=tol, max_iter=max_iter, max_time=stages.remaining())
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
-            H, labels, squared = coefficients(V, W)
+            H, labels, objective = coefficients(V, W)
             H = V.keep(H.T).T
     return Factorization(
         W=W,
         H=H,
         labels=labels,
-        relative_error=float(np.sqrt(squared / V.total)),
+        loss="frobenius",
+        objective=objective,
+        relative_error=float(np.sqrt(objective / V.total)),
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,

@@ -7,13 +7,10 @@ the answer in a field. A result holds on to its data, but is pickled and saved w
 from __future__ import annotations
 
 import copy
-import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,14 +18,14 @@ import numpy as np
 
 from .cones.bounds import Certificate, certify
 from .data.blocks import Array
-from .data.files.atomic import written_whole
-from .data.matrix import Aligned, DataMatrix, write_array
-from .errors import DataChangedError, FileFormatError, NotAvailableError, ShapeError
+from .data.matrix import Aligned, DataMatrix
+from .errors import DataChangedError, NotAvailableError, ShapeError
 from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .solve.stopping import History, StopReason
+from .storage import saved_factorization, write_factorization
 
 __all__ = ["Factorization"]
 
@@ -44,8 +41,12 @@ class Factorization:
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
         sample without any.
+    loss : str
+        The name of the loss: "frobenius".
+    objective : float
+        The loss of exactly these factors, ||V - W H||^2.
     relative_error : float
-        ||V - W H|| / ||V|| of exactly these factors.
+        The same without the scale of the data, ||V - W H|| / ||V||.
     history : History
         Error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : StopReason
@@ -77,6 +78,8 @@ class Factorization:
     W: Array
     H: Aligned
     labels: Aligned
+    loss: str
+    objective: float
     relative_error: float
     history: History
     stop_reason: StopReason
@@ -308,140 +311,13 @@ class Factorization:
         stays until then. The data are not written; the certificate and the diagnosis are, if they
         have been computed.
         """
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
-        facts = {
-            "format": _FORMAT,
-            "stop_reason": self.stop_reason,
-            "seconds": dict(self.seconds),
-            "settings": dict(self.settings),
-            "K_decided_by": self.K_decided_by,
-            "init_used": self.init_used,
-            "image_shape": self.names.image_shape,
-        }
-        arrays = {
-            "W": self.W,
-            "H": self.H,
-            "labels": self.labels,
-            "relative_error": np.float64(self.relative_error),
-            "history_relative_error": self.history.relative_error,
-            "history_elapsed": self.history.elapsed,
-            "history_passes": self.history.passes,
-            "passes": np.float64(self.passes),
-            "facts": np.array(json.dumps(facts)),
-        }
-        for name, lines in (
-            ("samples", self.names.sample_names),
-            ("features", self.names.feature_names),
-        ):
-            if lines is not None:
-                text = "\n".join(lines).encode("utf-8", "surrogateescape")
-                arrays[f"{name}_names"] = np.frombuffer(text, np.uint8)
-        if self.diagnosis is not None:
-            arrays |= {_DIAGNOSIS + key: value for key, value in self.diagnosis.arrays().items()}
-        elif self.certificate is not None:
-            arrays["certificate"] = np.array(list(vars(self.certificate).values()))
-        with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    write_array(member, array)
+        write_factorization(path, vars(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Factorization:
-        """Read what `save` wrote; what is not that, or was tampered with, is refused."""
-        try:
-            with open(path, "rb") as file:
-                if not zipfile.is_zipfile(file):
-                    raise ValueError("it is no .npz file")
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                _refuse_compressed(stored.zip)
-                if "facts" not in stored:
-                    raise ValueError("it holds other things")
-                facts = json.loads(str(stored["facts"]))
-                if facts["format"] != _FORMAT:
-                    raise FileFormatError(
-                        f"{path} has format {facts['format']!r}, this version reads {_FORMAT!r}: "
-                        "fit the data again and save the result"
-                    )
-                shape = facts.get("image_shape")
-                made = cls(
-                    W=_numbers(stored, "W"),
-                    H=_numbers(stored, "H"),
-                    labels=_numbers(stored, "labels", "i"),
-                    relative_error=float(stored["relative_error"]),
-                    history=History(
-                        _numbers(stored, "history_relative_error"),
-                        _numbers(stored, "history_elapsed"),
-                        _numbers(stored, "history_passes"),
-                    ),
-                    stop_reason=StopReason(facts["stop_reason"]),
-                    seconds={str(key): float(s) for key, s in facts["seconds"].items()},
-                    passes=float(stored["passes"]),
-                    settings=_plain_values(facts["settings"]),
-                    K_decided_by=str(facts["K_decided_by"]),
-                    init_used=str(facts["init_used"]),
-                    names=Names.of(
-                        _lines(stored, "samples_names"),
-                        _lines(stored, "features_names"),
-                        None if shape is None else (int(shape[0]), int(shape[1])),
-                    ),
-                )
-                labels = made.labels
-                if labels.size and not -1 <= labels.min() <= labels.max() < made.K:
-                    raise ValueError("its labels are not those of its components")
-                parts = {
-                    key.removeprefix(_DIAGNOSIS): _numbers(stored, key, "fib")
-                    for key in stored.files
-                    if key.startswith(_DIAGNOSIS)
-                }
-                if parts:
-                    diagnosis = Diagnosis.from_arrays(
-                        parts, made.W.shape[0], made.H.shape[1], made.K
-                    )
-                    made._remember(diagnosis=diagnosis, certificate=diagnosis.certificate)
-                elif "certificate" in stored:
-                    numbers = _numbers(stored, "certificate").tolist()
-                    made._remember(certificate=Certificate(*numbers))
-                return made
-        except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
-            raise
-        except Exception as problem:  # whatever a damaged zip or array header leads to
-            raise FileFormatError(
-                f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
-            ) from problem
+        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        with saved_factorization(path) as fields:
+            return cls(**fields)
 
 
-_FORMAT = "conenmf-factorization-2"
-_DIAGNOSIS = "diagnosis_"
 _FEW_AMBIGUOUS = 0.05  # share of the samples that may lie between cones that are nearly there
-
-
-def _refuse_compressed(archive: zipfile.ZipFile) -> None:
-    """What `save` wrote is as large as it says; what unpacks to more was made by another."""
-    for info in archive.infolist():
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise ValueError(f"its part {info.filename!r} is compressed")
-
-
-def _numbers(stored: Any, name: str, kinds: str = "f") -> Array:
-    array: Array = stored[name]
-    if array.dtype.kind not in kinds:
-        raise ValueError(f"{name} holds {array.dtype}, not numbers of the expected kind")
-    if np.isnan(array).any():
-        raise ValueError(f"{name} holds NaN")
-    return array
-
-
-def _plain_values(settings: Any) -> dict[str, Any]:
-    kinds = str | int | float | None
-    if not (isinstance(settings, dict) and all(isinstance(v, kinds) for v in settings.values())):
-        raise ValueError("its settings are not plain values")
-    return settings
-
-
-def _lines(stored: Any, name: str) -> list[str] | None:
-    if name not in stored:
-        return None
-    text = bytes(stored[name]).decode("utf-8", "replace")
-    return text.split("\n")

@@ -1,0 +1,153 @@
+"""Saved factorisations: one ``.npz`` file of plain arrays, written and read without pickle.
+
+A saved file may be untrusted. Reading refuses what writing cannot have produced: compressed
+members (a small file could claim a huge array), pickled objects, numbers of another kind, NaN,
+labels and diagnoses that do not fit the factors. What the fields mean is said in `result`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .cones.bounds import Certificate
+from .data.blocks import Array
+from .data.files.atomic import written_whole
+from .data.matrix import write_array
+from .errors import FileFormatError
+from .judge.diagnosis import Diagnosis
+from .names import Names
+from .solve.stopping import History, StopReason
+
+__all__ = ["saved_factorization", "write_factorization"]
+
+_FORMAT = "conenmf-factorization-2"
+_TEXTS = ("stop_reason", "K_decided_by", "init_used", "loss")
+_NUMBERS = ("objective", "relative_error", "passes")
+_HISTORY = ("relative_error", "elapsed", "passes")
+_DIAGNOSIS_PREFIX = "diagnosis_"
+
+
+def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
+    """Write the fields of a `Factorization`, except its data, to a file that appears whole."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
+    names: Names = fields["names"]
+    metadata = {name: fields[name] for name in (*_TEXTS, *_NUMBERS)} | {
+        "format": _FORMAT,
+        "seconds": dict(fields["seconds"]),
+        "settings": dict(fields["settings"]),
+        "image_shape": names.image_shape,
+    }
+    arrays = {name: fields[name] for name in ("W", "H", "labels")}
+    arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY}
+    arrays["facts"] = np.array(json.dumps(metadata))
+    for name in ("sample_names", "feature_names"):
+        if (lines := getattr(names, name)) is not None:
+            text = "\n".join(lines).encode("utf-8", "surrogateescape")
+            arrays[name] = np.frombuffer(text, np.uint8)
+    diagnosis, certificate = fields["diagnosis"], fields["certificate"]
+    if diagnosis is not None:
+        arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
+    elif certificate is not None:
+        arrays["certificate"] = np.array(list(vars(certificate).values()))
+    with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                write_array(member, array)
+
+
+@contextmanager
+def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Read the fields of a `Factorization` that `write_factorization` wrote.
+
+    A file that is damaged, was changed or is something else is refused with `FileFormatError`,
+    also if that is noticed only when a `Factorization` is made of its fields.
+    """
+    try:
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise FileFormatError("not a zip archive")
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            yield _read_fields(archive)
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as problem:  # damaged zip files and array headers raise many kinds
+        raise FileFormatError(
+            f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
+        ) from problem
+
+
+def _read_fields(archive: Any) -> dict[str, Any]:
+    for info in archive.zip.infolist():
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise FileFormatError(f"its member {info.filename!r} is compressed")
+    if "facts" not in archive:
+        raise FileFormatError("no conenmf metadata found")
+    metadata = json.loads(str(archive["facts"]))
+    if metadata["format"] != _FORMAT:
+        raise FileFormatError(
+            f"it has format {metadata['format']!r}, and this version reads {_FORMAT!r}: "
+            "fit the data again and save the result"
+        )
+    settings, shape = metadata["settings"], metadata["image_shape"]
+    plain = str | int | float | None
+    if not (isinstance(settings, dict) and all(isinstance(v, plain) for v in settings.values())):
+        raise FileFormatError("its settings are not plain values")
+    W, H, labels = (_numbers(archive, *key) for key in (("W",), ("H",), ("labels", "i")))
+    if labels.size and not -1 <= labels.min() <= labels.max() < W.shape[1]:
+        raise FileFormatError("its labels are not those of its components")
+    diagnosis = _read_diagnosis(archive, W, H)
+    certificate = None if diagnosis is None else diagnosis.certificate
+    if "certificate" in archive:
+        certificate = Certificate(*_numbers(archive, "certificate").tolist())
+    return {
+        "W": W,
+        "H": H,
+        "labels": labels,
+        **{name: str(metadata[name]) for name in _TEXTS},
+        **{name: float(metadata[name]) for name in _NUMBERS},
+        "stop_reason": StopReason(metadata["stop_reason"]),
+        "history": History(*(_numbers(archive, f"history_{name}") for name in _HISTORY)),
+        "seconds": {str(stage): float(took) for stage, took in metadata["seconds"].items()},
+        "settings": settings,
+        "certificate": certificate,
+        "diagnosis": diagnosis,
+        "names": Names.of(
+            _lines(archive, "sample_names"),
+            _lines(archive, "feature_names"),
+            None if shape is None else (int(shape[0]), int(shape[1])),
+        ),
+    }
+
+
+def _read_diagnosis(archive: Any, W: Array, H: Array) -> Diagnosis | None:
+    arrays = {
+        key.removeprefix(_DIAGNOSIS_PREFIX): _numbers(archive, key, "fib")
+        for key in archive.files
+        if key.startswith(_DIAGNOSIS_PREFIX)
+    }
+    return Diagnosis.from_arrays(arrays, len(W), H.shape[1], W.shape[1]) if arrays else None
+
+
+def _numbers(archive: Any, name: str, kinds: str = "f") -> Array:
+    array: Array = archive[name]
+    if array.dtype.kind not in kinds:
+        raise FileFormatError(f"{name} holds {array.dtype}, not numbers of the expected kind")
+    if np.isnan(array).any():
+        raise FileFormatError(f"{name} holds NaN")
+    return array
+
+
+def _lines(archive: Any, name: str) -> list[str] | None:
+    if name not in archive:
+        return None
+    return bytes(archive[name]).decode("utf-8", "replace").split("\n")
