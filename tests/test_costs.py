@@ -6,7 +6,7 @@ import pytest
 
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
 from conenmf.cones.rank_one import rank_one_factors as rank_one
-from conenmf.cones.seeding import _draw_centres
+from conenmf.cones.seeding import draw_centres
 from conenmf.data.cluster import Traffic
 from conenmf.solve.loop import alternate, coefficients
 from conenmf.solve.solvers import SOLVERS
@@ -59,7 +59,7 @@ def test_algorithm_1_in_one_pass(V):
 
 @pytest.mark.parametrize("runs", [1, 6])
 def test_centres_drawn_at_random(V, runs):
-    passes, moved = cost(V, lambda: _draw_centres(V, K, np.random.default_rng(0), runs))
+    passes, moved = cost(V, lambda: draw_centres(V, K, np.random.default_rng(0), runs))
     assert passes == pytest.approx(K - 1 + runs * K / N)
     assert moved.rounds == 2 * K + 1
     columns = 8 * F * runs

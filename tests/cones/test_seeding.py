@@ -154,7 +154,7 @@ def test_short_outliers_are_left_alone():
 
 def many_draws(V, K, count):
     parts = [
-        seeding._draw_centres(from_columns(V), K, rng(seed), 200) for seed in range(count // 200)
+        seeding.draw_centres(from_columns(V), K, rng(seed), 200) for seed in range(count // 200)
     ]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
@@ -190,7 +190,7 @@ def test_runs_are_independent_of_each_other():
     together = sum(
         np.equal.outer(first, first)
         for first in (
-            seeding._draw_centres(from_columns(V), 1, rng(seed), 6)[0][:, 0] for seed in range(2000)
+            seeding.draw_centres(from_columns(V), 1, rng(seed), 6)[0][:, 0] for seed in range(2000)
         )
     )
     p = (shares**2).sum()
@@ -213,8 +213,8 @@ def test_blocks_and_the_type_do_not_matter(block, sample_matrix):
     coarse = sample_matrix.astype(np.float32)
     V = from_columns(coarse)
     V.block_samples = block
-    centres = seeding._draw_centres(V, 6, rng(3), 7)[0]
-    exact = seeding._draw_centres(from_columns(coarse.astype(np.float64)), 6, rng(3), 7)[0]
+    centres = seeding.draw_centres(V, 6, rng(3), 7)[0]
+    exact = seeding.draw_centres(from_columns(coarse.astype(np.float64)), 6, rng(3), 7)[0]
     assert centres.tolist() == exact.tolist()
 
 
@@ -222,7 +222,7 @@ def test_it_reads_v_once_for_each_centre_whatever_the_runs(sample_matrix):
     for runs in (1, 9):
         V = from_columns(sample_matrix)
         before = V.passes
-        seeding._draw_centres(V, 5, rng(), runs)
+        seeding.draw_centres(V, 5, rng(), runs)
         assert V.passes - before == pytest.approx(4 + 5 * runs / 40)
 
 
@@ -242,7 +242,7 @@ def test_the_generator_decides(sample_matrix):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_best_run_is_taken_and_more_runs_are_never_worse(seed, sample_matrix):
     V = from_columns(sample_matrix)
-    runs = zip(*seeding._draw_centres(V, 4, rng(seed), 9), strict=True)
+    runs = zip(*seeding.draw_centres(V, 4, rng(seed), 9), strict=True)
     errors = [cr1_error(V, factors_from_centres(V, *run, 1e-2)[1]) for run in runs]
     assert len(set(errors)) > 2
     for count in (1, 2, 4, 5, 9):

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..data.blocks import Array, Block, cone_products
+from ..data.blocks import Array, Block, cone_products, dense, exact, norms
 from ..data.doors import check_labels, require_data_matrix, sample_indices
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import ShapeError
@@ -24,8 +24,8 @@ from ..linalg.nnls import nnls
 
 __all__ = ["ConeGeometry", "cone_geometry", "enclosing_cones"]
 
-_NEW_PER_ROUND = 32  # violating samples added to each cone at a time
-_MAX_ROUNDS = 200
+_MAX_NEW_SAMPLES = 32  # violating samples added to each cone at a time
+_MAX_PASSES = 200
 
 
 @dataclass(frozen=True)
@@ -137,39 +137,39 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
     axes : array (F, K), unit columns
     angles : array (K,)
         The largest angle between a sample of the cluster and the axis, so that the cone holds
-        every sample whatever `tol` is.
+        every sample for any `tol`.
     """
     require_data_matrix(V, nonzero=True)
     labels, K = _checked_labels(V, labels)
     index, _ = V.map(sample_indices)
     with V.own_threads():
         (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
-        active = [samples[:1] for _, samples in longest]
-        supports = [_unit_samples(V, chosen) for chosen in active]
+        active = [indices[:1] for _, indices in longest]
+        supports = [_unit_samples(V, indices) for indices in active]
         u = np.stack([support[:, 0] for support in supports])
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(_MAX_PASSES):
             # <x_n, u> of each sample, of which each cone's lowest matter
             (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
             done = True
-            for k, (heights, samples) in enumerate(low):
-                new = (heights < 1.0 - tol) & ~np.isin(samples, active[k])
+            for k, (heights, indices) in enumerate(low):
+                new = (heights < 1.0 - tol) & ~np.isin(indices, active[k])
                 if not new.any():
                     continue
                 done = False
-                active[k] = np.concatenate([active[k], samples[new]])
-                supports[k] = np.hstack([supports[k], _unit_samples(V, samples[new])])
+                active[k] = np.concatenate([active[k], indices[new]])
+                supports[k] = np.hstack([supports[k], _unit_samples(V, indices[new])])
                 gram = supports[k].T @ supports[k]
                 multipliers = nnls(gram, np.ones((1, active[k].size)))[0]
                 u[k] = supports[k] @ multipliers
-                kept = multipliers > 0  # ||u|| grows every round, so what is dropped cannot cycle
-                active[k], supports[k] = active[k][kept], supports[k][:, kept]
+                positive = multipliers > 0  # ||u|| grows every pass: dropping others cannot cycle
+                active[k], supports[k] = active[k][positive], supports[k][:, positive]
             if done:
                 break
         else:
             (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
-    size = np.linalg.norm(u, axis=1)
-    cosines = np.array([heights.min() for heights, _ in low]) / size
-    return (u / size[:, None]).T, np.arccos(np.clip(cosines, -1.0, 1.0))
+    norm = np.linalg.norm(u, axis=1)
+    cosines = np.array([heights.min() for heights, _ in low]) / norm
+    return (u / norm[:, None]).T, np.arccos(np.clip(cosines, -1.0, 1.0))
 
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
@@ -189,7 +189,7 @@ def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
     return integers, counts.size
 
 
-def _count(samples: range, labels: Array, squared: Array) -> tuple[Array, Array]:
+def _count(index: range, labels: Array, squared: Array) -> tuple[Array, Array]:
     labels = np.where(squared > 0, labels, -1)
     return labels, np.bincount(labels[labels >= 0])
 
@@ -202,11 +202,11 @@ def _add_counts(a: Array, b: Array) -> Array:
 
 
 _Extremes: TypeAlias = list[tuple[Array, Array]]
-"""For every cone a few values and the samples they belong to, lowest first."""
+"""For every cone a few values and the indices of their samples, lowest first."""
 
 
 def _longest_of_each(
-    samples: range, index: Array, labels: Array, squared: Array, *, K: int
+    block_index: range, index: Array, labels: Array, squared: Array, *, K: int
 ) -> tuple[_Extremes]:
     return (_lowest_of_each(-squared, index, labels, K),)
 
@@ -215,28 +215,27 @@ def _heights(
     block: Block, index: Array, labels: Array, squared: Array, *, Q: Array
 ) -> tuple[_Extremes]:
     products, _ = cone_products(block, labels, Q, sums=False)
-    heights = products / np.sqrt(np.where(squared > 0, squared, 1.0))
-    return (_lowest_of_each(heights, index, labels, Q.shape[0]),)
+    return (_lowest_of_each(products / norms(squared), index, labels, Q.shape[0]),)
 
 
 def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
     order = np.lexsort((values, labels))
     borders = np.searchsorted(labels[order], np.arange(K + 1))
-    parts = [order[start:stop][:_NEW_PER_ROUND] for start, stop in pairwise(borders)]
+    parts = [order[start:stop][:_MAX_NEW_SAMPLES] for start, stop in pairwise(borders)]
     return [(values[part], index[part]) for part in parts]
 
 
 def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
     joined = []
-    for (values_a, samples_a), (values_b, samples_b) in zip(a, b, strict=True):
-        values, samples = np.append(values_a, values_b), np.append(samples_a, samples_b)
-        order = np.argsort(values, kind="stable")[:_NEW_PER_ROUND]
-        joined.append((values[order], samples[order]))
+    for (values_a, indices_a), (values_b, indices_b) in zip(a, b, strict=True):
+        values, indices = np.append(values_a, values_b), np.append(indices_a, indices_b)
+        order = np.argsort(values, kind="stable")[:_MAX_NEW_SAMPLES]
+        joined.append((values[order], indices[order]))
     return joined
 
 
 def _unit_samples(V: DataMatrix, indices: Array) -> Array:
-    columns: Array = V.columns(indices).astype(np.float64, copy=False) @ np.eye(indices.size)
+    columns = dense(V.columns(indices))
     unit: Array = columns / np.linalg.norm(columns, axis=0)
     return unit
 
@@ -245,14 +244,13 @@ def _ambiguous(
     block: Block, index: Array, labels: Array, squared: Array, *, axes: Array, angles: Array
 ) -> tuple[Array]:
     """Samples of a block that lie between cones."""
-    norms = np.sqrt(np.where(squared > 0, squared, 1.0))
-    cosines = (block.astype(np.float64, copy=False).T @ axes) / norms[:, None]
-    mine = np.flatnonzero(labels >= 0)
-    to_axes = np.arccos(np.clip(cosines[mine], -1.0, 1.0))
-    own = to_axes[np.arange(mine.size), labels[mine]][:, None]
-    other = to_axes + np.where(np.arange(angles.size) == labels[mine, None], np.inf, 0.0)
+    cosines = (exact(block).T @ axes) / norms(squared)[:, None]
+    members = np.flatnonzero(labels >= 0)
+    to_axes = np.arccos(np.clip(cosines[members], -1.0, 1.0))
+    own = to_axes[np.arange(members.size), labels[members]][:, None]
+    other = to_axes + np.where(np.arange(angles.size) == labels[members, None], np.inf, 0.0)
     inside = (other <= angles) | (other < own)
-    return (index[mine[inside.any(axis=1)]],)
+    return (index[members[inside.any(axis=1)]],)
 
 
 def _concatenate(a: Array, b: Array) -> Array:

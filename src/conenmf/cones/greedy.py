@@ -1,14 +1,14 @@
 """Choosing samples one at a time, looking again only at those that may be next.
 
-Algorithm 1 of the paper and the successive projection algorithms all choose, again and again, the
-sample that is worst served by the samples chosen so far. How badly a sample is served can only
-fall as more are chosen, so what was computed earlier is an upper bound: to find the worst sample,
-bring the few with the largest bounds up to date until the largest one is. The choice is exactly
+Algorithm 1 of the paper and the successive projection algorithms repeatedly choose the sample with
+the largest score: the one that the samples chosen so far represent worst. A score can only fall as
+more samples are chosen, so an earlier score is an upper bound: to find the largest one, bring the
+samples with the largest bounds up to date until the largest bound is a score. The choice is exactly
 that of the plain method, which looks at every sample every time.
 
-Where the samples are kept in several pieces, each piece finds its own worst samples in this way
-and offers them with their columns, so that a choice takes one small round; or none, if the worst
-sample offered before is still worse served than any that was not offered can be.
+Where the samples are in several partitions, each finds its own candidates in this way and sends
+them with their columns, so that a choice takes one small round; or none, if the best candidate of
+an earlier round still has a larger score than any other sample can have.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..data.blocks import Array, Block
+from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix, Reader
 
-__all__ = ["LazyScores", "Offers", "Score"]
+__all__ = ["Candidates", "LazyScores", "Score"]
 
-_FIRST_BATCH = 16
-_NEVER = np.iinfo(np.intp).max  # "seen" of samples that must not be chosen
+_FIRST_BATCH_SAMPLES = 16  # brought up to date at first; twice as many each time
+_SEEN_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never looked at
 
 Score: TypeAlias = Callable[..., Array]
 
 
-class Offers(NamedTuple):
-    """Samples that may be the worst.
+class Candidates(NamedTuple):
+    """Samples that may have the largest score.
 
     Attributes
     ----------
     scores : array (m,)
-    samples : array (m,)
-        Their indices, increasing.
+    indices : array (m,)
+        Of the samples, increasing.
     columns : array (F, m)
         The samples themselves, in float64.
-    rest : float
+    limit : float
         No other sample has a larger score.
-    wanted : int
-        How many samples to offer, besides those that may win a tie.
+    n_candidates : int
+        How many samples to send, besides those that may win a tie.
     tie : float
         Scores closer than this count as equal, and the lowest index wins.
     relative : bool
@@ -50,37 +50,37 @@ class Offers(NamedTuple):
     """
 
     scores: Array
-    samples: Array
+    indices: Array
     columns: Array
-    rest: float
-    wanted: int
+    limit: float
+    n_candidates: int
     tie: float
     relative: bool
 
     @property
-    def enough(self) -> float:
-        """The score from which on a sample ties with the largest."""
-        return _enough(float(self.scores.max()), self.tie, self.relative)
+    def tied_from(self) -> float:
+        """The smallest score that ties with the largest."""
+        return _tied_from(float(self.scores.max()), self.tie, self.relative)
 
-    def fewer(self) -> Offers:
-        """The `wanted` largest, and those that may win a tie against each other."""
-        tied = self.scores >= self.enough
+    def reduced(self) -> Candidates:
+        """The `n_candidates` largest, and those that may win a tie against each other."""
+        tied = self.scores >= self.tied_from
         before = np.maximum.accumulate(np.append(-np.inf, self.scores[:-1]))
-        kept = tied & (self.scores > before)  # nothing with a lower index is as bad
-        kept[np.argmax(tied)] = True  # even if no sample can be chosen at all
-        if self.wanted > 1:
-            largest = np.argsort(-self.scores, kind="stable")[: self.wanted]
-            kept[largest[np.isfinite(self.scores[largest])]] = True
+        subset = tied & (self.scores > before)  # no lower index has a score as large
+        subset[np.argmax(tied)] = True  # even if no sample can be chosen at all
+        if self.n_candidates > 1:
+            largest = np.argsort(-self.scores, kind="stable")[: self.n_candidates]
+            subset[largest[np.isfinite(self.scores[largest])]] = True
         return self._replace(
-            scores=self.scores[kept],
-            samples=self.samples[kept],
-            columns=self.columns[:, kept],
-            rest=max(self.rest, float(self.scores[~kept].max(initial=-np.inf))),
+            scores=self.scores[subset],
+            indices=self.indices[subset],
+            columns=self.columns[:, subset],
+            limit=max(self.limit, float(self.scores[~subset].max(initial=-np.inf))),
         )
 
 
 class LazyScores:
-    """How badly each sample is served by the choices so far, kept as upper bounds.
+    """Upper bounds on the scores of all samples, made exact where a choice depends on it.
 
     Parameters
     ----------
@@ -89,11 +89,11 @@ class LazyScores:
         Exact for the first `chosen` choices; -inf for samples that must not be chosen.
     score : callable
         ``score(block, squared, *, seen, **shared) -> scores`` of a few samples, given their
-        squared lengths, and that each has already been scored against the first `seen` choices.
+        squared norms, and that each has already been scored against the first `seen` choices.
     chosen : int
         How many choices the scores take into account.
     tie, relative
-        As in `Offers`.
+        As in `Candidates`.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class LazyScores:
             "score": score,
             "tie": tie,
             "relative": relative,
-            "wanted": V.candidates,
+            "n_candidates": V.candidates,
         }
-        self.offers: Offers | None = None
-        self.offers_seen = 0
+        self.candidates: Candidates | None = None
+        self.candidates_seen = 0
 
     def worst(
         self, k: int, excluded: Array | None = None, **shared: Any
@@ -124,12 +124,11 @@ class LazyScores:
 
         Samples that are `excluded` are never chosen again. What is `shared` goes to `score`.
         """
-        none = np.empty(0, dtype=np.intp)
-        excluded = none if excluded is None else excluded
-        offers = self._offered_before(k, excluded, shared)
-        if offers is None:
-            *state, offers = self.V.visit(
-                _worst_of_piece,
+        excluded = np.empty(0, dtype=np.intp) if excluded is None else excluded
+        candidates = self._earlier_candidates(k, excluded, shared)
+        if candidates is None:
+            *state, candidates = self.V.visit(
+                _candidates_of_partition,
                 *self.state,
                 self.V.norms_squared,
                 reduce=_join,
@@ -139,28 +138,31 @@ class LazyScores:
                 **self.options,
             )
             self.state = tuple(state)
-        self.offers, self.offers_seen = offers, k
-        first = int(np.argmax(offers.scores >= offers.enough))
-        return int(offers.samples[first]), float(offers.scores.max()), offers.columns[:, first]
+        self.candidates, self.candidates_seen = candidates, k
+        scores = candidates.scores
+        first = int(np.argmax(scores >= candidates.tied_from))
+        return int(candidates.indices[first]), float(scores.max()), candidates.columns[:, first]
 
-    def _offered_before(self, k: int, excluded: Array, shared: dict[str, Any]) -> Offers | None:
-        """Earlier offers with scores after k choices, if the worst sample is among them."""
-        offers = self.offers
-        if offers is None or offers.wanted == 1:
+    def _earlier_candidates(
+        self, k: int, excluded: Array, shared: dict[str, Any]
+    ) -> Candidates | None:
+        """The last candidates with scores after k choices, if the largest is among them."""
+        earlier = self.candidates
+        if earlier is None or earlier.n_candidates == 1:
             return None
-        squared = np.einsum("fm,fm->m", offers.columns, offers.columns)
-        fresh = self.options["score"](offers.columns, squared, seen=self.offers_seen, **shared)
-        scores = np.minimum(offers.scores, fresh)
-        scores[np.isin(offers.samples, excluded)] = -np.inf
-        offers = offers._replace(scores=scores)
-        return offers if offers.rest < offers.enough else None
+        squared = np.einsum("fm,fm->m", earlier.columns, earlier.columns)
+        fresh = self.options["score"](earlier.columns, squared, seen=self.candidates_seen, **shared)
+        scores = np.minimum(earlier.scores, fresh)
+        scores[np.isin(earlier.indices, excluded)] = -np.inf
+        updated = earlier._replace(scores=scores)
+        return updated if updated.limit < updated.tied_from else None
 
 
-def _seen(samples: range, scores: Array, *, chosen: int) -> tuple[Array, None]:
-    return np.where(np.isfinite(scores), chosen, _NEVER), None
+def _seen(index: range, scores: Array, *, chosen: int) -> tuple[Array, None]:
+    return np.where(np.isfinite(scores), chosen, _SEEN_OF_EXCLUDED), None
 
 
-def _worst_of_piece(
+def _candidates_of_partition(
     reader: Reader,
     scores: Array,
     seen: Array,
@@ -170,58 +172,57 @@ def _worst_of_piece(
     score: Score,
     tie: float,
     relative: bool,
-    wanted: int,
+    n_candidates: int,
     excluded: Array,
     shared: dict[str, Any],
-) -> tuple[Array, Array, Offers]:
+) -> tuple[Array, Array, Candidates]:
+    """Bounds and how many choices they take into account, brought up to date; the candidates."""
     scores, seen = scores.copy(), seen.copy()
     here = excluded[(excluded >= reader.samples.start) & (excluded < reader.samples.stop)]
     scores[here - reader.samples.start] = -np.inf
-    seen[here - reader.samples.start] = _NEVER
+    seen[here - reader.samples.start] = _SEEN_OF_EXCLUDED
 
-    def look(block: Block, part: Array) -> Array:
+    def update(block: Block, part: Array) -> Array:
         return score(block, squared[part], seen=int(seen[part].min()), **shared)
 
     n = scores.size
-    size = _FIRST_BATCH
+    size = _FIRST_BATCH_SAMPLES
     while True:
         size = min(size, n)
         order = np.argpartition(scores, n - size)[n - size :]  # the largest bounds
-        others = scores[order].min()  # no sample left out has a larger score
+        limit = scores[order].min()  # no other sample has a larger score
         stale = order[seen[order] < k]
         if stale.size:
             stale = stale[np.argsort(seen[stale], kind="stable")]  # alike ones together
-            fresh = reader.each(look, stale)
+            fresh = reader.each(update, stale)
             scores[stale] = np.minimum(scores[stale], fresh)
             seen[stale] = k
-        enough = _enough(float(scores[order].max()), tie, relative)
-        if size == n or others < enough:
+        if size == n or limit < _tied_from(float(scores[order].max()), tie, relative):
             break
         size *= 2
     fresh = np.sort(order[seen[order] == k])
-    fresh = fresh if fresh.size else order[:1]  # no sample of this piece can be chosen
-    offers = Offers(
+    fresh = fresh if fresh.size else order[:1]  # no sample of this partition can be chosen
+    candidates = Candidates(
         scores[fresh],
         fresh + reader.samples.start,
         np.empty((0, fresh.size)),
-        float(others) if size < n else -np.inf,
-        wanted,
+        float(limit) if size < n else -np.inf,
+        n_candidates,
         tie,
         relative,
-    ).fewer()
-    columns = reader.columns(offers.samples - reader.samples.start).astype(np.float64, copy=False)
-    dense = columns @ np.eye(offers.samples.size)
-    return scores, seen, offers._replace(columns=dense)
+    ).reduced()
+    columns = dense(reader.columns(candidates.indices - reader.samples.start))
+    return scores, seen, candidates._replace(columns=columns)
 
 
-def _join(a: Offers, b: Offers) -> Offers:
+def _join(a: Candidates, b: Candidates) -> Candidates:
     return a._replace(
         scores=np.concatenate([a.scores, b.scores]),
-        samples=np.concatenate([a.samples, b.samples]),
+        indices=np.concatenate([a.indices, b.indices]),
         columns=np.hstack([a.columns, b.columns]),
-        rest=max(a.rest, b.rest),
-    ).fewer()
+        limit=max(a.limit, b.limit),
+    ).reduced()
 
 
-def _enough(largest: float, tie: float, relative: bool) -> float:
+def _tied_from(largest: float, tie: float, relative: bool) -> float:
     return largest - tie * (abs(largest) if relative else 1.0)

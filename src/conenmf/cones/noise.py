@@ -1,9 +1,10 @@
-"""Noise: what is left of the paper's guarantees when samples lie in cones only up to noise.
+"""Noise: what the paper guarantees if samples lie in cones up to noise only.
 
 The paper's Lemma 1 and Theorem 4 are about samples V in cones. Here the data are X = V + E. Both
-survive, because what they rest on are angles, and noise turns a vector v by no more than
+have a form for X, because they are about angles, and noise e turns a vector v by at most
 arcsin(||e|| / ||v||). Statements and proofs are in the documentation, on the page "Theorems, code
-and tests", section "Beyond the paper: noise". This module knows numbers only; it reads no data.
+and tests", section "Beyond the paper: noise". This module computes with angles and norms; it reads
+no data.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..data.blocks import Array
 from ..errors import OptionError
 
 __all__ = ["NoiseBound", "noise_bound"]
 
-_GOLDEN = (1 + 5**0.5) / 2
+_GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class NoiseBound:
         compared with the samples without noise.
     tolerance : float
         As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
-        clusters of V, whichever sample comes first. 0 if nothing can be said.
+        clusters of V, for any first centre. 0 if nothing can be said.
     clusters_kept : bool
-        Whether that is certain for the noise at hand. If not, clusters may still be right.
+        Whether that is certain for the noise given. If not, clusters may still be right.
     """
 
     error: float
@@ -52,7 +54,7 @@ def noise_bound(
     sample_noise: float | None = None,
     weights: npt.ArrayLike | None = None,
 ) -> NoiseBound:
-    """Bound the error of cr1-nmf of V + E, and say how much noise the clusters bear.
+    """Bound the error of cr1-nmf of V + E, and the noise up to which clusters stay the same.
 
     With s = max_k sin(alpha_k), or the root of the weighted mean of sin^2(alpha_k), with
     epsilon = ||E|| / ||V|| and the golden ratio phi = (1 + sqrt 5) / 2:
@@ -86,8 +88,8 @@ def noise_bound(
 
     Notes
     -----
-    V and X may change places: with angles, separation and lengths of X, the answer says whether
-    the clusters found in X are those that Algorithm 1 would find in V.
+    V and X may change places: with angles, separation and norms of X, the bound says whether the
+    clusters found in X are those that Algorithm 1 would find in V.
 
     Examples
     --------
@@ -98,16 +100,10 @@ def noise_bound(
     True
     """
     alpha = np.atleast_1d(np.asarray(angles, dtype=float))
-    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
-        raise OptionError(f"angles={angles!r} must be size angles within [0, pi/2], in radians")
+    _check(alpha, separation, noise, sample_noise)
     s = _sine(alpha, weights)
-    for name, value in (("noise", noise), ("sample_noise", sample_noise)):
-        if value is not None and not value >= 0:
-            raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
-    if np.isnan(separation):
-        raise OptionError("separation is not a number: see cone_geometry(V, labels).separation")
     turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
-    clean = min(s + _GOLDEN * noise, np.hypot(1.0, noise))
+    clean = min(s + _GOLDEN_RATIO * noise, np.hypot(1.0, noise))
     gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
     if sample_noise is not None and sample_noise < gap / np.sqrt(2):
         clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
@@ -120,7 +116,17 @@ def noise_bound(
     )
 
 
-def _sine(alpha: npt.NDArray[np.float64], weights: npt.ArrayLike | None) -> float:
+def _check(alpha: Array, separation: float, noise: float, sample_noise: float | None) -> None:
+    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
+        raise OptionError(f"angles={alpha} must be size angles within [0, pi/2], in radians")
+    for name, value in (("noise", noise), ("sample_noise", sample_noise)):
+        if value is not None and not value >= 0:
+            raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
+    if np.isnan(separation):
+        raise OptionError("separation is not a number: see cone_geometry(V, labels).separation")
+
+
+def _sine(alpha: Array, weights: npt.ArrayLike | None) -> float:
     """The bound of Theorem 4, or of its proof, without noise."""
     if weights is None:
         return float(np.sin(alpha.max()))

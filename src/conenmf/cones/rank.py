@@ -1,6 +1,7 @@
 """The number of components by the paper's estimate.
 
-K is where the ratio of adjacent singular values is largest (Section V, Theorem 9).
+K is where the ratio of adjacent singular values is largest (Section V, Theorem 9). Other estimates,
+and the choice among them, are in `judge.selection`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..linalg.spectrum import Spectrum
 
 __all__ = ["RankEstimate", "default_range", "estimate_rank"]
 
-_LARGEST_AUTO = 50  # components up to which K is searched by default
+_MAX_DEFAULT_K = 50  # largest K searched by default
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RankEstimate:
         sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
         next one, it is 1.
     rank : int
-        How many of the singular values found are above rounding.
+        How many of these singular values are above rounding.
     margin : float
         The largest ratio in the range searched over the second largest, at least 1.
     """
@@ -105,5 +106,5 @@ def estimate_rank(
 def default_range(V: DataMatrix) -> tuple[int, int]:
     """Return the numbers of components that are searched by default, first and last."""
     smaller = min(V.shape)
-    last = max(2 if smaller > 2 else 1, min(smaller // 2, _LARGEST_AUTO))
+    last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
     return min(2, last), last

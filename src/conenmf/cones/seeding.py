@@ -1,4 +1,4 @@
-"""Centres drawn at random, in proportion to what they leave unexplained.
+"""Centres drawn at random, in proportion to the squared error that they would end.
 
 Algorithm 1 of the paper takes the sample farthest from all centres, which may be an outlier. Here
 a sample is drawn with a probability proportional to its squared distance to the nearest line
@@ -6,9 +6,9 @@ through a centre, as k-means++ does with distances to points (Arthur and Vassilv
 Outside cones too, the mean of the squared error is then within a factor of the best possible;
 docs/theory.md has the proof.
 
-All runs go through V together, one pass for each centre. Samples race for it: each draws an
-exponential time and divides it by its weight, and the earliest wins. The times belong to samples
-(see `sampling`), so the choice does not depend on blocks.
+All runs read V together, one pass for each centre. Samples race for it: each draws an exponential
+time and divides it by its weight, and the earliest wins. The times belong to samples (see
+`sampling`), so the choice does not depend on blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block
+from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.doors import require_data_matrix, sample_indices
 from ..data.matrix import DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
@@ -26,12 +26,12 @@ from ..errors import OptionError, check_components
 from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
-__all__ = ["cr1_plus_plus"]
+__all__ = ["cr1_plus_plus", "draw_centres"]
 
 _RUNS = 4
-_ROUGH = 1e-2  # accuracy of the axes by which runs are compared
-_SHARING = 4  # runs that share a seed: as many numbers come at once
-_NEVER = 1e-290  # a share of ||V||^2 too small to divide by
+_COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
+_RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
+_SMALLEST_WEIGHT = 1e-290  # a smaller share of ||V||^2 cannot be divided by
 
 
 def cr1_plus_plus(
@@ -81,16 +81,16 @@ def cr1_plus_plus(
     K = check_components(K)
     runs = _checked_runs(runs)
     require_samples(V, K)
-    rough = tol if runs == 1 else max(tol, _ROUGH)
+    comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
     lowest = np.inf
     with V.own_threads():
-        for chosen, Z in zip(*_draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
-            candidate = factors_from_centres(V, chosen, Z, rough)
-            error = cr1_error(V, candidate[1])
+        for centres, Z in zip(*draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
+            factors = factors_from_centres(V, centres, Z, comparison_tol)
+            error = cr1_error(V, factors[1])
             if error < lowest:
-                lowest, best = error, candidate
+                lowest, best = error, factors
         W, H, cones = best
-        if rough > tol:
+        if comparison_tol > tol:
             W, H = rank_one_factors(V, cones, tol=tol)
     return W, H, cones
 
@@ -101,12 +101,10 @@ def _checked_runs(runs: object) -> int:
     return int(runs)
 
 
-def _draw_centres(
-    V: DataMatrix, K: int, rng: np.random.Generator, runs: int
-) -> tuple[Array, Array]:
-    """Centres (runs, K) and their directions (runs, F, K)."""
-    sharing = -(-runs // _SHARING)
-    seeds = [[new_seed(rng) for _ in range(K)] for _ in range(sharing)]
+def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> tuple[Array, Array]:
+    """Return the centres of every run, (runs, K), and their directions (runs, F, K)."""
+    n_seeds = -(-runs // _RUNS_PER_SEED)
+    seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
     tie = cosine_rounding(V)
     centres = np.empty((runs, K), dtype=np.intp)
     Z = np.empty((runs, V.shape[0], K))
@@ -117,13 +115,13 @@ def _draw_centres(
         reduce=_earlier,
         runs=runs,
         total=V.total,
-        seeds=[group[0] for group in seeds],
+        seeds=[of_centres[0] for of_centres in seeds],
     )
     for k in range(K):
         if not np.isfinite(winners.times).all():
             require_new_direction(1.0, k, K, tie)
-        centres[:, k] = winners.samples
-        columns = V.columns(winners.samples).astype(np.float64, copy=False) @ np.eye(runs)
+        centres[:, k] = winners.indices
+        columns = dense(V.columns(winners.indices))
         z = columns / np.linalg.norm(columns, axis=0)
         Z[:, :, k] = z.T
         if k + 1 < K:
@@ -136,7 +134,7 @@ def _draw_centres(
                 z=z,
                 tie=tie,
                 total=V.total,
-                seeds=[group[k + 1] for group in seeds],
+                seeds=[of_centres[k + 1] for of_centres in seeds],
             )
     return centres, Z
 
@@ -145,15 +143,15 @@ class _Winners(NamedTuple):
     """The sample that comes first in each run, and its time; inf if none can come."""
 
     times: Array
-    samples: Array
+    indices: Array
 
 
 def _first_race(
-    samples: range, squared: Array, *, runs: int, total: float, seeds: list[Seed]
+    index: range, squared: Array, *, runs: int, total: float, seeds: list[Seed]
 ) -> tuple[Array, _Winners]:
-    """The largest cosines to a centre, none yet, and a race by squared length."""
+    """The largest cosines to a centre, none yet, and a race by squared norm."""
     weights = np.repeat(squared[:, None] / total, runs, axis=1)
-    return np.zeros(weights.shape), _race(samples, weights, seeds)
+    return np.zeros(weights.shape), _race(index, weights, seeds)
 
 
 def _next_race(
@@ -168,29 +166,28 @@ def _next_race(
     seeds: list[Seed],
 ) -> tuple[Array, _Winners]:
     """The largest cosines, now that there are centres z (F, runs) too, and a race by distance."""
-    norms = np.sqrt(np.where(squared > 0, squared, 1.0))
-    products = block.astype(np.float64, copy=False).T @ z
-    nearest = np.maximum(nearest, products / norms[:, None])
+    products = exact(block).T @ z
+    nearest = np.maximum(nearest, products / norms(squared)[:, None])
     sines_squared = np.where(nearest < 1.0 - tie, (1.0 - nearest) * (1.0 + nearest), 0.0)
-    samples = range(int(index[0]), int(index[-1]) + 1)
-    return nearest, _race(samples, squared[:, None] / total * sines_squared, seeds)
+    indices = range(int(index[0]), int(index[-1]) + 1)
+    return nearest, _race(indices, squared[:, None] / total * sines_squared, seeds)
 
 
-def _race(samples: range, weights: Array, seeds: list[Seed]) -> _Winners:
+def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
     """Draw a sample for each run (column), with probabilities proportional to its weights.
 
     The minimum of independent exponential times with rates w_n is that of sample n with
     probability w_n / sum of w.
     """
     runs = weights.shape[1]
-    uniform = np.hstack([uniform_rows(samples, _SHARING, seed) for seed in seeds])[:, :runs]
+    uniform = np.hstack([uniform_rows(index, _RUNS_PER_SEED, seed) for seed in seeds])[:, :runs]
     times = np.full(weights.shape, np.inf)
-    np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _NEVER)
+    np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _SMALLEST_WEIGHT)
     first = times.argmin(axis=0)
-    return _Winners(times[first, np.arange(runs)], samples.start + first)
+    return _Winners(times[first, np.arange(runs)], index.start + first)
 
 
 def _earlier(a: _Winners, b: _Winners) -> _Winners:
     """The winners of two blocks, of which `a` comes first and keeps ties."""
     beaten = b.times < a.times
-    return _Winners(np.where(beaten, b.times, a.times), np.where(beaten, b.samples, a.samples))
+    return _Winners(np.where(beaten, b.times, a.times), np.where(beaten, b.indices, a.indices))

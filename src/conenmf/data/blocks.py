@@ -44,9 +44,9 @@ def exact(block: Block) -> Block:
 
 
 def dense(block: Block) -> Array:
-    """Return a block, dense or sparse, as an ndarray in float64."""
-    array: Array = exact(block.toarray() if sp.issparse(block) else block)
-    return array
+    """Return a block as an ndarray in float64 and C order: sums do not depend on the storage."""
+    array = block.toarray() if sp.issparse(block) else block
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def norms(squared: Array) -> Array:

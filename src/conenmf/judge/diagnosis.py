@@ -325,7 +325,7 @@ def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedS
 
 
 def _errors(block: Block, W: Array, Ht: Array) -> Array:
-    columns = np.ascontiguousarray(dense(block))  # sums in the same order for every storage
+    columns = dense(block)
     norms = np.linalg.norm(columns, axis=0)
     residual = np.linalg.norm(columns - W @ Ht.T, axis=0)
     errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
