@@ -1,5 +1,6 @@
 """Every way to hold a matrix, as data: a test that takes `backend` runs on each of them."""
 
+import functools
 import itertools
 import os
 import tempfile
@@ -15,7 +16,7 @@ import zarr
 from hypothesis import HealthCheck, settings
 
 from conenmf import from_columns, from_rows, open_data
-from conenmf.data import disk, memory
+from conenmf.data.disk import DiskMatrix
 
 settings.register_profile(
     "conenmf",
@@ -27,46 +28,46 @@ settings.register_profile(
 settings.load_profile("conenmf")
 
 
-def _strided(V):
+def _strided(V, **options):
     wide = np.zeros((2 * V.shape[1], 3 * V.shape[0]), V.dtype)
     wide[::2, ::3] = V.T
-    return from_rows(wide[::2, ::3])
+    return from_rows(wide[::2, ::3], **options)
 
 
-def _read_only(V):
+def _read_only(V, **options):
     X = np.ascontiguousarray(V.T)
     X.flags.writeable = False
-    return from_rows(X)
+    return from_rows(X, **options)
 
 
-def _long_indices(V):
+def _long_indices(V, **options):
     X = sp.csr_array(V.T)
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    return from_rows(X)
+    return from_rows(X, **options)
 
 
-def _duplicates(V):
+def _duplicates(V, **options):
     """CSR whose entries are each stored as two halves."""
     half = sp.coo_array(V.T / 2)
     rows, columns = np.tile(half.row, 2), np.tile(half.col, 2)
     order = np.argsort(rows, kind="stable")
     indptr = np.searchsorted(rows[order], np.arange(V.shape[1] + 1))
     parts = (np.tile(half.data, 2)[order], columns[order], indptr)
-    return from_rows(sp.csr_array(parts, shape=V.T.shape))
+    return from_rows(sp.csr_array(parts, shape=V.T.shape), **options)
 
 
 DENSE = {
-    "rows-C": lambda V: from_rows(np.ascontiguousarray(V.T)),
-    "rows-F": lambda V: from_rows(np.asfortranarray(V.T)),
-    "columns-C": lambda V: from_columns(np.ascontiguousarray(V)),
-    "columns-F": lambda V: from_columns(np.asfortranarray(V)),
+    "rows-C": lambda V, **options: from_rows(np.ascontiguousarray(V.T), **options),
+    "rows-F": lambda V, **options: from_rows(np.asfortranarray(V.T), **options),
+    "columns-C": lambda V, **options: from_columns(np.ascontiguousarray(V), **options),
+    "columns-F": lambda V, **options: from_columns(np.asfortranarray(V), **options),
     "strided": _strided,
     "read-only": _read_only,
 }
 
 
 def _in_format(name):
-    return lambda V: from_rows(getattr(sp, name)(V.T))
+    return lambda V, **options: from_rows(getattr(sp, name)(V.T), **options)
 
 
 SPARSE = {
@@ -74,8 +75,8 @@ SPARSE = {
     for kind in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
     for variant in ("matrix", "array")
 } | {
-    "columns-csc": lambda V: from_columns(sp.csc_array(V)),
-    "columns-csr": lambda V: from_columns(sp.csr_array(V)),
+    "columns-csc": lambda V, **options: from_columns(sp.csc_array(V), **options),
+    "columns-csr": lambda V, **options: from_columns(sp.csr_array(V), **options),
     "int64-indices": _long_indices,
     "duplicates": _duplicates,
 }
@@ -90,80 +91,82 @@ def _new_path(ending):
     return os.path.join(_folder.name, f"{next(_names)}{ending}")
 
 
-def _pieces(side, at_least, count):
+def _chunk_length(side, at_least, count):
     """The length of a chunk: `at_least`, and more where that would make far more than `count`."""
     return min(side, max(at_least, side // count + 1))
 
 
-def _memmap(V):
+def _memmap(V, **options):
     X = np.ascontiguousarray(V.T)
     mapped = np.memmap(_new_path(".bin"), X.dtype, "w+", offset=24, shape=X.shape)
     mapped[:] = X
-    return from_rows(mapped)
+    return from_rows(mapped, **options)
 
 
 def _npy(order, samples_in):
-    def make(V):
+    def make(V, **options):
         path = _new_path(".npy")
         X = V.T if samples_in == "rows" else V
         np.save(path, np.asarray(X, order=order))
-        return open_data(path, samples_in=samples_in)
+        return open_data(path, samples_in=samples_in, **options)
 
     return make
 
 
-def _npz(V):
+def _npz(V, **options):
     path = _new_path(".npz")
     np.savez(path, V.T)
-    return open_data(path)
+    return open_data(path, **options)
 
 
-def _sparse_npz(V):
+def _sparse_npz(V, **options):
     path = _new_path(".npz")
     sp.save_npz(path, sp.csr_array(V.T), compressed=False)
-    return open_data(path)
+    return open_data(path, **options)
 
 
-def _hdf5(V):
+def _hdf5(V, **options):
     X = np.ascontiguousarray(V.T)
     file = h5py.File(_new_path(".h5"), "w")
-    chunks = (_pieces(X.shape[0], 5, 9), _pieces(X.shape[1], 4, 3))
-    return from_rows(file.create_dataset("X", data=X, chunks=chunks, compression="gzip"))
+    chunks = (_chunk_length(X.shape[0], 5, 9), _chunk_length(X.shape[1], 4, 3))
+    dataset = file.create_dataset("X", data=X, chunks=chunks, compression="gzip")
+    return from_rows(dataset, **options)
 
 
-def _hdf5_columns(V):
-    return from_columns(h5py.File(_new_path(".h5"), "w").create_dataset("V", data=V))
+def _hdf5_columns(V, **options):
+    dataset = h5py.File(_new_path(".h5"), "w").create_dataset("V", data=V)
+    return from_columns(dataset, **options)
 
 
-def _zarr(V):
+def _zarr(V, **options):
     X = np.ascontiguousarray(V.T)
-    chunks = (_pieces(X.shape[0], 5, 9), X.shape[1])
-    return from_rows(zarr.create_array(_new_path(".zarr"), data=X, chunks=chunks))
+    chunks = (_chunk_length(X.shape[0], 5, 9), X.shape[1])
+    return from_rows(zarr.create_array(_new_path(".zarr"), data=X, chunks=chunks), **options)
 
 
-def _h5ad(V):
+def _h5ad(V, **options):
     path = _new_path(".h5ad")
     anndata.AnnData(sp.csr_matrix(V.T)).write_h5ad(path)
-    return open_data(path)
+    return open_data(path, **options)
 
 
 def _chunked(V):
     """At most 10 chunks; more than 8, which is more than one level of sums, from 105 samples on."""
     X = np.ascontiguousarray(V.T)
-    return da.from_array(X, chunks=(_pieces(X.shape[0], 13, 10), X.shape[1]))
+    return da.from_array(X, chunks=(_chunk_length(X.shape[0], 13, 10), X.shape[1]))
 
 
-def _dask(V):
-    return from_rows(_chunked(V))
+def _dask(V, **options):
+    return from_rows(_chunked(V), **options)
 
 
-def _dask_columns(V):
-    chunks = (V.shape[0], _pieces(V.shape[1], 13, 10))
-    return from_columns(da.from_array(V, chunks=chunks), persist=False)
+def _dask_columns(V, **options):
+    chunks = (V.shape[0], _chunk_length(V.shape[1], 13, 10))
+    return from_columns(da.from_array(V, chunks=chunks), persist=False, **options)
 
 
-def _dask_sparse(V):
-    return from_rows(_chunked(V).map_blocks(sp.csr_matrix, dtype=V.dtype))
+def _dask_sparse(V, **options):
+    return from_rows(_chunked(V).map_blocks(sp.csr_matrix, dtype=V.dtype), **options)
 
 
 DISK = {
@@ -196,31 +199,31 @@ def _plain_dask():
         yield
 
 
+@pytest.fixture
+def small_blocks():
+    """Options of a door that make even tiny matrices have several blocks.
+
+    A test that takes this and a backend has them from the backend.
+    """
+    return {"block_samples": 7}
+
+
+def _opener(request, backends):
+    asked_for = "small_blocks" in request.fixturenames
+    options = request.getfixturevalue("small_blocks") if asked_for else {}
+    return functools.partial(backends[request.param], **options)
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     """A function from V (F, N) to a DataMatrix, for every kind of storage."""
-    return BACKENDS[request.param]
+    return _opener(request, BACKENDS)
 
 
 @pytest.fixture(params=MAIN_BACKENDS)
 def main_backend(request):
     """The same for the kinds whose code differs."""
-    return MAIN_BACKENDS[request.param]
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Make blocks so small that even tiny matrices have several."""
-    monkeypatch.setattr(memory, "BLOCK_SAMPLES", 7)
-    monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(memory, "sparse_block_samples", lambda F, N, nnz: 7)
-    original = disk.DiskMatrix.__init__
-
-    def short(self, *arguments):
-        original(self, *arguments)
-        self.block_samples = max(7, self.shape[1] // 6 + 1)  # a read is slow, so a few will do
-
-    monkeypatch.setattr(disk.DiskMatrix, "__init__", short)
+    return _opener(request, MAIN_BACKENDS)
 
 
 @pytest.fixture
@@ -238,7 +241,7 @@ def sample_matrix():
 def same():
     """Check that V holds the rows of X, bit for bit, and how it is kept."""
 
-    def check(V, X, kind=disk.DiskMatrix):
+    def check(V, X, kind=DiskMatrix):
         assert isinstance(V, kind)
         assert V.shape == X.shape[::-1]
         np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1), rtol=1e-12)

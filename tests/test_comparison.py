@@ -90,7 +90,7 @@ def test_labels_in_files(tmp_path):
     assert read_labels(path, V).tolist() == ["b", "a", "b"]
     path.write_text("class\nb\na\nb\n")
     assert read_labels(path, V).tolist() == ["b", "a", "b"]
-    V.names = Names(("x", "y", "z"))
+    V = from_rows(np.ones((3, 2)), names=Names(("x", "y", "z")))
     path.write_text("name,class\nz,b\ny,a\nx,c\n")
     assert read_labels(path, V).tolist() == ["c", "a", "b"]
     path.write_text("z,b\ny,a\nq,c\n")
@@ -105,8 +105,7 @@ def test_labels_in_files(tmp_path):
 
 
 def test_names_that_repeat(tmp_path):
-    V = from_rows(np.ones((4, 2)))
-    V.names = Names(("a", "a", "b", "c"))
+    V = from_rows(np.ones((4, 2)), names=Names(("a", "a", "b", "c")))
     path = tmp_path / "labels.csv"
     path.write_text("a,0\na,1\nb,2\nc,3\n")
     assert read_labels(path, V).tolist() == ["0", "1", "2", "3"]

@@ -19,7 +19,7 @@ def cones():
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("solver", [*SOLVERS, None])
 def test_every_start_with_every_solver(init, solver, small_blocks, sample_matrix):
-    check_factors(from_columns(sample_matrix), init, solver, sample_matrix)
+    check_factors(from_columns(sample_matrix, **small_blocks), init, solver, sample_matrix)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,9 @@ def test_parts_that_do_not_fit_are_refused(cones):
 
 
 def test_same_bits_for_any_number_of_threads(small_blocks, cones):
-    runs = [factorize(from_columns(cones, n_threads=n), max_iter=10) for n in (1, 2, 4)]
+    runs = [
+        factorize(from_columns(cones, n_threads=n, **small_blocks), max_iter=10) for n in (1, 2, 4)
+    ]
     for run in runs[1:]:
         assert np.array_equal(run.W, runs[0].W)
         assert np.array_equal(run.H, runs[0].H)
@@ -172,7 +174,7 @@ def test_same_bits_for_any_number_of_threads(small_blocks, cones):
 
 def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
     result = factorize(backend(sample_matrix), 3, max_iter=10, tol=0)
-    plain = factorize(from_columns(sample_matrix), 3, max_iter=10, tol=0)
+    plain = factorize(from_columns(sample_matrix, **small_blocks), 3, max_iter=10, tol=0)
     np.testing.assert_array_equal(result.labels, plain.labels)
     np.testing.assert_allclose(result.W, plain.W, atol=1e-10)
     np.testing.assert_allclose(result.H, plain.H, atol=1e-10)

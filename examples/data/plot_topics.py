@@ -64,11 +64,10 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} 
 # Topics
 # ------
 #
-# Twelve components. With a data frame, or names given to the matrix, a result knows the names of
+# Twelve components. With a data frame, or names given to ``from_rows``, a result knows the names of
 # its features; then ``plot_components`` shows the words with the largest weights in each.
 
-V = from_rows(X)
-V.names = Names.of(feature_names=words.get_feature_names_out())
+V = from_rows(X, names=Names.of(feature_names=words.get_feature_names_out()))
 result = factorize(V, 12, init="nndsvda")
 result.plot_components(top=6)
 plt.show()

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from sklearn.metrics import normalized_mutual_info_score
 
 from .data.blocks import Array
-from .data.doors import from_columns, require_data_matrix
+from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
+from .data.validate import require_data_matrix
 from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import dice, purity

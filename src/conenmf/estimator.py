@@ -22,8 +22,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .cones.bounds import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
-from .data.doors import Negative, from_rows, is_elsewhere
+from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
+from .data.validate import Negative
 from .errors import FactorError, NotAvailableError, OptionError, check_components
 from .names import names_of
 from .pipeline import factorize
@@ -333,14 +334,16 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X
             if isinstance(X, DataMatrix)
             else from_rows(
-                X, negative=self.negative, n_threads=self.n_threads, max_memory=self.max_memory
+                X,
+                negative=self.negative,
+                n_threads=self.n_threads,
+                max_memory=self.max_memory,
+                names=names,
             )
         )
         if elsewhere:  # scikit-learn looks at the number of features alone
             outline = np.broadcast_to(0.0, V.shape[::-1])
             validate_data(self, outline, reset=reset, skip_check_array=True)
-        else:
-            V.names = names
         return V
 
     def _start(self, V: DataMatrix) -> tuple[int | str, Init]:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from .data.blocks import Array
-from .data.doors import require_data_matrix
 from .data.matrix import Aligned, DataMatrix
 from .data.sketch import Sketch, sketch_rank
 from .data.sketch import sketch as make_sketch
+from .data.validate import require_data_matrix
 from .errors import ComponentsError, OptionError, check_components
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
@@ -125,7 +125,7 @@ def factorize(
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             H, labels, objective = coefficients(V, W)
-            H = V.keep(H.T).T
+            H = V.keep_aligned(H.T).T
     return Factorization(
         W=W,
         H=H,

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from .cones.bounds import Certificate
+from .data.aligned import write_array
 from .data.blocks import Array
 from .data.files.atomic import written_whole
-from .data.matrix import write_array
 from .errors import FileFormatError
 from .judge.diagnosis import Diagnosis
 from .names import Names

@@ -61,8 +61,8 @@ def nmf(
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
     reading = {name: options.pop(name) for name in _READING if name in options}
-    V = from_rows(adata.X if layer is None else adata.layers[layer], **reading)
-    V.names = Names.of(adata.obs_names, adata.var_names)
+    names = Names.of(adata.obs_names, adata.var_names)
+    V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
     result = factorize(V, n_components, **options)
     annotate(adata, result, key_added)
     return result

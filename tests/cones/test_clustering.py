@@ -135,8 +135,7 @@ def test_one_pass_finds_every_cone(seed, block):
     model = make_cones(80, K, angles, angle=apart, n_samples=150, rng=rng)
     assume(np.unique(model.labels).size == K)
     order = np.argsort(model.labels) if seed % 2 else np.arange(150)  # one cone after the other
-    V = from_columns(model.V[:, order])
-    V.block_samples = block
+    V = from_columns(model.V[:, order], block_samples=block)
     before = V.passes
     cones = cluster_cones(V, K, method="one-pass", rng=rng)
     assert V.passes - before == 2.0  # one to choose, one to label

@@ -54,7 +54,7 @@ def test_every_storage(backend, small_blocks, sample_matrix):
     V = backend(sample_matrix)
     labels = cluster_cones(V, 3).labels
     axes, angles = enclosing_cones(V, labels)
-    plain_axes, plain_angles = enclosing_cones(from_columns(sample_matrix), labels)
+    plain_axes, plain_angles = enclosing_cones(from_columns(sample_matrix, **small_blocks), labels)
     np.testing.assert_allclose(axes, plain_axes, atol=1e-8)
     np.testing.assert_allclose(angles, plain_angles, atol=1e-8)
     assert axes.min() >= 0

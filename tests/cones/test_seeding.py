@@ -152,9 +152,10 @@ def test_short_outliers_are_left_alone():
 # --- the draw ---------------------------------------------------------------------------------
 
 
-def many_draws(V, K, count):
+def many_draws(V, K, count, **options):
     parts = [
-        seeding.draw_centres(from_columns(V), K, rng(seed), 200) for seed in range(count // 200)
+        seeding.draw_centres(from_columns(V, **options), K, rng(seed), 200)
+        for seed in range(count // 200)
     ]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
@@ -169,7 +170,7 @@ def test_centres_are_drawn_in_proportion_to_what_is_left(K, small_blocks):
             [0.0, 0.0, 0.5, 0.0, 2.0, 0.0, 1.0, 0.0, 1.5, 1.0],
         ]
     )
-    centres, Z = many_draws(V, K, 20_000)
+    centres, Z = many_draws(V, K, 20_000, **small_blocks)
     expected = law(V, K)
     drawn = dict.fromkeys(expected, 0)
     for sequence in centres.tolist():
@@ -201,7 +202,9 @@ def test_runs_are_independent_of_each_other():
 def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
     V = backend(sample_matrix)
     W, H, cones = cr1_plus_plus(V, 5, rng=rng(7), runs=5)
-    W0, H0, cones0 = cr1_plus_plus(from_columns(sample_matrix), 5, rng=rng(7), runs=5)
+    W0, H0, cones0 = cr1_plus_plus(
+        from_columns(sample_matrix, **small_blocks), 5, rng=rng(7), runs=5
+    )
     assert cones.centres.tolist() == cones0.centres.tolist()
     assert np.asarray(cones.labels).tolist() == np.asarray(cones0.labels).tolist()
     np.testing.assert_allclose(W, W0, atol=1e-9)
@@ -211,8 +214,7 @@ def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matr
 @pytest.mark.parametrize("block", [1, 3, 40])
 def test_blocks_and_the_type_do_not_matter(block, sample_matrix):
     coarse = sample_matrix.astype(np.float32)
-    V = from_columns(coarse)
-    V.block_samples = block
+    V = from_columns(coarse, block_samples=block)
     centres = seeding.draw_centres(V, 6, rng(3), 7)[0]
     exact = seeding.draw_centres(from_columns(coarse.astype(np.float64)), 6, rng(3), 7)[0]
     assert centres.tolist() == exact.tolist()

@@ -10,7 +10,7 @@ import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, open_data
 from conenmf.cones.geometry import cone_geometry
-from conenmf.data import disk
+from conenmf.data import aligned, disk
 from conenmf.data.disk import DiskMatrix
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
@@ -103,8 +103,8 @@ def test_temporary_files_go_with_their_arrays(path):
 
 def test_a_folder_that_cannot_be_written_to(path, monkeypatch, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    monkeypatch.setattr(disk.os, "access", lambda folder, mode: False)
-    monkeypatch.setattr(disk.tempfile, "gettempdir", lambda: str(other))
+    monkeypatch.setattr(aligned.os, "access", lambda folder, mode: False)
+    monkeypatch.setattr(aligned.tempfile, "gettempdir", lambda: str(other))
     result = factorize(open_data(path, max_memory="100kB"), 3, max_iter=2)
     assert Path(result.H.filename) == other / "data.npy.H.npy"
     assert os.listdir(path.parent) == ["data.npy"]
@@ -145,14 +145,14 @@ def test_a_large_h_resumes_from_its_file(path, tmp_path):
     options = {"tol": 0, "checkpoint": checkpoint}
     factorize(open_data(path, max_memory="100kB"), 3, max_iter=4, **options)
     V = open_data(path, max_memory="100kB")
-    assert isinstance(V.restore(tmp_path / "run" / "00000003", "H"), np.memmap)
+    assert isinstance(V.load_aligned(tmp_path / "run" / "00000003", "H"), np.memmap)
     resumed = factorize(V, 3, max_iter=7, **options)
     whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)
     assert np.array_equal(resumed.H, whole.H)
 
 
 def test_a_sample_larger_than_a_block(tmp_path, monkeypatch, X):
-    monkeypatch.setattr(disk, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(disk, "_BLOCK_BYTES", 100)
     np.save(tmp_path / "wide.npy", X)
     V = open_data(tmp_path / "wide.npy", max_memory="1MB")
     assert V.block_samples == 1

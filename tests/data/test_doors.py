@@ -3,8 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows
-from conenmf.data import memory
-from conenmf.data.doors import require_data_matrix
+from conenmf.data.validate import require_data_matrix
 from conenmf.errors import (
     DataTypeError,
     EmptyDataError,
@@ -97,16 +96,13 @@ def test_small_integers_do_not_overflow():
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_same_bits_for_any_number_of_threads(make, dtype, monkeypatch):
-    monkeypatch.setattr(memory, "BLOCK_SAMPLES", 100)
-    monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 14)
+def test_same_bits_for_any_number_of_threads(make, dtype):
     X = np.random.default_rng(0).random((3000, 60)).astype(dtype)
     X[X < 0.7] = 0
     W = np.random.default_rng(1).random((60, 9)).astype(dtype)
     runs = []
     for n_threads in (1, 2, 4):
-        V = from_rows(make(X), n_threads=n_threads)
-        assert V.block_samples < 3000
+        V = from_rows(make(X), n_threads=n_threads, block_samples=100)
         runs.append((V.norms_squared, *V.sweep(products, np.arange(3000), W=W)))
     for norms, C, _, (VC, total) in runs[1:]:
         assert np.array_equal(norms, runs[0][0])
@@ -138,12 +134,12 @@ def test_negative_entries(make, small_blocks):
     X[17, 2] = -0.5
     X[18, 1] = -0.25
     with pytest.raises(NegativeValueError, match=r"row 17 \(sample\), column 2 .* is -0.5") as info:
-        from_rows(make(X))
+        from_rows(make(X), **small_blocks)
     assert "shift it, or set it to zero, first" in str(info.value)
     with pytest.raises(NegativeValueError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
-        from_columns(make(X.T))
+        from_columns(make(X.T), **small_blocks)
     with pytest.raises(NegativeValueError):
-        from_rows(make(X), negative="clip")
+        from_rows(make(X), negative="clip", **small_blocks)
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -151,8 +147,8 @@ def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
     X = np.ones((20, 3))
     X[17, 2] = -1e-9
     with pytest.raises(NegativeValueError, match=r'negative="clip"'):
-        from_rows(make(X))
-    V = from_rows(make(X), negative="clip")
+        from_rows(make(X), **small_blocks)
+    V = from_rows(make(X), negative="clip", **small_blocks)
     assert (V.columns([17]) @ np.eye(1)).min() == 0.0
     assert V.norms_squared[17] == 2.0
     assert V.sweep(lambda block: (block.min(),), reduce=min) == (0.0,)
@@ -166,7 +162,7 @@ def test_non_finite_entries(make, value, name, small_blocks):
     X = np.ones((20, 3))
     X[11, 1] = value
     with pytest.raises(NonFiniteError, match=rf"row 11 \(sample\), column 1 \(feature\) is {name}"):
-        from_rows(make(X))
+        from_rows(make(X), **small_blocks)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])

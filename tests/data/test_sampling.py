@@ -27,7 +27,7 @@ def test_numbers_are_uniform():
 
 
 def test_every_storage_draws_the_same_samples(backend, small_blocks, sample_matrix):
-    plain = draw_samples(from_columns(sample_matrix), 7, np.random.default_rng(1))
+    plain = draw_samples(from_columns(sample_matrix, **small_blocks), 7, np.random.default_rng(1))
     V = backend(sample_matrix)
     before = V.passes
     drawn = draw_samples(V, 7, np.random.default_rng(1))

@@ -107,7 +107,7 @@ def test_a_child_begins_with_no_threads_and_all_of_blas(small_blocks, sample_mat
     held, done = threading.Event(), threading.Event()
 
     def user():
-        with from_columns(sample_matrix).own_threads():
+        with from_columns(sample_matrix, **small_blocks).own_threads():
             held.set()
             done.wait(60)
 
@@ -128,7 +128,7 @@ def failing_step(block):
 
 
 def test_an_exception_in_a_block_ends_the_sweep(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix, n_threads=3)
+    V = from_columns(sample_matrix, n_threads=3, **small_blocks)
     with pytest.raises(RuntimeError, match="lost"):
         V.sweep(failing_step)
     before = threading.active_count()
@@ -142,7 +142,7 @@ def blas_threads(block):
 
 
 def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix)
+    V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
     seen = []
     first_in, second_in, first_out = (threading.Event() for _ in range(3))
@@ -188,7 +188,7 @@ def test_same_bits_from_any_thread():
 
 
 def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
-    V = from_columns(sample_matrix)
+    V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
     (most,) = V.sweep(blas_threads, reduce=max)
     assert most == 1
@@ -199,7 +199,7 @@ def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
 
 
 def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blocks, sample_matrix):
-    V = from_columns(sample_matrix)
+    V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
 
     def refuse(self):
@@ -217,7 +217,10 @@ def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blo
 
 def test_an_exception_inside_gives_the_threads_back(small_blocks, sample_matrix):
     before = blas_threads(None)
-    with pytest.raises(KeyboardInterrupt), from_columns(sample_matrix).own_threads():
+    with (
+        pytest.raises(KeyboardInterrupt),
+        from_columns(sample_matrix, **small_blocks).own_threads(),
+    ):
         raise KeyboardInterrupt
     assert blas_threads(None) == before
 

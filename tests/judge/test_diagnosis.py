@@ -23,7 +23,9 @@ def test_every_storage_is_diagnosed_alike(model, main_backend, small_blocks):
     assert facts.certificate == certify(V, result.W, result.H)
     assert facts.rank.K == 5
     np.testing.assert_allclose(
-        facts.rank.singular_values, estimate_rank(from_columns(model.V)).singular_values, rtol=1e-6
+        facts.rank.singular_values,
+        estimate_rank(from_columns(model.V, **small_blocks)).singular_values,
+        rtol=1e-6,
     )
     assert facts.cones.geometry.holds
     assert facts.cones.unmixed

@@ -34,7 +34,7 @@ def die_at(iteration):
     [*zip(SOLVERS, 2 * ["cr1", "random", "cr1"], strict=True), ("hals", "random")],
 )
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, sample_matrix, small_blocks, solver, init):
-    check_resumed(from_columns(sample_matrix), tmp_path, solver, init)
+    check_resumed(from_columns(sample_matrix, **small_blocks), tmp_path, solver, init)
 
 
 @pytest.mark.parametrize(("solver", "init"), [("hals", "random"), ("plain-mult", "cr1")])

@@ -47,7 +47,7 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
 )
 def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
     W, H, *_ = initialize(backend(sample_matrix), 4, name, HALS, rng())
-    W0, H0, *_ = initialize(from_columns(sample_matrix), 4, name, HALS, rng())
+    W0, H0, *_ = initialize(from_columns(sample_matrix, **small_blocks), 4, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)
 

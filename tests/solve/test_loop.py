@@ -80,7 +80,7 @@ def test_one_pass_per_iteration(name, main_backend, sample_matrix, start):
 def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, start):
     runs = [
         alternate(
-            from_columns(sample_matrix, n_threads=n),
+            from_columns(sample_matrix, n_threads=n, **small_blocks),
             *start,
             SOLVERS[name],
             stopping=Stopping(0, max_iter=5),
@@ -97,7 +97,9 @@ def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, 
 def test_every_storage_gives_the_same_factors(name, backend, small_blocks, sample_matrix, start):
     stopping = Stopping(0, max_iter=8)
     run = alternate(backend(sample_matrix), *start, SOLVERS[name], stopping=stopping)
-    plain = alternate(from_columns(sample_matrix), *start, SOLVERS[name], stopping=stopping)
+    plain = alternate(
+        from_columns(sample_matrix, **small_blocks), *start, SOLVERS[name], stopping=stopping
+    )
     np.testing.assert_allclose(run.W, plain.W, atol=1e-10)
     np.testing.assert_allclose(run.H, plain.H, atol=1e-10)
 

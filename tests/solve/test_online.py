@@ -123,7 +123,7 @@ def test_the_same_bits_for_any_number_of_threads(small_blocks, sample_matrix):
     def bits(n_threads):
         stream = ConeStream(12, 4)
         for batch in cut(sample_matrix, 20):
-            stream.update(from_columns(batch, n_threads=n_threads))
+            stream.update(from_columns(batch, n_threads=n_threads, **small_blocks))
         return stream.W.tobytes()
 
     assert bits(1) == bits(3)

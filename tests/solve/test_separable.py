@@ -27,7 +27,7 @@ def test_separable_data_are_solved_exactly(method, seed):
 
 @pytest.mark.parametrize("method", [spa, snpa])
 def test_every_storage(method, backend, small_blocks, sample_matrix):
-    plain = method(from_columns(sample_matrix), 5)
+    plain = method(from_columns(sample_matrix, **small_blocks), 5)
     np.testing.assert_array_equal(method(backend(sample_matrix), 5), plain)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from ..data.doors import open_data
 from ..data.files.formats import split_member
 from ..data.matrix import DataMatrix
-from ..errors import OptionError
+from ..names import Names
 from ..report import VIEWS
 from ..text import visible
 from .console import Display
@@ -91,15 +91,8 @@ class CommonOptions:
                 negative=self.negative,  # type: ignore[arg-type]
                 n_threads=self.n_threads,
                 max_memory=self.max_memory,
+                names=Names(image_shape=image_shape),
             )
-        if image_shape is not None:
-            rows, columns = image_shape
-            if rows * columns != V.shape[0]:
-                raise OptionError(
-                    f"--image-shape: images of {rows} x {columns} have {rows * columns} pixels, "
-                    f"and there are {V.shape[0]} features"
-                )
-            V.names = replace(V.names, image_shape=image_shape)
         return V
 
     def answer(

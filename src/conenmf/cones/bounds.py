@@ -25,8 +25,8 @@ from ..data.blocks import (
     residual_squared,
     weighted_sums,
 )
-from ..data.doors import check_labels, require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import check_labels, require_data_matrix
 from ..errors import FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 

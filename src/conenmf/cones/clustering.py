@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.doors import require_data_matrix, sample_indices
-from ..data.matrix import DataMatrix
+from ..data.matrix import DataMatrix, sample_indices
 from ..data.sampling import draw_samples
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError, check_components
 from .greedy import LazyScores
 
@@ -300,7 +300,7 @@ def _score(block: Block, squared: Array, *, seen: int, Z: Array) -> Array:
 def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
     """Choose K centres in every block, and K among those of two blocks, until all are joined."""
     index, _ = V.map(sample_indices)
-    options = {"K": K, "first": first, "tie": tie}
+    options: dict[str, Any] = {"K": K, "first": first, "tie": tie}
     (choice,) = V.sweep(
         _centres_of_block, index, V.norms_squared, reduce=_centres_of_two, **options
     )

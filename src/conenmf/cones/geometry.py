@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ..data.blocks import Array, Block, cone_products, dense, exact, norms
-from ..data.doors import check_labels, require_data_matrix, sample_indices
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
 from ..linalg.nnls import nnls
 

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..data.blocks import Array, Block, dense
-from ..data.matrix import Aligned, DataMatrix, Reader
+from ..data.local import Reader
+from ..data.matrix import Aligned, DataMatrix
 
 __all__ = ["Candidates", "LazyScores", "Score"]
 
@@ -178,9 +179,9 @@ def _candidates_of_partition(
 ) -> tuple[Array, Array, Candidates]:
     """Bounds and how many choices they take into account, brought up to date; the candidates."""
     scores, seen = scores.copy(), seen.copy()
-    here = excluded[(excluded >= reader.samples.start) & (excluded < reader.samples.stop)]
-    scores[here - reader.samples.start] = -np.inf
-    seen[here - reader.samples.start] = _SEEN_OF_EXCLUDED
+    here = excluded[(excluded >= reader.index.start) & (excluded < reader.index.stop)]
+    scores[here - reader.index.start] = -np.inf
+    seen[here - reader.index.start] = _SEEN_OF_EXCLUDED
 
     def update(block: Block, part: Array) -> Array:
         return score(block, squared[part], seen=int(seen[part].min()), **shared)
@@ -204,14 +205,14 @@ def _candidates_of_partition(
     fresh = fresh if fresh.size else order[:1]  # no sample of this partition can be chosen
     candidates = Candidates(
         scores[fresh],
-        fresh + reader.samples.start,
+        fresh + reader.index.start,
         np.empty((0, fresh.size)),
         float(limit) if size < n else -np.inf,
         n_candidates,
         tie,
         relative,
     ).reduced()
-    columns = dense(reader.columns(candidates.indices - reader.samples.start))
+    columns = dense(reader.columns(candidates.indices - reader.index.start))
     return scores, seen, candidates._replace(columns=columns)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.blocks import Array
-from ..data.doors import require_data_matrix
 from ..data.matrix import DataMatrix
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
 

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..data.blocks import Array, Block, cone_products
-from ..data.doors import check_labels, require_data_matrix
-from ..data.matrix import Aligned, DataMatrix, equal_borders
+from ..data.borders import equal_borders
+from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
 from .clustering import Cones, assign, choose_centres, cosine_rounding
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.doors import require_data_matrix, sample_indices
-from ..data.matrix import DataMatrix
+from ..data.matrix import DataMatrix, sample_indices
 from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.validate import require_data_matrix
 from ..errors import OptionError, check_components
 from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors

@@ -18,6 +18,8 @@ from ..errors import ShapeError
 __all__ = [
     "Array",
     "Block",
+    "canonical_rows",
+    "compute_dtype",
     "cone_products",
     "cross_products",
     "dense",
@@ -26,6 +28,7 @@ __all__ = [
     "norms",
     "products",
     "residual_squared",
+    "sparse_block",
     "weighted_sums",
 ]
 
@@ -36,6 +39,38 @@ Block: TypeAlias = Any
 _DOUBTFUL = 1e-5  # what is left of ||v||^2 when that difference is no longer trusted
 _CACHED_BYTES = 1 << 20
 _DOUBTFUL_AT_A_TIME = 256
+
+
+def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 stays (and float16 becomes) float32, everything else is computed in float64."""
+    single = dtype.kind == "f" and dtype.itemsize <= 4
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def canonical_rows(rows: Any) -> Any:
+    """CSR without repeated entries; the caller's own matrix is never altered."""
+    compressed = rows.tocsr()
+    if not compressed.has_canonical_format:
+        compressed = compressed.copy()
+        compressed.sum_duplicates()
+    return compressed
+
+
+def sparse_block(
+    data: Array, indices: Array, indptr: Array, F: int, dtype: np.dtype[Any], clip: bool
+) -> Block:
+    """A block of samples (F, n) from the parts of their compressed rows.
+
+    Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
+    order, and the bits must not depend on how a file or an array keeps its indices.
+    """
+    data = data.astype(dtype, copy=False)
+    index_dtype = sp.get_index_dtype(maxval=max(F, data.size))
+    indices = indices.astype(index_dtype, copy=False)
+    indptr = indptr.astype(index_dtype, copy=False)
+    if clip:
+        data = np.maximum(data, 0)
+    return sp.csc_array((data, indices, indptr), shape=(F, indptr.size - 1), copy=False)
 
 
 def exact(block: Block) -> Block:
@@ -72,12 +107,12 @@ def cone_products(
     cones = np.maximum(labels, 0).astype(np.uintp)
     wanted = Q if sums else Q[:0]
     if not kernels.AVAILABLE:
-        exact = block.astype(np.float64, copy=False)
-        h = np.take_along_axis(exact.T @ Q.T, cones[:, None], axis=1)[:, 0]
+        whole = exact(block)
+        h = np.take_along_axis(whole.T @ Q.T, cones[:, None], axis=1)[:, 0]
         coefficients = np.zeros((cones.size, wanted.shape[0]))
         if sums:
             np.put_along_axis(coefficients, cones[:, None], h[:, None], axis=1)
-        return h, (exact @ coefficients).T
+        return h, (whole @ coefficients).T
     h = np.zeros(cones.size)
     if not sp.issparse(block) and block.strides[0] != block.itemsize:
         S = np.zeros(wanted.T.shape)
@@ -118,20 +153,16 @@ def weighted_sums(block: Block, Y: Array) -> Array:
 
 def feature_gram(block: Block, weights: Array | None = None) -> Array:
     """Return the sum of weight_n v_n v_n' over the samples of a block, (F, F) in float64."""
-    scaled = block.astype(np.float64, copy=False)
+    scaled = exact(block)
     if weights is not None:
         size = np.sqrt(weights)
         scaled = scaled * (size if not sp.issparse(block) else size[None, :])
-    product = scaled @ scaled.T
-    gram: Array = product.toarray() if sp.issparse(product) else product
-    return gram
+    return dense(scaled @ scaled.T)
 
 
 def cross_products(block: Block, other: Block) -> Array:
     """Return the products of all samples of two blocks, (n, m) in float64."""
-    product = block.astype(np.float64, copy=False).T @ other.astype(np.float64, copy=False)
-    products: Array = product.toarray() if sp.issparse(product) else product
-    return products
+    return dense(exact(block).T @ exact(other))
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:

@@ -1,15 +1,13 @@
 """V on a cluster: a Dask array whose chunks of samples stay on the workers.
 
-Every chunk is a small matrix in memory, and one task applies a step to it, by the very method
-(`sweep`, `visit`, `map`) that would be used without Dask. What is per sample stays with the chunk,
-as a Dask array; the parts are reduced as a tree in an order that depends only on the chunks, so
-results have the same bits for any number of workers. A worker that is lost takes its pieces with
-it; Dask computes them again from the graph, which holds W and not V, and nothing else changes.
+One task applies a step to one chunk (`chunks`). What is per sample stays with the chunk, as a Dask
+array; the parts are reduced as a tree in an order that depends only on the chunks, so results have
+the same bits for any number of workers. A worker that is lost takes its results with it; Dask
+computes them again from the graph, which holds W and not V, and nothing else changes.
 """
 
 from __future__ import annotations
 
-import copy
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,19 +21,24 @@ import numpy as np
 import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
-from ..errors import (
-    CheckpointError,
-    ClusterError,
-    ConeNMFError,
-    DataTypeError,
-    ReadError,
-    ShapeError,
-    is_disk_full,
+from ..errors import ClusterError, ConeNMFError, ReadError, ShapeError, is_disk_full
+from .blocks import Array, Block, compute_dtype
+from .chunks import (
+    Call,
+    Outcome,
+    load_rows,
+    map_chunk,
+    prepare_chunk,
+    reduce_outcomes,
+    save_rows,
+    sweep_chunk,
+    take_columns,
+    visit_chunk,
 )
-from .blocks import Array, Block
-from .matrix import DataMatrix, LocalMatrix, Step, check_kind, write_array
-from .memory import canonical_rows, compute_dtype, hold
+from .matrix import DataMatrix, Work
+from .measures import Measures
 from .resources import available_memory
+from .validate import check_kind
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic", "checked_array"]
 
@@ -43,7 +46,7 @@ _FAN_IN = 8  # parts that one task of the tree adds up
 
 
 class RechunkWarning(UserWarning):
-    """A Dask array had to be cut anew so that every chunk has whole samples."""
+    """A Dask array had to be cut again so that every chunk has whole samples."""
 
 
 class Traffic(NamedTuple):
@@ -91,38 +94,49 @@ class ClusterMatrix(DataMatrix):
     traffic : Traffic
     """
 
-    traffic: Traffic
     candidates = 32
     is_remote = True
 
-    def __init__(self, rows: da.Array, persist: bool | None, n_threads: int | None) -> None:
+    def __init__(
+        self,
+        rows: da.Array,
+        persist: bool | None = None,
+        *,
+        block_samples: int | None = None,
+        **options: Any,
+    ) -> None:
         N, F = (int(side) for side in rows.shape)
-        super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
+        super().__init__((F, N), compute_dtype(rows.dtype), **options)
         if len(rows.chunks[1]) > 1:
             warnings.warn(
                 f"the Dask array is cut along features into {len(rows.chunks[1])} chunks; it is "
-                "cut anew along samples, which moves the data: store it in chunks of whole samples",
+                "now cut along samples, which moves the data: store it in chunks of whole samples",
                 RechunkWarning,
                 stacklevel=4,
             )
             rows = rows.rechunk({0: "auto", 1: F})
         rows = rows[:, :]
         self.traffic = Traffic()
+        self._block_samples = block_samples
         self._sizes: tuple[int, ...] = tuple(int(n) for n in rows.chunks[0] if n)
         self._starts = np.cumsum([0, *self._sizes]).tolist()
         (rows,) = dask.optimize(rows)
         graph = dict(rows.__dask_graph__())
         keys = [(rows.name, i, 0) for i, n in enumerate(rows.chunks[0]) if n]
         name = f"conenmf-chunk-{uuid.uuid4().hex}"
-        graph |= {(name, i): (_prepare, key) for i, key in enumerate(keys)}
-        self._chunks = _Pieces(name, len(keys), graph)
+        graph |= {(name, i): (prepare_chunk, key) for i, key in enumerate(keys)}
+        self._chunks = _Keys(name, len(keys), graph)
         self._persisted = _fits(rows.nbytes) if persist is None else persist
         if self._persisted:
             with _naming_failures(opening=True):
                 self._chunks = self._chunks.persisted()
 
+    def _measure(self) -> Measures:
+        with _naming_failures(opening=True):
+            return super()._measure()
+
     def align(self, array: Any) -> da.Array:
-        """Cut an array into the pieces that belong to the chunks."""
+        """Cut an array like the chunks."""
         if isinstance(array, da.Array):
             whole = array.chunks[0] == self._sizes and all(
                 len(cut) == 1 for cut in array.chunks[1:]
@@ -136,72 +150,80 @@ class ClusterMatrix(DataMatrix):
         """Nothing to hold: the work is done elsewhere."""
         return nullcontext()
 
+    def _sweep(self, work: Work) -> tuple[Any, ...]:
+        return self._run(sweep_chunk, work)[0]
+
+    def _visit(self, work: Work) -> tuple[Any, ...]:
+        results, columns_read = self._run(visit_chunk, work)
+        self.passes += columns_read / self.shape[1]
+        return results
+
+    def _map(self, work: Work) -> tuple[Any, ...]:
+        return self._run(map_chunk, work, reads=False)[0]
+
     def _run(
-        self,
-        how: str,
-        step: Step,
-        aligned: tuple[da.Array, ...],
-        reduce: Callable[[Any, Any], Any],
-        shared: dict[str, Any],
-    ) -> tuple[Any, ...]:
-        name = f"conenmf-{how}-{getattr(step, '__name__', 'step')}-{uuid.uuid4().hex}"
+        self, task: Callable[..., Any], work: Work, *, reads: bool = True
+    ) -> tuple[tuple[Any, ...], float]:
+        """Give every chunk to a task, reduce the parts; also return how many columns were read."""
+        name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
         call = f"{name}-call"
-        graph: dict[Any, Any] = {
-            call: _Call(how, step, reduce, shared, self.clip, self.dtype, self.shape[0])
-        }
+        graph: dict[Any, Any] = {call: Call(work.step, work.reduce, work.shared, self._options())}
         rows: list[Any] = list(self._sizes)
-        if how != "map" or self._persisted:  # what is new should be where the chunk is
+        if reads or self._persisted:  # what is new should be where the chunk is
             rows = self._chunks.keys()
             graph |= self._chunks.graph
-        inputs = [self._inputs(array, graph) for array in aligned]
+        inputs = [self._inputs(array, graph) for array in work.aligned]
         for i, start in enumerate(self._starts[:-1]):
-            pieces = [keys[i] for keys in inputs]
-            graph[f"{name}-step", i] = (_apply, call, rows[i], start, *pieces)
-            graph[f"{name}-pieces", i] = (_item, (f"{name}-step", i), 0)  # stay where they are
-            graph[f"{name}-part", i] = (_item, (f"{name}-step", i), 1)  # travel
+            aligned = [keys[i] for keys in inputs]
+            graph[f"{name}-task", i] = (task, call, rows[i], start, *aligned)
+            graph[f"{name}-rows", i] = (_item, (f"{name}-task", i), 0)  # stay where they are
+            graph[f"{name}-part", i] = (_item, (f"{name}-task", i), 1)  # travel
         parts: list[Any] = [(f"{name}-part", i) for i in range(len(rows))]
         level = 0
         while len(parts) > 1 or level == 0:
             groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
             parts = [(f"{name}-sum-{level}", i) for i in range(len(groups))]
-            graph |= {key: (_reduce, call, group) for key, group in zip(parts, groups, strict=True)}
+            tasks = [(reduce_outcomes, call, group) for group in groups]
+            graph |= dict(zip(parts, tasks, strict=True))
             level += 1
-        with _naming_failures(opening=not hasattr(self, "norms_squared")):
-            kept, sums = dask.persist(
-                _Pieces(f"{name}-pieces", len(rows), graph),
-                _Pieces(f"{name}-sum-{level - 1}", 1, graph),
+        with _naming_failures():
+            results, sums = dask.persist(
+                _Keys(f"{name}-rows", len(rows), graph),
+                _Keys(f"{name}-sum-{level - 1}", 1, graph),
                 optimize_graph=False,
             )
-            outcome: _Outcome = sums.first()
-        self.passes += outcome.read / self.shape[1] if how == "visit" else 0.0
+            outcome: Outcome = sums.first()
         self.traffic = Traffic(
             self.traffic.rounds + 1,
             self.traffic.tasks + len(rows),
-            self.traffic.bytes_out + _bytes(shared),
+            self.traffic.bytes_out + _bytes(work.shared),
             self.traffic.bytes_in + _bytes(outcome.part),
         )
-        return (*self._outputs(kept, outcome.kinds), outcome.part)
+        return (*self._outputs(results, outcome.kinds), outcome.part), outcome.columns_read
+
+    def _options(self) -> dict[str, Any]:
+        """How workers hold chunks."""
+        return {"dtype": self.dtype, "clip": self.clip, "block_samples": self._block_samples}
 
     def _inputs(self, array: da.Array, graph: dict[Any, Any]) -> list[Any]:
-        """What a task is given for each piece of an aligned array; its graph is added."""
-        kept, j = getattr(array, "_conenmf_pieces", (None, 0))
-        if kept is None:
+        """What the task of each chunk is given of an aligned array, whose graph is added."""
+        results, j = getattr(array, "_conenmf_results", (None, 0))
+        if results is None:
             graph |= dict(array.__dask_graph__())
             return [(array.name, i, *(0,) * (array.ndim - 1)) for i in range(len(self._sizes))]
-        graph |= kept.graph
-        return [(_item, key, j) for key in kept.keys()]  # noqa: SIM118 - not a dict
+        graph |= results.graph
+        return [(_item, key, j) for key in results.keys()]  # noqa: SIM118 - not a dict
 
-    def _outputs(self, kept: _Pieces, kinds: list[Any]) -> Iterator[da.Array]:
+    def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
         """The Dask arrays of what is per sample."""
         for j, (rest, dtype) in enumerate(kinds):
-            name = f"{kept.name}-{j}"
+            name = f"{results.name}-{j}"
             zeros = (0,) * len(rest)
-            layer = {(name, i, *zeros): (_item, key, j) for i, key in enumerate(kept.keys())}
-            graph = HighLevelGraph(
-                {name: layer, kept.name: kept.graph}, {name: {kept.name}, kept.name: set()}
-            )
+            layer = {(name, i, *zeros): (_item, key, j) for i, key in enumerate(results.keys())}
+            layers = {name: layer, results.name: results.graph}
+            graph = HighLevelGraph(layers, {name: {results.name}, results.name: set()})
             array = da.Array(graph, name, (self._sizes, *((side,) for side in rest)), dtype=dtype)
-            array._conenmf_pieces = (kept, j)
+            array._conenmf_results = (results, j)
             yield array
 
     def _gather(self, indices: Array) -> Block:
@@ -213,10 +235,10 @@ class ClusterMatrix(DataMatrix):
         order = np.argsort(owner, kind="stable")
         chunks = np.unique(owner)
         for place, i in enumerate(chunks.tolist()):
-            wanted = indices[order][owner[order] == i] - self._starts[i]
-            graph[name, place] = (_take, keys[i], wanted, self.clip, self.dtype)
+            within = indices[order][owner[order] == i] - self._starts[i]
+            graph[name, place] = (take_columns, keys[i], within, self._options())
         with _naming_failures():
-            blocks = dask.compute(_Pieces(name, chunks.size, graph), optimize_graph=False)[0]
+            blocks = dask.compute(_Keys(name, chunks.size, graph), optimize_graph=False)[0]
         self.traffic = self.traffic._replace(
             rounds=self.traffic.rounds + 1,
             tasks=self.traffic.tasks + chunks.size,
@@ -230,128 +252,24 @@ class ClusterMatrix(DataMatrix):
             return sp.csc_array(sp.hstack(blocks, format="csc"))[:, back]
         return np.hstack(blocks)[:, back]
 
-    def store(self, aligned: da.Array, folder: Path, name: str) -> None:
-        """Let every worker write its pieces, one ``.npy`` file each."""
-        self.map(_store_piece, aligned, folder=str(folder), name=name)
+    def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> None:
+        """Let every worker write its rows, one ``.npy`` file for each chunk."""
+        self.map(save_rows, aligned, folder=str(folder), name=name)
 
-    def restore(self, folder: Path, name: str) -> da.Array:
-        """Let every worker read its pieces."""
-        return self.map(_restore_piece, folder=str(folder), name=name)[0]
-
-    def stored(self, aligned: da.Array, folder: Path, name: str) -> da.Array:
-        """The pieces read back: a lost one comes from its file, not from every step since."""
-        return self.restore(folder, name)
-
-
-# --- what runs on the workers -----------------------------------------------------------------
-
-
-class _Call(NamedTuple):
-    """A step and all that it needs besides its chunk."""
-
-    how: str
-    step: Step
-    reduce: Callable[[Any, Any], Any]
-    shared: dict[str, Any]
-    clip: bool
-    dtype: np.dtype[Any]
-    F: int
-
-
-class _Outcome(NamedTuple):
-    """What a task sends up the tree: its part, the columns it read, the kinds of its pieces."""
-
-    part: Any
-    read: float
-    kinds: list[tuple[tuple[int, ...], np.dtype[Any]]]
-
-
-class _Nothing(LocalMatrix):
-    """A matrix that has samples but no entries, for steps that read none."""
-
-    def __init__(self, F: int, n: int, dtype: np.dtype[Any]) -> None:
-        super().__init__((F, n), dtype, 1)
-        self.block_samples = n
-
-    def _block(self, start: int, stop: int) -> Block:
-        raise AssertionError("a map reads nothing")
-
-    def _gather(self, indices: Array) -> Block:
-        raise AssertionError("a map reads nothing")
-
-
-def _prepare(rows: Any) -> Any:
-    if isinstance(rows, np.ma.MaskedArray):
-        raise DataTypeError(
-            "the array is masked: fill the masked entries first, da.ma.filled(X, 0)"
-        )
-    return canonical_rows(rows) if sp.issparse(rows) else _in_place(np.asarray(rows))
-
-
-def _held(rows: Any, clip: bool, dtype: np.dtype[Any]) -> LocalMatrix:
-    local = hold(_in_place(rows), 1)
-    local.dtype, local.clip = dtype, clip
-    return local
-
-
-def _apply(call: _Call, rows: Any, start: int, *pieces: Any) -> tuple[tuple[Any, ...], _Outcome]:
-    if call.how == "map":
-        n = rows if isinstance(rows, int) else rows.shape[0]
-        local: LocalMatrix = _Nothing(call.F, n, call.dtype)
-    else:
-        local = _held(rows, call.clip, call.dtype)
-    local.first = start
-    shared = {name: _in_place(value) for name, value in call.shared.items()}
-    *per_sample, part = getattr(local, call.how)(
-        call.step, *map(_in_place, pieces), reduce=call.reduce, **shared
-    )
-    kinds = [(piece.shape[1:], piece.dtype) for piece in per_sample]
-    return tuple(per_sample), _Outcome(part, local.passes * local.shape[1], kinds)
-
-
-def _in_place(array: Any) -> Any:
-    """Arrays that came over the network may lie at odd addresses, where sums have other bits."""
-    return np.require(array, requirements="A") if isinstance(array, np.ndarray) else array
-
-
-def _reduce(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
-    first, *others = outcomes
-    part, read = copy.deepcopy(first.part) if others else first.part, first.read
-    for outcome in others:
-        part, read = call.reduce(part, outcome.part), read + outcome.read
-    return _Outcome(part, read, first.kinds)
-
-
-def _take(rows: Any, indices: Array, clip: bool, dtype: np.dtype[Any]) -> Block:
-    return _held(rows, clip, dtype).columns(indices)
-
-
-def _item(pieces: tuple[Any, ...], j: int) -> Any:
-    return pieces[j]
-
-
-def _store_piece(samples: range, piece: Array, *, folder: str, name: str) -> tuple[None]:
-    with open(Path(folder) / f"{name}-{samples.start}.npy", "wb") as stream:
-        write_array(stream, piece)
-    return (None,)
-
-
-def _restore_piece(samples: range, *, folder: str, name: str) -> tuple[Array, None]:
-    path = Path(folder) / f"{name}-{samples.start}.npy"
-    piece = np.load(path, allow_pickle=False) if path.exists() else None
-    if piece is None or len(piece) != len(samples):
-        raise CheckpointError(
-            f"{path} is missing or has another length than {len(samples)}: the chunks are cut "
-            "differently now, or this worker does not see the folder"
-        )
-    return piece, None
+    def load_aligned(self, folder: Path, name: str) -> da.Array:
+        """Let every worker read its rows: if lost, they come from the file again."""
+        return self.map(load_rows, folder=str(folder), name=name)[0]
 
 
 # --- Dask's side ------------------------------------------------------------------------------
 
 
-class _Pieces:
-    """A collection of Dask: the keys (name, 0), (name, 1), ... of a graph."""
+def _item(results: tuple[Any, ...], j: int) -> Any:
+    return results[j]
+
+
+class _Keys:
+    """A collection as Dask defines it: the keys (name, 0), (name, 1), ... of a graph."""
 
     def __init__(self, name: str, count: int, graph: dict[Any, Any]) -> None:
         self.name = name
@@ -366,10 +284,10 @@ class _Pieces:
         value = self.graph[self.name, 0]
         return value.result() if hasattr(value, "result") else value
 
-    def persisted(self) -> _Pieces:
-        pieces: _Pieces
-        (pieces,) = dask.persist(self, optimize_graph=False)
-        return pieces
+    def persisted(self) -> _Keys:
+        keys: _Keys
+        (keys,) = dask.persist(self, optimize_graph=False)
+        return keys
 
     def __dask_graph__(self) -> dict[Any, Any]:
         return self.graph
@@ -383,8 +301,8 @@ class _Pieces:
     def __dask_postpersist__(self) -> tuple[Any, tuple[Any, ...]]:
         return self._rebuild, ()
 
-    def _rebuild(self, graph: Any, *, rename: dict[str, str] | None = None) -> _Pieces:
-        return _Pieces(self.name, self.count, dict(graph))
+    def _rebuild(self, graph: Any, *, rename: dict[str, str] | None = None) -> _Keys:
+        return _Keys(self.name, self.count, dict(graph))
 
     __dask_scheduler__ = staticmethod(dask.threaded.get)
 

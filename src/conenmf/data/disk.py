@@ -8,10 +8,6 @@ beside the data.
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -20,17 +16,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DiskFullError, OptionError, ReadError, is_disk_full
-from .blocks import Array, Block
-from .files.atomic import temporary_name
+from ..errors import OptionError, ReadError
+from .aligned import keep_file, map_file, new_file, release_rows
+from .blocks import Array, Block, compute_dtype, sparse_block
+from .borders import Borders
 from .files.sources import Compressed, Source
-from .matrix import Borders, LocalMatrix
-from .memory import compute_dtype, sparse_block
+from .local import LocalMatrix
 from .threads import read_ahead
 
 __all__ = ["DiskMatrix"]
 
-BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
+_BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
 _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
 _COPIES = 4  # what a block takes with its temporaries, in blocks
@@ -47,27 +43,32 @@ class DiskMatrix(LocalMatrix):
         How much was read from the file so far.
     """
 
-    bytes_read: int
-
-    def __init__(self, source: Source, budget: int, n_threads: int | None) -> None:
+    def __init__(
+        self, source: Source, budget: int, *, block_samples: int | None = None, **options: Any
+    ) -> None:
         N, F = source.shape
-        super().__init__((F, N), compute_dtype(source.dtype), n_threads)
-        self._source = source
-        self._budget = budget
-        self.bytes_read = 0
         if budget // _BLOCKS_IN_BUDGET < source.row_bytes:
             raise OptionError(
                 f"max_memory={budget} bytes is too little: a sample takes {source.row_bytes} "
                 f"bytes, and {_BLOCKS_IN_BUDGET} times that is the least"
             )
-        self._largest = min(BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
-        samples = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))
-        if 1 < source.chunk <= samples:  # what the file keeps together is best read together
-            samples = samples // source.chunk * source.chunk
-        self.block_samples = min(samples, source.max_block_rows)
-        self.max_gather = min(self.max_gather, self.block_samples)
+        self._largest = min(_BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
+        most = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))
+        if block_samples is not None:
+            block_samples = min(block_samples, most)
+        else:
+            if 1 < source.chunk <= most:  # what the file keeps together is best read together
+                most = most // source.chunk * source.chunk
+            block_samples = min(most, source.max_block_rows)
+        dtype = compute_dtype(source.dtype)
+        super().__init__((F, N), dtype, block_samples=block_samples, **options)
+        self._source = source
+        self._budget = budget
+        self.bytes_read = 0
+        self.max_gather = min(self.max_gather, block_samples)
+        self.visit_samples = min(max(1, budget // 256), N)  # a few numbers for each
         # The number of threads does not change the result, but each has a block in hand.
-        blocks = budget // (4 * _COPIES * self.block_samples * source.row_bytes)
+        blocks = budget // (4 * _COPIES * block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))
 
     def _blocks(self) -> Borders:
@@ -130,99 +131,25 @@ class DiskMatrix(LocalMatrix):
                 "check the file or the disk, and copy it anew"
             ) from problem
 
-    def _visited(self) -> int:
-        return min(max(1, self._budget // 256), self.shape[1])  # a few numbers for each
-
     # --- aligned arrays that do not fit ---
 
-    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        if _ALIGNED_IN_BUDGET * int(np.prod(shape)) * dtype.itemsize <= self._budget:
+    def _fits(self, size_bytes: int) -> bool:
+        return _ALIGNED_IN_BUDGET * size_bytes <= self._budget
+
+    def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        if self._fits(int(np.prod(shape)) * dtype.itemsize):
             return np.empty(shape, dtype)
-        return _new_file(self._source.folder, self._source.stem, shape, dtype)
+        return new_file(self._source.folder, self._source.stem, shape, dtype)
 
-    def _done_with(self, arrays: list[Array], start: int, stop: int) -> None:
-        """Let go of pages of files that were just used; they stay in the file."""
-        for array in arrays:
-            mapped = _mapping(array)
-            if mapped is not None and mapped in _ours:
-                offset = array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
-                first = offset + start * array.strides[0]
-                last = offset + stop * array.strides[0]
-                page = mmap.PAGESIZE
-                first, last = first - first % page, min(last - last % page, len(mapped))
-                if last > first:
-                    mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
+    def _release_rows(self, array: Array, start: int, stop: int) -> None:
+        release_rows(array, start, stop)
 
-    def keep(self, aligned: Array) -> Array:
+    def _load(self, path: Path) -> Array:
+        return super()._load(path) if self._fits(path.stat().st_size) else map_file(path)
+
+    def keep_aligned(self, aligned: Array) -> Array:
         """Give a file that holds an aligned array a lasting name beside the data."""
-        mapped = _mapping(aligned)
-        if mapped is None or mapped not in _temporary:
-            return aligned
-        path, finalizer = _temporary[mapped]
-        lasting = path.with_name(f"{self._source.stem}.H.npy")
-        for number in range(1, 10**6):
-            try:
-                os.close(os.open(lasting, os.O_CREAT | os.O_EXCL))  # earlier results stay
-                break
-            except FileExistsError:
-                lasting = path.with_name(f"{self._source.stem}.H-{number}.npy")
-        finalizer.detach()
-        del _temporary[mapped]
-        os.replace(path, lasting)
-        return _opened(lasting)
-
-    def restore(self, folder: Path, name: str) -> Array:
-        """Read one ``.npy`` file, or leave it there if it is large."""
-        path = folder / f"{name}.npy"
-        if _ALIGNED_IN_BUDGET * path.stat().st_size <= self._budget:
-            return super().restore(folder, name)
-        return self._all_rows(_opened(path), path)
-
-
-def _opened(path: Path) -> Array:
-    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    mapped = _mapping(array)
-    assert mapped is not None
-    _ours.add(mapped)
-    return array
-
-
-_ours: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
-"""Files that hold aligned arrays; other people's mappings may hold changes that are not written."""
-
-_temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Path, Any]] = weakref.WeakKeyDictionary()
-"""Files that are deleted together with the arrays that live in them."""
-
-
-def _mapping(array: Array) -> mmap.mmap | None:
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, mmap.mmap) else None
-
-
-def _new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    if not os.access(folder, os.W_OK):
-        folder = Path(tempfile.gettempdir())
-    path = temporary_name(folder / f"{stem}.npy")
-    need = int(np.prod(shape)) * dtype.itemsize
-    try:
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        with open(path, "r+b") as file:  # writing into a mapped hole of a full disk would kill us
-            os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-    except OSError as problem:
-        path.unlink(missing_ok=True)
-        if is_disk_full(problem):
-            raise DiskFullError(
-                f"no room for {need / 1e9:.3g} GB of coefficients in {folder}: make room there, "
-                "or raise max_memory so that they stay in memory"
-            ) from problem
-        raise
-    mapped = _mapping(array)
-    assert mapped is not None
-    _ours.add(mapped)
-    _temporary[mapped] = (path, weakref.finalize(mapped, path.unlink, missing_ok=True))
-    return array
+        return keep_file(aligned, self._source.stem)
 
 
 def _size(rows: Any) -> int:

@@ -7,21 +7,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import Array, Block
-from .matrix import LocalMatrix
+from .blocks import Array, Block, compute_dtype, sparse_block
+from .borders import LARGE_BYTES, dense_block_samples, sparse_block_samples
+from .local import LocalMatrix
 
-__all__ = ["DenseMatrix", "SparseMatrix", "canonical_rows", "compute_dtype", "hold"]
-
-BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
-BLOCK_SAMPLES = 256  # fewer, and adding up the F x K sums of each block would be felt
-_SHARES = 8  # blocks that data of moderate size are cut into, for threads to share ...
-_SHARED_SAMPLES = 64  # ... if they have enough samples
-_SPARSE_BLOCK = 4 << 20  # most entries of a sparse block
+__all__ = ["DenseMatrix", "SparseMatrix", "hold"]
 
 
-def hold(rows: Any, n_threads: int | None) -> LocalMatrix:
+def hold(rows: Any, **options: Any) -> LocalMatrix:
     """Wrap an ndarray or a canonical CSR matrix that has one row per sample."""
-    return (SparseMatrix if sp.issparse(rows) else DenseMatrix)(rows, n_threads)
+    return (SparseMatrix if sp.issparse(rows) else DenseMatrix)(rows, **options)
 
 
 class DenseMatrix(LocalMatrix):
@@ -29,15 +24,20 @@ class DenseMatrix(LocalMatrix):
 
     gathers_at_once = True
 
-    def __init__(self, rows: Array, n_threads: int | None) -> None:
+    def __init__(
+        self,
+        rows: Array,
+        *,
+        dtype: np.dtype[Any] | None = None,
+        block_samples: int | None = None,
+        **options: Any,
+    ) -> None:
         N, F = rows.shape
-        super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
-        sample, size = F * self.dtype.itemsize, F * N * self.dtype.itemsize
-        most = max(BLOCK_SAMPLES, BLOCK_BYTES // sample)
-        shared = max(_SHARED_SAMPLES, -(-N // _SHARES)) if size > BLOCK_BYTES // 4 else N
-        self.block_samples = min(most, shared)
-        # One block of so much data is better left to the threads of BLAS than to one thread.
-        self._leave_to_blas = self.block_samples >= N and size > 4 * BLOCK_BYTES
+        dtype = dtype or compute_dtype(rows.dtype)
+        if block_samples is None:
+            block_samples = dense_block_samples(F, N, dtype.itemsize)
+        super().__init__((F, N), dtype, block_samples=block_samples, **options)
+        self._leave_to_blas = block_samples >= N and F * N * dtype.itemsize > LARGE_BYTES
         self._rows = rows
 
     def _read(self, rows: Array) -> Block:
@@ -57,10 +57,19 @@ class DenseMatrix(LocalMatrix):
 class SparseMatrix(LocalMatrix):
     """V held in compressed sparse rows, one row per sample."""
 
-    def __init__(self, rows: Any, n_threads: int | None) -> None:
+    def __init__(
+        self,
+        rows: Any,
+        *,
+        dtype: np.dtype[Any] | None = None,
+        block_samples: int | None = None,
+        **options: Any,
+    ) -> None:
         N, F = rows.shape
-        super().__init__((F, N), compute_dtype(rows.dtype), n_threads)
-        self.block_samples = sparse_block_samples(F, N, rows.nnz)
+        if block_samples is None:
+            block_samples = sparse_block_samples(F, N, rows.nnz)
+        dtype = dtype or compute_dtype(rows.dtype)
+        super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._rows = rows
 
     def _read(self, data: Array, indices: Array, indptr: Array) -> Block:
@@ -73,47 +82,5 @@ class SparseMatrix(LocalMatrix):
         return self._read(rows.data[first:last], rows.indices[first:last], indptr)
 
     def _gather(self, indices: Array) -> Block:
-        chosen = self._rows[indices]
-        return self._read(chosen.data, chosen.indices, chosen.indptr)
-
-
-def sparse_block(
-    data: Array, indices: Array, indptr: Array, F: int, dtype: np.dtype[Any], clip: bool
-) -> Block:
-    """A block of samples (F, n) from the parts of their compressed rows.
-
-    Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
-    order, and the bits must not depend on how a file or an array keeps its indices.
-    """
-    data = data.astype(dtype, copy=False)
-    index_dtype = sp.get_index_dtype(maxval=max(F, data.size))
-    indices = indices.astype(index_dtype, copy=False)
-    indptr = indptr.astype(index_dtype, copy=False)
-    if clip:
-        data = np.maximum(data, 0)
-    return sp.csc_array((data, indices, indptr), shape=(F, indptr.size - 1), copy=False)
-
-
-def sparse_block_samples(F: int, N: int, nnz: int) -> int:
-    """A block's sums cost F x K however few entries it has: give it at least four times F.
-
-    An eighth of all entries is better still, up to what fits into memory with ease.
-    """
-    per_sample = max(nnz, 1) / N
-    wanted = max(4.0 * F, min(nnz / _SHARES, _SPARSE_BLOCK))
-    return max(BLOCK_SAMPLES, int(np.ceil(wanted / per_sample)))
-
-
-def canonical_rows(rows: Any) -> Any:
-    """CSR without repeated entries; the caller's own matrix is never altered."""
-    compressed = rows.tocsr()
-    if not compressed.has_canonical_format:
-        compressed = compressed.copy()
-        compressed.sum_duplicates()
-    return compressed
-
-
-def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 stays (and float16 becomes) float32, everything else is computed in float64."""
-    single = dtype.kind == "f" and dtype.itemsize <= 4
-    return np.dtype(np.float32 if single else np.float64)
+        rows = self._rows[indices]
+        return self._read(rows.data, rows.indices, rows.indptr)

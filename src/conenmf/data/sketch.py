@@ -9,7 +9,6 @@ range.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from numpy.linalg import LinAlgError
 
 from ..errors import ComponentsError, NotAvailableError
 from .blocks import Array, Block, products, weighted_sums
-from .doors import require_data_matrix
-from .matrix import Aligned, DataMatrix
+from .matrix import Aligned, DataMatrix, Step, Work
+from .measures import Measures
+from .validate import require_data_matrix
 
 __all__ = ["Sketch", "is_dense", "sketch", "sketch_rank"]
 
@@ -40,9 +40,7 @@ class Sketch(DataMatrix):
     """
 
     def __init__(self, V: DataMatrix, Q: Array, B: Aligned) -> None:
-        super().__init__(V.shape, Q.dtype, V.n_threads)
-        self.norms_squared, self.total, self.nonzero = V.norms_squared, V.total, V.nonzero
-        self.sample_bytes = Q.shape[1] * Q.dtype.itemsize
+        super().__init__(V.shape, Q.dtype, n_threads=V.n_threads)
         self.V, self.Q, self.B = V, Q, B
         self.is_remote = V.is_remote
 
@@ -55,6 +53,9 @@ class Sketch(DataMatrix):
     def subspace(self) -> tuple[Array, Aligned]:
         """The basis Q (F, r), and the coordinates B (N, r) of the samples."""
         return self.Q, self.B
+
+    def _measure(self) -> Measures:
+        return self.V.measures._replace(sample_bytes=self.Q.shape[1] * self.Q.dtype.itemsize)
 
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""
@@ -74,40 +75,36 @@ class Sketch(DataMatrix):
         """Bring an array to where the samples of V are."""
         return self.V.align(array)
 
-    def store(self, aligned: Aligned, folder: Path, name: str) -> None:
+    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> None:
         """Write an aligned array as V does."""
-        self.V.store(aligned, folder, name)
+        self.V.save_aligned(aligned, folder, name)
 
-    def restore(self, folder: Path, name: str) -> Aligned:
+    def load_aligned(self, folder: Path, name: str) -> Aligned:
         """Read it as V does."""
-        return self.V.restore(folder, name)
+        return self.V.load_aligned(folder, name)
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Hold the threads as V does."""
         return self.V.own_threads()
 
-    def _run(
-        self,
-        how: str,
-        step: Callable[..., tuple[Any, ...]],
-        aligned: tuple[Aligned, ...],
-        reduce: Callable[[Any, Any], Any],
-        shared: dict[str, Any],
-    ) -> tuple[Any, ...]:
-        if how == "visit":
-            raise NotAvailableError("a sketch has no samples to look at: use V itself")
-        if how == "map":
-            return self.V.map(step, *aligned, reduce=reduce, **shared)
-        return self.V.map(_on_coordinates, self.B, *aligned, reduce=reduce, to=step, **shared)
+    def _sweep(self, work: Work) -> tuple[Any, ...]:
+        aligned, shared = (self.B, *work.aligned), {"step": work.step, **work.shared}
+        return self.V._map(work._replace(step=_on_coordinates, aligned=aligned, shared=shared))
+
+    def _visit(self, work: Work) -> tuple[Any, ...]:
+        raise NotAvailableError("a sketch has no samples to look at: use V itself")
+
+    def _map(self, work: Work) -> tuple[Any, ...]:
+        return self.V._map(work)
 
     def _gather(self, indices: Array) -> Block:
         raise NotAvailableError("a sketch has no samples to look at: use V itself")
 
 
 def _on_coordinates(
-    samples: range, B: Array, *aligned: Array, to: Callable[..., tuple[Any, ...]], **shared: Any
+    index: range, B: Array, *aligned: Array, step: Step, **shared: Any
 ) -> tuple[Any, ...]:
-    return to(B.T, *aligned, **shared)
+    return step(B.T, *aligned, **shared)
 
 
 def sketch(V: DataMatrix, rank: int) -> Sketch:

@@ -19,9 +19,9 @@ from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense
-from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, lie_in_cones, mixing

@@ -20,9 +20,10 @@ from sklearn.metrics import silhouette_samples
 
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
-from ..data.doors import from_columns, require_data_matrix, shuffled_samples, unit_samples
+from ..data.doors import from_columns, shuffled_samples, unit_samples
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, initialize, mixing

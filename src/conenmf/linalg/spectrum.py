@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
-from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 
 __all__ = ["Spectrum"]

@@ -128,10 +128,10 @@ class CheckpointedRun:
                     f"{newest} is at iteration {len(history['errors'])}, beyond "
                     f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
                 )
-            Ht = self._V.restore(newest, "H")
+            Ht = self._V.load_aligned(newest, "H")
             momentum = None
             if header["momentum"] is not None:
-                before = self._V.restore(newest, "before")
+                before = self._V.load_aligned(newest, "before")
                 momentum = Momentum(W_before, before, **header["momentum"])
         except CheckpointError:
             raise
@@ -166,9 +166,9 @@ class CheckpointedRun:
         }
         try:
             unfinished.mkdir()
-            self._V.store(loop.Ht, unfinished, "H")
+            self._V.save_aligned(loop.Ht, unfinished, "H")
             if momentum is not None:
-                self._V.store(momentum.Ht, unfinished, "before")
+                self._V.save_aligned(momentum.Ht, unfinished, "before")
             with open(unfinished / "state.npz", "xb") as stream:
                 np.savez(
                     stream,
@@ -193,9 +193,10 @@ class CheckpointedRun:
             raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        loop.Ht = self._V.stored(loop.Ht, self._folder / name, "H")
-        if momentum is not None:
-            momentum.Ht = self._V.stored(momentum.Ht, self._folder / name, "before")
+        if self._V.is_remote:  # what is lost then comes from its file, not from all iterations
+            loop.Ht = self._V.load_aligned(self._folder / name, "H")
+            if momentum is not None:
+                momentum.Ht = self._V.load_aligned(self._folder / name, "before")
         for entry in self._folder.iterdir():
             if entry.name.isdigit() and entry.name != name:
                 shutil.rmtree(entry, ignore_errors=True)

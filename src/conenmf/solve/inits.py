@@ -17,10 +17,11 @@ from ..cones.clustering import Cones, require_samples
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
-from ..data.doors import from_rows, is_elsewhere, require_data_matrix, sample_indices
-from ..data.matrix import Aligned, DataMatrix
+from ..data.doors import from_rows, is_elsewhere
+from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform_rows
 from ..data.sketch import Sketch, is_dense, sketch
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 from ..text import function_name

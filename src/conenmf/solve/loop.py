@@ -21,9 +21,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..data.blocks import Array, Block, products, residual_squared, weighted_sums
-from ..data.doors import require_data_matrix
-from ..data.matrix import Aligned, DataMatrix, equal_borders
+from ..data.borders import equal_borders
+from ..data.matrix import Aligned, DataMatrix
 from ..data.threads import run_in_order
+from ..data.validate import require_data_matrix
 from ..errors import FactorError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, Solver, Update, get_solver

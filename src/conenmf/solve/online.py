@@ -17,8 +17,8 @@ import numpy as np
 
 from ..cones.clustering import cosine_rounding, farthest_first
 from ..data.blocks import Array, Block
-from ..data.doors import require_data_matrix
 from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import require_data_matrix
 from ..errors import ShapeError, check_components
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals

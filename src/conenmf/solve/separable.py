@@ -12,8 +12,8 @@ import numpy as np
 
 from ..cones.greedy import LazyScores, Score
 from ..data.blocks import Array, Block
-from ..data.doors import require_data_matrix
 from ..data.matrix import DataMatrix
+from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, check_components
 from ..linalg.nnls import nnls
 

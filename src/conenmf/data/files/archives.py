@@ -17,7 +17,7 @@ from ...errors import DataTypeError, FileFormatError
 from ...names import Names
 from ...text import decoded
 from ..blocks import Array
-from ..matrix import check_kind
+from ..validate import check_kind
 from .layouts import CompressedSource, OpenFile, RawArray, RawSource
 from .limits import check_fits, listed, named_damage, too_many_names
 from .sources import NamedMatrix

@@ -18,9 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 from ...errors import DataChangedError, FileFormatError
-from ..blocks import Array
-from ..matrix import Borders, check_kind
-from ..memory import compute_dtype, sparse_block_samples
+from ..blocks import Array, compute_dtype
+from ..borders import Borders, sparse_block_samples
+from ..validate import check_kind
 from .limits import check_fits, named_damage
 from .sources import Compressed, Source
 

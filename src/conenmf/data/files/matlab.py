@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...text import decoded, visible
 from ..blocks import Array
-from ..matrix import check_kind
+from ..validate import check_kind
 from .layouts import ChunkedSource, CompressedSource
 from .limits import MAX_EXPANSION_RATIO, check_fits, listed, named_damage
 from .sources import NamedMatrix

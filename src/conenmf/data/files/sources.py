@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...names import Names
-from ..blocks import Array
-from ..matrix import Borders, equal_borders
-from ..memory import compute_dtype
+from ..blocks import Array, compute_dtype
+from ..borders import Borders, equal_borders
 
 __all__ = ["Compressed", "NamedMatrix", "Source"]
 

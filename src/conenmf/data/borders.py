@@ -1,0 +1,48 @@
+"""How samples are cut into blocks: borders depend only on V, so that the bits of sums do too."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "LARGE_BYTES",
+    "Borders",
+    "dense_block_samples",
+    "equal_borders",
+    "sparse_block_samples",
+]
+
+Borders: TypeAlias = list[tuple[int, int]]
+
+_BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
+_BLOCK_SAMPLES = 256  # fewer, and adding up the F x K sums of each block would be felt
+_SHARES = 8  # blocks that data of moderate size are cut into, for threads to share ...
+_SHARED_SAMPLES = 64  # ... if they have enough samples
+_SPARSE_BLOCK_ENTRIES = 4 << 20  # at most
+LARGE_BYTES = 4 * _BLOCK_BYTES
+"""Dense data of so much are better left to the threads of BLAS if they are a single block."""
+
+
+def equal_borders(N: int, size: int) -> Borders:
+    """Cut N samples into blocks of the same size, the last one possibly smaller."""
+    return [(start, min(start + size, N)) for start in range(0, N, size)]
+
+
+def dense_block_samples(F: int, N: int, itemsize: int) -> int:
+    """Return how many samples a dense block has: what fits into a cache, or an eighth of V."""
+    most = max(_BLOCK_SAMPLES, _BLOCK_BYTES // (F * itemsize))
+    moderate = F * N * itemsize > _BLOCK_BYTES // 4
+    return min(most, max(_SHARED_SAMPLES, -(-N // _SHARES)) if moderate else N)
+
+
+def sparse_block_samples(F: int, N: int, nnz: int) -> int:
+    """Return how many samples a sparse block has: enough for at least four times F entries.
+
+    Its sums cost F x K however few entries it has. An eighth of all entries is better still, up to
+    what fits into memory with ease.
+    """
+    per_sample = max(nnz, 1) / N
+    entries = max(4.0 * F, min(nnz / _SHARES, _SPARSE_BLOCK_ENTRIES))
+    return max(_BLOCK_SAMPLES, int(np.ceil(entries / per_sample)))

@@ -1,0 +1,153 @@
+"""What runs on the workers of a cluster: one task applies a step to one chunk of samples.
+
+A chunk is a small matrix in memory, and the step is applied by the very method (`sweep`, `visit`)
+that would be used without a cluster. Nothing here knows Dask.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..errors import CheckpointError, DataTypeError
+from .aligned import write_array
+from .blocks import Array, Block, canonical_rows
+from .local import LocalMatrix
+from .matrix import Reduce, Step
+from .memory import hold
+from .threads import one_blas_thread
+
+__all__ = [
+    "Call",
+    "Outcome",
+    "load_rows",
+    "map_chunk",
+    "prepare_chunk",
+    "reduce_outcomes",
+    "save_rows",
+    "sweep_chunk",
+    "take_columns",
+    "visit_chunk",
+]
+
+
+class Call(NamedTuple):
+    """A step and all that it needs besides its chunk; `options` are those of the chunk's matrix."""
+
+    step: Step
+    reduce: Reduce
+    shared: dict[str, Any]
+    options: dict[str, Any]
+
+
+class Outcome(NamedTuple):
+    """What a task sends up the tree.
+
+    Attributes
+    ----------
+    part
+        What its step returned to be reduced.
+    columns_read : float
+    kinds : list of (shape of a row, dtype)
+        Of the per-sample results, which stay on the worker.
+    """
+
+    part: Any
+    columns_read: float
+    kinds: list[tuple[tuple[int, ...], np.dtype[Any]]]
+
+
+Result = tuple[tuple[Array, ...], Outcome]
+
+
+def prepare_chunk(rows: Any) -> Any:
+    """Return a chunk as matrices in memory need it: an ndarray or canonical CSR."""
+    if isinstance(rows, np.ma.MaskedArray):
+        raise DataTypeError(
+            "the array is masked: fill the masked entries first, da.ma.filled(X, 0)"
+        )
+    return canonical_rows(rows) if sp.issparse(rows) else _addressable(np.asarray(rows))
+
+
+def sweep_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
+    """Apply a step to the blocks of a chunk, which begins with sample `start`."""
+    local = _hold_chunk(rows, call.options, start)
+    results = local.sweep(call.step, *_all(aligned), reduce=call.reduce, **_named(call.shared))
+    return _result(results, rows.shape[0])
+
+
+def visit_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
+    """Let a step read samples of a chunk."""
+    local = _hold_chunk(rows, call.options, start)
+    results = local.visit(call.step, *_all(aligned), reduce=call.reduce, **_named(call.shared))
+    return _result(results, local.passes * rows.shape[0])
+
+
+def map_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
+    """Apply a step to the indices of a chunk, of which only the number of samples matters."""
+    n_samples = rows if isinstance(rows, int) else rows.shape[0]
+    with one_blas_thread():
+        index = range(start, start + n_samples)
+        return _result(call.step(index, *_all(aligned), **_named(call.shared)), 0.0)
+
+
+def reduce_outcomes(call: Call, outcomes: list[Outcome]) -> Outcome:
+    """Reduce the outcomes of several tasks to one, in their order."""
+    first, *others = outcomes
+    part = copy.deepcopy(first.part) if others else first.part
+    columns_read = first.columns_read
+    for outcome in others:
+        part = call.reduce(part, outcome.part)
+        columns_read += outcome.columns_read
+    return Outcome(part, columns_read, first.kinds)
+
+
+def take_columns(rows: Any, indices: Array, options: dict[str, Any]) -> Block:
+    """Return samples of a chunk by their indices within it."""
+    return _hold_chunk(rows, options, 0).columns(indices)
+
+
+def save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[None]:
+    """Step of a map: write these rows of an aligned array."""
+    with open(Path(folder) / f"{name}-{index.start}.npy", "wb") as stream:
+        write_array(stream, rows)
+    return (None,)
+
+
+def load_rows(index: range, *, folder: str, name: str) -> tuple[Array, None]:
+    """Step of a map: read what `save_rows` wrote."""
+    path = Path(folder) / f"{name}-{index.start}.npy"
+    rows = np.load(path, allow_pickle=False) if path.exists() else None
+    if rows is None or len(rows) != len(index):
+        raise CheckpointError(
+            f"{path} is missing or has another length than {len(index)}: the chunks are cut "
+            "differently now, or this worker does not see the folder"
+        )
+    return rows, None
+
+
+def _hold_chunk(rows: Any, options: dict[str, Any], first: int) -> LocalMatrix:
+    return hold(_addressable(rows), n_threads=1, first=first, **options)
+
+
+def _result(results: tuple[Any, ...], columns_read: float) -> Result:
+    *per_sample, part = results
+    kinds = [(rows.shape[1:], rows.dtype) for rows in per_sample]
+    return tuple(per_sample), Outcome(part, columns_read, kinds)
+
+
+def _all(arrays: tuple[Any, ...]) -> list[Any]:
+    return [_addressable(array) for array in arrays]
+
+
+def _named(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: _addressable(array) for name, array in arrays.items()}
+
+
+def _addressable(array: Any) -> Any:
+    """Arrays that came over the network may lie at odd addresses, where sums have other bits."""
+    return np.require(array, requirements="A") if isinstance(array, np.ndarray) else array

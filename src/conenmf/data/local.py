@@ -1,0 +1,242 @@
+"""Matrices whose blocks are worked on by threads of this process: in memory or on disk.
+
+A storage has to read blocks and single samples; how steps run over them, and where their results
+go, is here. Results are collected in the order of the blocks, so that they have the same bits for
+any number of threads.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError, OptionError, ShapeError
+from .aligned import write_array
+from .blocks import Array, Block
+from .borders import Borders, equal_borders
+from .matrix import DataMatrix, Work
+from .threads import one_blas_thread, run_in_order
+
+__all__ = ["LocalMatrix", "Reader"]
+
+_GATHER_BYTES = 4 << 20  # of samples that a thread is given when only some are read
+
+
+class Reader:
+    """What a visiting step gets: a range of samples, of which it reads the few it needs.
+
+    Attributes
+    ----------
+    index : range
+        The indices in V of these samples.
+    max_gather : int
+        The largest batch to request from `columns`.
+    """
+
+    def __init__(self, V: LocalMatrix, start: int, stop: int) -> None:
+        self._V = V
+        self._start = start
+        self.max_gather = V.max_gather
+        self.index = range(V.first + start, V.first + stop)
+
+    def columns(self, indices: Array) -> Block:
+        """Return the samples with these indices, counted within the range, as one block."""
+        return self._V.columns(indices + self._start)
+
+    def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
+        """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
+        V = self._V
+        V.passes += indices.size / V.shape[1]
+        size = self.max_gather
+        if V.gathers_at_once:
+            size = min(size, 1 + _GATHER_BYTES // (V.shape[0] * V.dtype.itemsize))
+        borders = equal_borders(indices.size, size)
+        results: list[Array] = []
+
+        def run(number: int) -> Array:
+            part = indices[slice(*borders[number])]
+            return step(V._gather(part + self._start), part)
+
+        def collect(number: int, result: Array) -> None:
+            results.append(result)
+
+        run_in_order(run, collect, len(borders), V.n_threads if V.gathers_at_once else 1)
+        return np.concatenate(results)
+
+
+class LocalMatrix(DataMatrix):
+    """A matrix whose blocks are read and worked on by threads of this process.
+
+    Parameters
+    ----------
+    block_samples : int
+        Samples in a block.
+    first : int
+        The index of the first sample, for a matrix that is a part of a larger one.
+    **options
+        As for `DataMatrix`.
+
+    Attributes
+    ----------
+    gathers_at_once : bool
+        Whether several threads may ask for columns.
+    visit_samples : int or None
+        Most samples that a visiting step gets at a time; None for all.
+    """
+
+    gathers_at_once: bool = False
+    visit_samples: int | None = None
+    _leave_to_blas = False
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: np.dtype[Any],
+        *,
+        block_samples: int,
+        first: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(shape, dtype, **options)
+        if block_samples < 1:
+            raise OptionError(f"block_samples={block_samples}; give at least 1, or None")
+        self.block_samples = block_samples
+        self.first = first
+
+    @property
+    def is_one_block(self) -> bool:
+        """Whether a step gets all samples at once."""
+        return len(self._blocks()) == 1
+
+    def align(self, array: Any) -> Array:
+        """Return the array itself."""
+        return array if isinstance(array, np.ndarray) else np.asarray(array)
+
+    def save_aligned(self, aligned: Array, folder: Path, name: str) -> None:
+        """Write one ``.npy`` file."""
+        with open(folder / f"{name}.npy", "xb") as stream:
+            write_array(stream, aligned)
+
+    def load_aligned(self, folder: Path, name: str) -> Array:
+        """Read one ``.npy`` file."""
+        path = folder / f"{name}.npy"
+        array = self._load(path)
+        if len(array) != self.shape[1]:
+            raise CheckpointError(f"{path} has {len(array)} rows, expected {self.shape[1]}")
+        return array
+
+    def _load(self, path: Path) -> Array:
+        array: Array = np.load(path, allow_pickle=False)
+        return array
+
+    @contextmanager
+    def own_threads(self) -> Iterator[None]:
+        """Keep BLAS to one thread while blocks of V run on our own.
+
+        An algorithm holds this from beginning to end: threads of BLAS that have just worked
+        between two passes would keep spinning and take the cores from the next one. Large
+        data of a single block (few samples of very many features) are left to BLAS.
+        """
+        if self._leave_to_blas:
+            yield
+        else:
+            with one_blas_thread():
+                yield
+
+    # --- what a storage implements, besides `_gather` ---
+
+    @abstractmethod
+    def _block(self, start: int, stop: int) -> Block:
+        """Samples start to stop, in the type `dtype`."""
+
+    def _blocks(self) -> Borders:
+        """Where blocks begin and end."""
+        return equal_borders(self.shape[1], self.block_samples)
+
+    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
+        """A function that reads the block of a number, called for 0, 1, ... in order."""
+        return nullcontext(lambda number: self._block(*borders[number]))
+
+    def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return np.empty(shape, dtype)
+
+    def _release_rows(self, array: Array, start: int, stop: int) -> None:
+        """These rows of an aligned array are read, or written, and not needed for now."""
+
+    # --- running a step ---
+
+    def _sweep(self, work: Work) -> tuple[Any, ...]:
+        borders = self._blocks()
+        return self._run(work, borders, self._reading(borders))
+
+    def _visit(self, work: Work) -> tuple[Any, ...]:
+        borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])
+        return self._run(work, borders, nullcontext(lambda i: Reader(self, *borders[i])))
+
+    def _map(self, work: Work) -> tuple[Any, ...]:
+        borders = self._blocks()
+        first = self.first
+        ranges = [range(first + start, first + stop) for start, stop in borders]
+        return self._run(work, borders, nullcontext(ranges.__getitem__))
+
+    def _run(
+        self,
+        work: Work,
+        borders: Borders,
+        subjects: AbstractContextManager[Callable[[int], Any]],
+    ) -> tuple[Any, ...]:
+        """Apply a step to its subject between each two borders: a block, a Reader or a range."""
+        joined: list[Array] = []
+        total: Any = None
+
+        def run(number: int) -> tuple[Any, ...]:
+            rows = slice(*borders[number])
+            return work.step(subject(number), *(a[rows] for a in work.aligned), **work.shared)
+
+        def collect(number: int, result: tuple[Any, ...]) -> None:
+            nonlocal joined, total
+            *per_sample, part = result
+            start, stop = borders[number]
+            if number == 0:
+                joined = self._destinations(per_sample, work.out)
+            total = part if number == 0 else work.reduce(total, part)
+            if work.out:
+                per_sample = _apart(per_sample, joined)
+            for whole, rows in zip(joined, per_sample, strict=True):
+                whole[start:stop] = rows
+            for whole in (*joined, *work.aligned):
+                self._release_rows(whole, start, stop)
+
+        with self.own_threads(), subjects as subject:
+            if len(borders) == 1 and not work.out:
+                return run(0)
+            run_in_order(run, collect, len(borders), self.n_threads)
+        return (*joined, total)
+
+    def _destinations(self, rows: list[Array], out: Sequence[Array | None]) -> list[Array]:
+        """Where per-sample results go: into given arrays, or into new ones."""
+        arrays = []
+        for part, array in zip(rows, out or [None] * len(rows), strict=True):
+            shape = (self.shape[1], *part.shape[1:])
+            if array is None or not array.flags.writeable:
+                array = self._new_aligned(shape, part.dtype)
+            elif array.shape != shape or array.dtype != part.dtype:
+                raise ShapeError(
+                    f"out has shape {array.shape} and type {array.dtype}, "
+                    f"expected {shape} and {part.dtype}"
+                )
+            arrays.append(array)
+        return arrays
+
+
+def _apart(rows: list[Array], arrays: list[Array]) -> list[Array]:
+    """Copies of those results that are parts of arrays about to be written to."""
+    return [
+        part.copy() if any(np.may_share_memory(part, array) for array in arrays) else part
+        for part in rows
+    ]

@@ -1,0 +1,187 @@
+"""What is checked: data as they come in, and what else is handed to an algorithm.
+
+Data must be a matrix of real, finite, nonnegative numbers whose squares stay in the range of
+their type. The measures of the first pass show whether they are; only if not, further passes find
+the entry to name in the error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..errors import (
+    DataChangedError,
+    DataTypeError,
+    EmptyDataError,
+    NegativeValueError,
+    NonFiniteError,
+    NotADataMatrixError,
+    ScaleError,
+    ShapeError,
+    ZeroDataError,
+)
+from .blocks import Array, Block
+from .matrix import Aligned, DataMatrix, sample_indices
+
+__all__ = [
+    "Negative",
+    "SamplesIn",
+    "check_kind",
+    "check_labels",
+    "require_data_matrix",
+    "validated",
+]
+
+Negative: TypeAlias = Literal["raise", "clip"]
+SamplesIn: TypeAlias = Literal["rows", "columns"]
+
+_CLIPPED_SHARE = 1e-6  # of the largest entry: how far below zero negative="clip" accepts
+
+
+def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Refuse a type or a shape that no matrix of real numbers has."""
+    if dtype.kind == "c":
+        raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
+    if dtype.kind not in "fiub":
+        raise DataTypeError(
+            f"entries have type {dtype}, expected numbers: convert with X.astype(float)"
+        )
+    if len(shape) != 2:
+        raise ShapeError(
+            f"expected a matrix with 2 dimensions, got {len(shape)}: "
+            "reshape one sample to X.reshape(1, -1), one feature to X.reshape(-1, 1)"
+        )
+    if 0 in shape:
+        raise EmptyDataError(
+            f"the matrix has shape {shape}: it needs at least one sample and one feature"
+        )
+
+
+def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
+    """Refuse a bare array: whether its rows or its columns are the samples cannot be seen.
+
+    With `nonzero`, refuse a matrix of zeros too.
+    """
+    if not isinstance(V, DataMatrix):
+        raise NotADataMatrixError(
+            f"expected a DataMatrix, got {type(V).__name__}: "
+            "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
+            "open_data(path) for a file"
+        )
+    if nonzero and not V.nonzero:
+        raise ZeroDataError("every entry is zero: there is nothing to factor")
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) -> Aligned:
+    """Return labels as an aligned array of integers from -1 to K - 1, or raise why they are not.
+
+    With `complete`, a label of -1 is for zero samples only.
+    """
+    array = labels if hasattr(labels, "shape") else np.asarray(labels)
+    if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
+        raise ShapeError(
+            f"labels have shape {array.shape} and type {array.dtype}, "
+            f"expected {V.shape[1]} integers, one per sample"
+        )
+    integers, (low, high, unlabelled) = V.map(
+        _label_range, array, V.norms_squared, reduce=_join_ranges
+    )
+    if low < -1 or high >= K:
+        raise ShapeError(f"labels run from {low} to {high}, expected -1 to {K - 1}")
+    if complete and unlabelled:
+        raise ShapeError("a sample that is not zero has label -1: every sample needs a cone")
+    return integers
+
+
+def _label_range(
+    index: range, labels: Array, squared: Array
+) -> tuple[Array, tuple[int, int, bool]]:
+    unlabelled = bool(((labels < 0) & (squared > 0)).any())
+    return labels.astype(np.intp), (int(labels.min()), int(labels.max()), unlabelled)
+
+
+def _join_ranges(a: tuple[int, int, bool], b: tuple[int, int, bool]) -> tuple[int, int, bool]:
+    return min(a[0], b[0]), max(a[1], b[1]), a[2] or b[2]
+
+
+# --- entries ----------------------------------------------------------------------------------
+
+
+def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataMatrix:
+    """Return V if its entries are as they must be, clipped if that is needed and asked for.
+
+    Errors name an entry by its row and column in the caller's matrix, whose samples are in
+    `samples_in`.
+    """
+    total, lowest = V.measures.total, V.measures.lowest
+    # Products of four entries stay finite in float64, products of two in float32.
+    largest, smallest = (1e150, 1e-150) if V.dtype == np.float64 else (1e36, 1e-30)
+    if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
+        return V
+
+    (highest,) = V.sweep(_highest, reduce=np.maximum)
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
+        where, value = _find_entry(V, samples_in, None)
+        name = "NaN" if np.isnan(value) else "infinity (inf)"
+        raise NonFiniteError(f"{where} is {name}: remove, impute or replace such entries first")
+    if lowest < 0:
+        tiny = lowest >= -_CLIPPED_SHARE * highest
+        if negative == "clip" and tiny:
+            return validated(V.clipped(), samples_in, negative)
+        where, value = _find_entry(V, samples_in, lowest)
+        advice = 'pass negative="clip" to read it as zero'
+        if not tiny:
+            limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
+            advice = f"shift it, or set it to zero, first (clip is for at most {limit})"
+        raise NegativeValueError(
+            f"Negative values in data: {where} is {value:g}, the smallest entry; {advice}"
+        )
+    too_small = highest > 0 and highest * highest < smallest
+    if too_small or not total < largest:
+        raise ScaleError(
+            f"the largest entry is {highest:g}: squares leave the range of {V.dtype}; "
+            "divide the data by their largest entry"
+        )
+    return V
+
+
+def _highest(block: Block) -> tuple[float]:
+    return (float(block.max()),)
+
+
+def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[str, float]:
+    """Name the first entry of a value, or the first that is not finite, as the caller knows it."""
+    indices, _ = V.map(sample_indices)
+    (entry,) = V.sweep(_find_in_block, indices, reduce=_first_of_two, value=value)
+    if entry is None:
+        raise DataChangedError("an entry seen by the first pass is gone: V changed meanwhile")
+    sample, feature, number = entry
+    names = V.names
+    of_sample = "sample" if names.sample_names is None else f"sample {names.sample(sample)!r}"
+    of_feature = "feature" if names.feature_names is None else f"feature {names.feature(feature)!r}"
+    if samples_in == "rows":
+        return f"row {sample} ({of_sample}), column {feature} ({of_feature})", number
+    return f"row {feature} ({of_feature}), column {sample} ({of_sample})", number
+
+
+def _find_in_block(
+    block: Block, indices: Array, *, value: float | None
+) -> tuple[tuple[int, int, float] | None]:
+    entries = sp.coo_array(block)
+    wrong = ~np.isfinite(entries.data) if value is None else entries.data == value
+    hits = np.flatnonzero(wrong)
+    if hits.size == 0:
+        return (None,)
+    first = hits[np.lexsort((entries.row[hits], entries.col[hits]))[0]]
+    sample, feature = indices[entries.col[first]], entries.row[first]
+    return ((int(sample), int(feature), float(entries.data[first])),)
+
+
+def _first_of_two(a: Any, b: Any) -> Any:
+    return b if a is None else a
