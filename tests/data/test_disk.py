@@ -172,7 +172,7 @@ def test_a_file_that_grows_or_shrinks(path):
     os.truncate(path, size // 2)
     with pytest.raises(DataChangedError, match=rf"now has {size // 2}"):
         factorize(V, 3)
-    with pytest.raises(DataChangedError, match=r"ends at byte .* copy it anew"):
+    with pytest.raises(DataChangedError, match=r"ends at byte .* copy or download it again"):
         V.columns([599])
     path.unlink()
     with pytest.raises(DataChangedError, match="is gone"):

@@ -125,10 +125,10 @@ class DiskMatrix(LocalMatrix):
             yield
         except (ReadError, MemoryError):
             raise
-        except Exception as problem:  # whatever a library makes of a damaged chunk
+        except Exception as problem:  # of any library that reads a damaged chunk
             raise ReadError(
                 f"{self._source.name}: {what} could not be read: {problem}; "
-                "check the file or the disk, and copy it anew"
+                "check the file or the disk, and copy it again"
             ) from problem
 
     # --- aligned arrays that do not fit ---
