@@ -24,14 +24,14 @@ def test_completion(shell, capsys, run):
 def test_every_command_has_help_with_examples(capsys, run):
     for name, command in app.commands.items():
         assert run(name, "--help") == 0
-        said = capsys.readouterr().out
-        assert name == "demo" or f"conenmf {name}" in said.split("Options:")[0].split("\n", 1)[1]
+        output = capsys.readouterr().out
+        assert name == "demo" or f"conenmf {name}" in output.split("Options:")[0].split("\n", 1)[1]
         options = [one for one in command.params if one.param_type_name == "option"]
         assert all(option.help for option in options)
     assert run("--help") == 0
-    said = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     for code, meaning in EXIT_CODES.items():
-        assert f"{code} {meaning}" in said
+        assert f"{code} {meaning}" in output
     assert run() == 0
     assert run("--version") == 0
     assert conenmf.__version__ in capsys.readouterr().out
@@ -187,9 +187,9 @@ def test_every_error_is_one_line_with_its_code(
     monkeypatch.chdir(crime_scene)
     before = sorted(crime_scene.rglob("*"))
     assert run(*arguments) == code
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
     assert line.startswith("conenmf: ")
     assert message in line
     assert "Traceback" not in line
@@ -202,8 +202,10 @@ def test_an_error_in_conenmf_is_one_line_too(folder, monkeypatch, capsys, run):
 
     monkeypatch.setattr("conenmf.cli.fitting.factorize", broken)
     assert run("fit", "cells.csv") == 1
-    said = capsys.readouterr().err
-    assert said == "conenmf: unexpected ZeroDivisionError: division by zero; --debug shows where\n"
+    output = capsys.readouterr().err
+    assert (
+        output == "conenmf: unexpected ZeroDivisionError: division by zero; --debug shows where\n"
+    )
     assert run("fit", "cells.csv", "--debug") == 1
     assert "Traceback" in capsys.readouterr().err
 

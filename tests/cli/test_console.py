@@ -34,10 +34,10 @@ def test_a_bar_on_a_terminal():
     with shown.working("solving"):
         shown.update("iteration 3, error 0.1", 0.5)
         time.sleep(0.3)
-    said = stream.getvalue()
-    assert "solving" in said
-    assert "iteration 3, error 0.1" in said
-    assert "━" in said
+    output = stream.getvalue()
+    assert "solving" in output
+    assert "iteration 3, error 0.1" in output
+    assert "━" in output
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -87,28 +87,28 @@ def press():
 
 
 def test_before_there_is_anything_to_save_ctrl_c_ends_at_once():
-    said = []
-    with pytest.raises(KeyboardInterrupt), Interruption(said.append) as interruption:
+    output = []
+    with pytest.raises(KeyboardInterrupt), Interruption(output.append) as interruption:
         press()
     assert not interruption.asked
-    assert said == []
+    assert output == []
 
 
 def test_a_solver_stops_after_its_iteration():
     V = from_columns(np.random.default_rng(0).random((20, 50)))
-    said = []
+    output = []
 
     def show(now):
         if now.iteration == 3:
             press()
 
-    with Interruption(said.append) as interruption:
+    with Interruption(output.append) as interruption:
         result = factorize(V, 3, tol=0, max_iter=50, callback=interruption.watch(show))
         assert interruption.asked
         assert (result.n_iter, result.stop_reason) == (3, "callback")
         with pytest.raises(KeyboardInterrupt):
             press()
-    assert said == ["saving the result so far; Ctrl-C again to end at once"]
+    assert output == ["saving the result so far; Ctrl-C again to end at once"]
 
 
 def test_optional_work_is_skipped():

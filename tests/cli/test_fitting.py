@@ -14,10 +14,10 @@ from conenmf import Factorization
 
 def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
     assert run("fit", "cells.csv", "-o", "out") == 0
-    said = capsys.readouterr().out
-    assert "3 components (number chosen by 'ratio'); relative error 0.0" in said
-    assert "the data fall into cones: yes" in said
-    assert "open out/report.html in a browser" in said
+    output = capsys.readouterr().out
+    assert "3 components (number chosen by 'ratio'); relative error 0.0" in output
+    assert "the data fall into cones: yes" in output
+    assert "open out/report.html in a browser" in output
     assert {path.name for path in Path("out").iterdir()} == {
         "result.npz",
         "components.csv",
@@ -49,13 +49,13 @@ def test_fit_as_json_with_every_option(folder, capsys, run):
     options = "-k 2 --init random --solver mult --max-iter 7 --tol 0 --max-time 60 --seed 4"
     more = "--threads 1 --max-memory 1GB --samples-in columns --tables parquet --title T --json"
     assert run("fit", "cells.npy", "-o", "out", *options.split(), *more.split()) == 0
-    known = json.loads(capsys.readouterr().out)
-    assert known["n_components"] == 2
-    assert (known["n_samples"], known["n_features"]) == (30, 90)
-    assert known["n_iter"] == 7
-    assert known["settings"]["seed"] == 4
-    assert known["settings"]["init"] == "random"
-    assert "out/coefficients.parquet" in known["files"]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["n_components"] == 2
+    assert (answer["n_samples"], answer["n_features"]) == (30, 90)
+    assert answer["n_iter"] == 7
+    assert answer["settings"]["seed"] == 4
+    assert answer["settings"]["init"] == "random"
+    assert "out/coefficients.parquet" in answer["files"]
     assert pd.read_parquet("out/coefficients.parquet").shape == (30, 3)
     assert "<title>T" in Path("out/report.html").read_text()
     first = Factorization.load("out/result.npz").W
@@ -102,8 +102,8 @@ def test_anndata_goes_in_and_out(folder, run):
 
 def test_demo_needs_nothing(folder, capsys, run):
     assert run("demo", "--quiet") == 0
-    said = capsys.readouterr().out
-    assert "10 components; relative error 0.32" in said
+    output = capsys.readouterr().out
+    assert "10 components; relative error 0.32" in output
     assert Path("conenmf-demo/digits.csv").exists()
     assert Path("conenmf-demo/result/report.html").exists()
     assert run("demo", "--quiet") == 0  # again

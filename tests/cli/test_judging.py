@@ -10,27 +10,27 @@ import pandas as pd
 def test_rank_prints_the_estimators(folder, capsys, run):
     options = ("--methods", "ratio,parallel", "--max", 8)
     assert run("rank", "cells.csv", *options, "--plot", "rank.png") == 0
-    said = capsys.readouterr().out
-    assert "recommended: 3" in said
-    assert "█" in said
+    output = capsys.readouterr().out
+    assert "recommended: 3" in output
+    assert "█" in output
     assert Path("rank.png").read_bytes().startswith(b"\x89PNG")
     assert run("rank", "cells.csv", *options, "--json") == 0
-    known = json.loads(capsys.readouterr().out)
-    assert known["n_components"] == 3
-    assert known["candidates"] == list(range(2, 9))
-    assert known["estimators"].keys() == {"ratio", "parallel"}
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["n_components"] == 3
+    assert answer["candidates"] == list(range(2, 9))
+    assert answer["estimators"].keys() == {"ratio", "parallel"}
 
 
 def test_diagnose_judges(folder, capsys, run):
     assert run("diagnose", "cells.csv") == 0
-    said = capsys.readouterr().out
-    assert "the geometric assumption holds, margin 0." in said
-    assert "advised init: cr1, because one cone for each sample leaves" in said
-    assert "error of cr1-nmf alone" in said
+    output = capsys.readouterr().out
+    assert "the geometric assumption holds, margin 0." in output
+    assert "advised init: cr1, because one cone for each sample leaves" in output
+    assert "error of cr1-nmf alone" in output
     assert run("diagnose", "cells.csv", "--json") == 0
-    known = json.loads(capsys.readouterr().out)
-    assert known["certificate"]["lower_bound"] <= known["relative_error"]
-    assert known["advised_init"]["init"] == "cr1"
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
+    assert answer["advised_init"]["init"] == "cr1"
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
     assert json.loads(capsys.readouterr().out)["cones"]["margin"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}

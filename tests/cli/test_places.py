@@ -62,8 +62,8 @@ def test_files_of_others_stay(tmp_path, summary):
 def test_a_summary_cannot_name_files_elsewhere(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "precious").write_text("mine")
-    known = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv"]}
-    (tmp_path / "out" / "summary.json").write_text(json.dumps(known))
+    summary = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv"]}
+    (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
     assert earlier_files(tmp_path / "out") == {"a.csv"}
 
 

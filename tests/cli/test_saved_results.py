@@ -1,4 +1,4 @@
-"""`transform` and `report`, which start from a saved result."""
+"""`transform` and `report`, the commands for a saved result."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,8 @@ def test_transform_matches_features_by_name(folder, capsys, run):
     assert new.index[0] == "cell 89"
     np.testing.assert_allclose(new.to_numpy()[::-1], result.H.T, atol=1e-10)
     assert run("transform", "out/result.npz", "cells.npy", "-o", "new.npy", "--json") == 0
-    known = json.loads(capsys.readouterr().out)
-    assert known["relative_error"] == pytest.approx(result.relative_error)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["relative_error"] == pytest.approx(result.relative_error)
     np.testing.assert_allclose(np.load("new.npy"), result.H.T, atol=1e-10)
 
 

@@ -95,8 +95,8 @@ def test_a_download_stays_in_the_cache(server, cache, rng, counts, cluto_archive
     assert tr11.verified
     size = len(files["datasets.tar.gz"])
     assert seen[-1] == ("datasets.tar.gz", size, size)
-    kept = sorted(path.name for path in cache.rglob("*") if path.is_file())
-    assert kept == ["tr11.mat", "tr11.mat.rclass"]
+    files = sorted(path.name for path in cache.rglob("*") if path.is_file())
+    assert files == ["tr11.mat", "tr11.mat.rclass"]
     assert load("tr11", download=True).verified
     assert len(server.asked) == 1
     assert available() == ["tr11", "digits"]
@@ -123,8 +123,8 @@ def test_images_are_fetched_in_an_archive(offer):
         for person in ("s01", "s02"):
             Image.fromarray(np.full((49, 64), 7, np.uint8)).save(image := io.BytesIO(), "png")
             archive.writestr(f"gt_db/{person}/01.png", image.getvalue())
-        archive.writestr("gt_db/readme.txt", "not wanted")
-        archive.writestr("__MACOSX/gt_db/s01/._01.png", "not wanted either")
+        archive.writestr("gt_db/readme.txt", "of no use")
+        archive.writestr("__MACOSX/gt_db/s01/._01.png", "of no use either")
     files = {"gt_db.zip": packed.getvalue()}
     offer("georgia_tech", files, shape=(2, 3136), K=3)
     with pytest.raises(DatasetError, match="is not that dataset"):  # a person is missing

@@ -32,7 +32,7 @@ def show_fit(out: Console, result: Factorization, target: Path, data: str) -> No
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
     out.print(f"{iterations}{ending}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")
-    if (target / REPORT).exists():
+    if result.diagnosis is not None:
         out.print(f"open {visible(target / REPORT, None)} in a browser")
     else:
         command = shlex.join(["conenmf", "report", str(target), "--data", data])

@@ -1,7 +1,7 @@
 """Where commands write: places are checked before any work is done, files appear complete.
 
-A folder of results is known by its ``summary.json``, which lists the files of the result. These
-are replaced or removed by the next result; all other files in the folder are left alone.
+A folder of results is recognised by its ``summary.json``, which lists the files of the result.
+These are replaced or removed by the next result; all other files in the folder are left alone.
 """
 
 from __future__ import annotations

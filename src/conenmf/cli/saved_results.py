@@ -1,4 +1,4 @@
-"""The commands that start from a saved result: transform new samples, write its report."""
+"""The commands for a saved result: transform new samples, write its report."""
 
 from __future__ import annotations
 

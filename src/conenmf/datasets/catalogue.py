@@ -17,7 +17,7 @@ Kind = Literal["text", "images", "scene", "cells"]
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a dataset before it is read.
+    """The facts about a dataset that need no reading.
 
     Attributes
     ----------
