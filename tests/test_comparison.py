@@ -4,10 +4,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from conenmf import factorize, from_columns, from_rows, make_cones
-from conenmf.comparison import compare, read_labels
-from conenmf.errors import ComponentsError, FileFormatError, OptionError, ShapeError
-from conenmf.names import Names
+from conenmf import factorize, from_columns, make_cones
+from conenmf.comparison import compare
+from conenmf.errors import ComponentsError, OptionError, ShapeError
 
 matplotlib.use("Agg")
 
@@ -17,7 +16,7 @@ def model():
     return make_cones(30, 3, 0.15, n_samples=120, rng=np.random.default_rng(0))
 
 
-def test_every_start_with_every_solver(model):
+def test_every_init_with_every_solver(model):
     seen = []
     comparison = compare(
         from_columns(model.V),
@@ -43,7 +42,7 @@ def test_every_start_with_every_solver(model):
     matplotlib.pyplot.close(ax.figure)
 
 
-def test_the_time_of_the_start_counts(model, monkeypatch):
+def test_the_time_of_the_init_counts(model, monkeypatch):
     def slowly(*arguments, **options):
         result = factorize(*arguments, **options)
         return replace(result, seconds={**result.seconds, "init": 5.0})
@@ -63,7 +62,7 @@ def test_the_same_seed_gives_the_same_errors(model):
     assert first == second
 
 
-def test_starts_that_cannot_be_made_are_left_out():
+def test_inits_that_cannot_be_made_are_left_out():
     V = from_columns(np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0, 4.0]))
     comparison = compare(V, 2, inits=["cr1", "random"], solvers=["hals"], max_iter=3)
     assert [one.init for one in comparison.contenders] == ["random"]
@@ -71,7 +70,7 @@ def test_starts_that_cannot_be_made_are_left_out():
         compare(V, 2, inits=["cr1"], solvers=["hals"])
 
 
-def test_wrong_wishes(model):
+def test_wrong_options(model):
     V = from_columns(model.V)
     with pytest.raises(OptionError, match="inits='best' is unknown"):
         compare(V, 3, inits=["best"])
@@ -81,34 +80,3 @@ def test_wrong_wishes(model):
         compare(V, 3, inits=[])
     with pytest.raises(ShapeError, match="2 labels for 120 samples"):
         compare(V, 3, labels=[0, 1])
-
-
-def test_labels_in_files(tmp_path):
-    V = from_rows(np.ones((3, 2)))
-    path = tmp_path / "labels.txt"
-    path.write_text("b\na\nb\n")
-    assert read_labels(path, V).tolist() == ["b", "a", "b"]
-    path.write_text("class\nb\na\nb\n")
-    assert read_labels(path, V).tolist() == ["b", "a", "b"]
-    V = from_rows(np.ones((3, 2)), names=Names(("x", "y", "z")))
-    path.write_text("name,class\nz,b\ny,a\nx,c\n")
-    assert read_labels(path, V).tolist() == ["c", "a", "b"]
-    path.write_text("z,b\ny,a\nq,c\n")
-    with pytest.raises(FileFormatError, match="no label for the sample 'x'"):
-        read_labels(path, V)
-    path.write_text("a\n")
-    with pytest.raises(ShapeError, match="has 1 labels for 3 samples"):
-        read_labels(path, V)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileFormatError, match="is not a text of labels"):
-        read_labels(path, V)
-
-
-def test_names_that_repeat(tmp_path):
-    V = from_rows(np.ones((4, 2)), names=Names(("a", "a", "b", "c")))
-    path = tmp_path / "labels.csv"
-    path.write_text("a,0\na,1\nb,2\nc,3\n")
-    assert read_labels(path, V).tolist() == ["0", "1", "2", "3"]
-    path.write_text("c,0\na,1\nb,2\na,3\n")
-    with pytest.raises(FileFormatError, match="names that repeat, and not in the order"):
-        read_labels(path, V)

@@ -19,8 +19,8 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
 from conenmf import from_rows
-from conenmf.comparison import scores
 from conenmf.datasets import DATASETS, Dataset, load
+from conenmf.judge.metrics import scores
 from conenmf.solve.inits import initialize as begin
 from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS

@@ -16,11 +16,11 @@ from presentation import Row, Section, Table, drawn, grouped, judged
 from protocol import Experiment, main
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
-from conenmf.comparison import scores
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.noise import noise_bound
 from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.judge.metrics import scores
 
 TITLE = "Open problem: noise"
 SIZES = {  # F, K, N, values of delta, matrices

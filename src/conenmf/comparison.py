@@ -1,58 +1,51 @@
-"""Starts and solvers side by side on one matrix: error, time, and clustering scores if wanted."""
+"""Inits and solvers side by side on one matrix: error, time, and clustering scores if asked for.
+
+Every pair is one fit by `pipeline.factorize`; nothing is computed here but scores.
+"""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import normalized_mutual_info_score
 
-from .data.blocks import Array
 from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
 from .data.validate import require_data_matrix
-from .errors import ComponentsError, ConeNMFError, FileFormatError, OptionError, ShapeError
+from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
-from .judge.metrics import dice, purity
+from .judge.metrics import scores
 from .pipeline import factorize
+from .result import Factorization
 from .solve.inits import INITS
 from .solve.solvers import SOLVERS
 from .solve.stopping import Callback, History
-from .text import visible
 
-__all__ = [
-    "INITS_COMPARED",
-    "SOLVERS_COMPARED",
-    "Comparison",
-    "Contender",
-    "compare",
-    "read_labels",
-    "scores",
-]
+__all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
+_WARM_UP_SAMPLES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """One start with one solver.
+    """One init with one solver.
 
     Attributes
     ----------
     init, solver : str
     relative_error : float
     seconds : float
-        In all: start, solver and exact finish.
+        In all: init, solver and exact finish.
     n_iter : int
     history : History
-        Its seconds are counted from the beginning, the time of the start included.
+        Its seconds are counted from the beginning, the time of the init included.
     scores : dict
         "nmi", "purity" and "dice" against the true labels, if they were given.
     """
@@ -65,10 +58,26 @@ class Contender:
     history: History
     scores: dict[str, float]
 
+    @classmethod
+    def of(
+        cls, init: str, solver: str, result: Factorization, classes: npt.NDArray[Any] | None
+    ) -> Contender:
+        """Describe the result of a fit."""
+        before, history = result.seconds["rank"] + result.seconds["init"], result.history
+        return cls(
+            init,
+            solver,
+            result.relative_error,
+            result.total_seconds,
+            result.n_iter,
+            History(history.relative_error, before + history.elapsed, history.passes),
+            {} if classes is None else scores(classes, np.asarray(result.labels)),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `compare` found: the contenders, best error first, and the number of components."""
+    """The contenders, lowest error first, and the number of components."""
 
     contenders: tuple[Contender, ...]
     K: int
@@ -106,22 +115,23 @@ def compare(
     seed: int = 0,
     watch: Callable[[str, str], Callback | None] | None = None,
 ) -> Comparison:
-    """Run every start with every solver.
+    """Fit with every init and every solver.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
     inits, solvers : names in `INITS` and `SOLVERS`
-        A start that cannot be made for these data (fewer directions than components) is left out.
+        An init that cannot be made for these data (fewer directions than components) is left
+        out.
     labels : array (N,), optional
         The true class of each sample, of any type.
     max_iter, tol, max_time
-        For each run, as in `factorize`.
+        For each fit, as in `factorize`.
     seed : int
-        Each start that draws begins with it.
+        Seeds each init that draws.
     watch : callable, optional
-        Called with the names of start and solver before each run; returns a callback for it.
+        Called with the names of init and solver before each fit; returns a callback for it.
 
     Examples
     --------
@@ -133,23 +143,15 @@ def compare(
     (True, ['dice', 'nmi', 'purity'])
     """
     require_data_matrix(V, nonzero=True)
-    inits, solvers = tuple(inits), tuple(solvers)
-    for option, names, known in (("inits", inits, INITS), ("solvers", solvers, SOLVERS)):
-        for name in names:
-            if name not in known and (option, name) != ("inits", "auto"):
-                raise OptionError.unknown(option, name, known)
-    truth = None if labels is None else np.asarray(labels)
-    if truth is not None and truth.shape != (V.shape[1],):
+    inits = _checked_names("inits", inits, ("auto", *INITS))
+    solvers = _checked_names("solvers", solvers, SOLVERS)
+    classes = None if labels is None else np.asarray(labels)
+    if classes is not None and classes.shape != (V.shape[1],):
         raise ShapeError(
-            f"there are {truth.size} labels for {V.shape[1]} samples: give one for each"
+            f"there are {classes.size} labels for {V.shape[1]} samples: give one for each"
         )
-    some = from_columns(V.columns(evenly_spaced(V.shape[1], 64)), n_threads=V.n_threads)
-    if some.nonzero:  # so that no contender waits for what is compiled when first used
-        for solver in solvers:
-            rng = np.random.default_rng(seed)
-            with suppress(ConeNMFError):  # the race will tell
-                factorize(some, K, init="random", solver=solver, max_iter=2, rng=rng)
-    found, problem = [], None
+    _warm_up(V, K, solvers)
+    contenders, problem = [], None
     for init in inits:
         for solver in solvers:
             try:
@@ -167,55 +169,27 @@ def compare(
             except ComponentsError as reason:
                 problem = reason
                 break
-            late = result.seconds["rank"] + result.seconds["init"]
-            history = result.history
-            found.append(
-                Contender(
-                    init,
-                    solver,
-                    result.relative_error,
-                    result.total_seconds,
-                    result.n_iter,
-                    History(history.relative_error, late + history.elapsed, history.passes),
-                    {} if truth is None else scores(truth, np.asarray(result.labels)),
-                )
+            contenders.append(Contender.of(init, solver, result, classes))
+    if not contenders:
+        raise problem or OptionError("nothing to compare: name at least one init and one solver")
+    contenders.sort(key=lambda one: one.relative_error)
+    return Comparison(tuple(contenders), K)
+
+
+def _checked_names(option: str, names: Iterable[str], valid: Collection[str]) -> tuple[str, ...]:
+    names = tuple(names)
+    for name in names:
+        if name not in valid:
+            raise OptionError.unknown(option, name, valid)
+    return names
+
+
+def _warm_up(V: DataMatrix, K: int, solvers: Iterable[str]) -> None:
+    """Run each solver on a few samples, so that none is timed while its code is compiled."""
+    index = evenly_spaced(V.shape[1], _WARM_UP_SAMPLES)
+    few = from_columns(V.columns(index), n_threads=V.n_threads)
+    for solver in solvers if few.nonzero else ():
+        with suppress(ConeNMFError):  # an error is raised again by the fit of all samples
+            factorize(
+                few, K, init="random", solver=solver, max_iter=2, rng=np.random.default_rng(0)
             )
-    if not found:
-        raise problem or OptionError("nothing to compare: name at least one start and one solver")
-    found.sort(key=lambda one: one.relative_error)
-    return Comparison(tuple(found), K)
-
-
-def scores(truth: Array, labels: Array) -> dict[str, float]:
-    """How well labels agree with true ones, by the measures of the paper.
-
-    >>> scores(np.array([0, 0, 1, 1]), np.array([5, 5, 3, 3]))
-    {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
-    """
-    nmi = normalized_mutual_info_score(truth, labels, average_method="geometric")
-    return {"nmi": float(nmi), "purity": purity(truth, labels), "dice": dice(truth, labels)}
-
-
-def read_labels(path: str, V: DataMatrix) -> Array:
-    """Classes in the order of the samples, or by their names."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            rows = [row for row in csv.reader(stream) if row]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise FileFormatError(f"{path} is not a text of labels: {problem}") from problem
-    N = V.shape[1]
-    if len(rows) == N + 1:
-        rows = rows[1:]  # a heading
-    if len(rows) != N:
-        raise ShapeError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
-    if len(rows[0]) > 1 and V.names.sample_names is not None:
-        if [visible(row[0]) for row in rows] == list(V.names.sample_names):
-            return np.array([row[-1] for row in rows])
-        by_name = {visible(row[0]): row[-1] for row in rows}
-        if len(by_name) < N:
-            raise FileFormatError(f"{path} has names that repeat, and not in the order of the data")
-        missing = [name for name in V.names.sample_names if name not in by_name]
-        if missing:
-            raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}")
-        return np.array([by_name[name] for name in V.names.sample_names])
-    return np.array([row[-1] for row in rows])

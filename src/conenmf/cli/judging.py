@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from .. import comparison
-from ..comparison import INITS_COMPARED, SOLVERS_COMPARED, read_labels
+from ..comparison import INITS_COMPARED, SOLVERS_COMPARED
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import facts
@@ -21,6 +21,7 @@ from ..solve.solvers import SOLVERS
 from ..solve.stopping import Iteration
 from .answers import show_comparison, show_diagnosis, show_rank
 from .console import Display
+from .labels import read_labels
 from .options import (
     COMPONENTS_OPTION,
     STOPPING_OPTIONS,
