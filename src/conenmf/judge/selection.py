@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.metrics import silhouette_samples
 
 from ..cones.rank import RankEstimate, default_range, estimate_rank
-from ..data.blocks import Array
+from ..data.blocks import Array, dense
 from ..data.doors import from_columns, shuffled_samples, unit_samples
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
@@ -280,15 +280,15 @@ def _parallel(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
 def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """Hold out single entries, fit the others, predict (Wold, 1978)."""
     part = _subset(V, rng, _MAX_CV_SAMPLES)
-    dense = part.columns(np.arange(part.shape[1])).astype(np.float64) @ np.eye(part.shape[1])
-    norms_squared = (dense**2).sum(axis=1)
-    dense = dense[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
+    data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
+    norms_squared = (data**2).sum(axis=1)
+    data = data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
     errors = np.full((_N_FOLDS, ks.size), np.nan)
     for fold in range(_N_FOLDS):
-        observed = rng.random(dense.shape) >= _HELD_OUT_SHARE
+        observed = rng.random(data.shape) >= _HELD_OUT_SHARE
         for column, k in enumerate(ks):
-            if k <= min(dense.shape):
-                errors[fold, column] = _held_out_error(dense, observed, int(k), rng)
+            if k <= min(data.shape):
+                errors[fold, column] = _held_out_error(data, observed, int(k), rng)
     scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_N_FOLDS)
     if np.isnan(scores).all():
         return Vote(scores, int(ks[0]), "too few entries to hold some out")
@@ -335,24 +335,24 @@ def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     return from_columns(V.columns(chosen), n_threads=V.n_threads)
 
 
-def _held_out_error(dense: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
+def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
     """Return the error at the held-out entries after fitting the observed ones, over ||V||.
 
     NaN if the observed entries are all zero.
     """
-    if not dense[observed].any():
+    if not data[observed].any():
         return np.nan
-    means = (dense * observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
-    filled = from_columns(np.where(observed, dense, means))
+    means = (data * observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    filled = from_columns(np.where(observed, data, means))
     init = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
     stopping = Stopping(max_iter=_FILL_MAX_ITER)
     solution = alternate(filled, init.W, init.H, SOLVERS["hals"], stopping=stopping)
     W, H = solution.W, solution.H.T.copy()
     for _ in range(_CV_MAX_ITER):
-        W = _masked_nnls(H, dense.T, observed.T, W)
-        H = _masked_nnls(W, dense, observed, H)
-    difference = np.where(observed, 0.0, dense - W @ H.T)
-    return float(np.linalg.norm(difference) / np.linalg.norm(dense))
+        W = _masked_nnls(H, data.T, observed.T, W)
+        H = _masked_nnls(W, data, observed, H)
+    difference = np.where(observed, 0.0, data - W @ H.T)
+    return float(np.linalg.norm(difference) / np.linalg.norm(data))
 
 
 def _masked_nnls(W: Array, V: Array, known: Array, H: Array) -> Array:
