@@ -170,9 +170,9 @@ def test_sample_size_is_enough(epsilon, delta):
     N = sample_size(angles, rates, epsilon=epsilon, delta=delta, weights=weights)
     rng = np.random.default_rng(0)
     k = rng.choice(3, (2000, N), p=weights)
-    lengths = rng.exponential(1 / np.take(rates, k))
+    squared_norms = rng.exponential(1 / np.take(rates, k))
     sines = np.sin(rng.random((2000, N)) * np.take(angles, k)) ** 2
-    errors = np.sqrt((lengths * sines).sum(axis=1) / lengths.sum(axis=1))
+    errors = np.sqrt((squared_norms * sines).sum(axis=1) / squared_norms.sum(axis=1))
     limit = probabilistic_bound(angles, rates, weights)
     assert (errors > limit + epsilon).mean() <= delta
     assert (errors > limit + epsilon / 3).mean() > delta  # it is not idle either

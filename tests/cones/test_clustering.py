@@ -36,13 +36,13 @@ def one_cosine_at_a_time(V, K, first):
 
 def count_directions(V):
     """Greedy count of samples that are not parallel to an earlier one."""
-    kept = []
+    directions = []
     for v in V.astype(float).T:
         if v.any():
             v = v / np.linalg.norm(v)
-            if all(v @ u < 1 - 1e-12 for u in kept):
-                kept.append(v)
-    return len(kept)
+            if all(v @ u < 1 - 1e-12 for u in directions):
+                directions.append(v)
+    return len(directions)
 
 
 @st.composite
@@ -121,7 +121,7 @@ def test_lemma_1_clusters_are_the_true_cones(seed):
     labels = cluster_cones(from_columns(model.V), K, rng=rng).labels
     pairs = set(zip(model.labels.tolist(), labels.tolist(), strict=True))
     assert len(pairs) == len({true for true, _ in pairs})
-    assert len(pairs) == len({found for _, found in pairs})
+    assert len(pairs) == len({label for _, label in pairs})
 
 
 @given(seed=st.integers(0, 10**7), block=st.integers(1, 60))

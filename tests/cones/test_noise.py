@@ -17,7 +17,7 @@ GOLDEN = (1 + np.sqrt(5)) / 2
 seeds = st.integers(0, 10**7)
 
 
-def lengths(A):
+def norms(A):
     return np.linalg.norm(A, axis=0)
 
 
@@ -39,8 +39,8 @@ def draw_cones(rng, *, spare=(0.05, 0.3)):
 
 
 def draw_noise(rng, model, kind, size):
-    """Noise whose samples have lengths up to `size` times those of V."""
-    V, most = model.V, size * lengths(model.V)
+    """Noise whose samples have norms up to `size` times those of V."""
+    V, most = model.V, size * norms(model.V)
     if kind == "dense":
         E = rng.standard_normal(V.shape)
     elif kind == "sparse":
@@ -51,7 +51,7 @@ def draw_noise(rng, model, kind, size):
     else:  # turned towards, or away from, the axis of another cone: by as much as is possible
         u = model.axes[:, rng.permutation(model.axes.shape[1])[model.labels]]
         return turn(V, u if kind == "towards" else -u, np.arcsin(size)) - V
-    return E * (most / np.maximum(lengths(E), 1e-300))
+    return E * (most / np.maximum(norms(E), 1e-300))
 
 
 KINDS = ("dense", "sparse", "outward", "towards", "away")
@@ -59,10 +59,10 @@ KINDS = ("dense", "sparse", "outward", "towards", "away")
 
 def turn(V, towards, angle):
     """Turn every sample by an angle, at the price of the least noise, ||v|| sin(angle)."""
-    unit = V / lengths(V)
+    unit = V / norms(V)
     side = towards - unit * (unit * towards).sum(axis=0)
-    side /= np.maximum(lengths(side), 1e-300)
-    return V * np.cos(angle) ** 2 + side * lengths(V) * np.cos(angle) * np.sin(angle)
+    side /= np.maximum(norms(side), 1e-300)
+    return V * np.cos(angle) ** 2 + side * norms(V) * np.cos(angle) * np.sin(angle)
 
 
 def same_partition(a, b):
@@ -72,7 +72,7 @@ def same_partition(a, b):
 
 def factors_of_cones(X, model):
     """W H of Algorithm 2, given the true clusters."""
-    labels = np.where(lengths(X) > 0, model.labels, -1)
+    labels = np.where(norms(X) > 0, model.labels, -1)
     cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size))
     W, H = rank_one_factors(from_columns(X), cones)
     return W @ H
@@ -104,11 +104,11 @@ def test_clusters_are_kept_within_the_tolerance(kind, seed, share):
     geometry = cone_geometry(V, model.labels)
     tolerance = noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
     X = np.maximum(model.V + draw_noise(rng, model, kind, share * tolerance), 0)
-    noise = (lengths(X - model.V) / lengths(model.V)).max()
+    noise = (norms(X - model.V) / norms(model.V)).max()
     bound = noise_bound(geometry.angles, geometry.separation, noise, sample_noise=noise)
     assert bound.clusters_kept
     assert same_partition(model.labels, cluster_cones(from_columns(X), K, rng=rng).labels)
-    cosines = X.T @ X / np.outer(lengths(X), lengths(X))
+    cosines = X.T @ X / np.outer(norms(X), norms(X))
     together = model.labels == model.labels[:, None]
     assert cosines[together].min() > cosines[~together].max()
 
@@ -124,13 +124,13 @@ def test_the_tolerance_cannot_be_larger(beyond):
     tau = separation / 4 + beyond
     moved = at + np.array([tau, -tau, -tau])
     X = np.cos(tau) * np.array([np.cos(moved), np.sin(moved)])
-    noise = lengths(X - V)
+    noise = norms(X - V)
     np.testing.assert_allclose(noise, np.sin(tau))
     bound = noise_bound([alpha, 0.0], separation, 0.0, sample_noise=noise.max())
-    found = cluster_cones(from_columns(X), 2, first=0).labels
+    labels = cluster_cones(from_columns(X), 2, first=0).labels
     assert X.min() >= 0
     assert bound.clusters_kept == (beyond < 0)
-    assert same_partition(np.array([0, 0, 1]), found) == (beyond < 0)
+    assert same_partition(np.array([0, 0, 1]), labels) == (beyond < 0)
 
 
 @given(seed=seeds, size=st.floats(0.0, 0.5), kind=st.sampled_from(KINDS))
@@ -139,7 +139,7 @@ def test_whatever_the_clusters_twice_the_angle_is_enough(seed, size, kind):
     model, V, K = draw_cones(rng, spare=(-0.1, 0.1))
     X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
     W, H, _ = cr1_nmf(from_columns(X), K, rng=rng)
-    turned = np.arcsin((lengths(X - model.V) / lengths(model.V)).max())
+    turned = np.arcsin((norms(X - model.V) / norms(model.V)).max())
     angle = 2 * (cone_geometry(V, model.labels).angles.max() + turned)
     error = np.linalg.norm(X - W @ H) / np.linalg.norm(X)
     assert error <= np.sin(min(angle, np.pi / 2)) + 1e-9
@@ -159,9 +159,9 @@ def test_the_errors_are_below_their_bounds(kind, seed, size):
     noise = np.linalg.norm(X - model.V) / V.norm
     geometry = cone_geometry(V, model.labels)
     energy = np.bincount(model.labels, (model.V**2).sum(axis=0))
-    known = {"sample_noise": (lengths(X - model.V) / lengths(model.V)).max()}
-    widest = noise_bound(geometry.angles, geometry.separation, noise, **known)
-    weighted = noise_bound(geometry.angles, geometry.separation, noise, **known, weights=energy)
+    options = {"sample_noise": (norms(X - model.V) / norms(model.V)).max()}
+    widest = noise_bound(geometry.angles, geometry.separation, noise, **options)
+    weighted = noise_bound(geometry.angles, geometry.separation, noise, **options, weights=energy)
     assert noise_bound(geometry.angles, 0.0, 0.0, weights=energy).error == pytest.approx(
         weighted_bound(V, model.labels, geometry.angles)
     )
@@ -223,16 +223,16 @@ def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(seed, close):
     V = left @ V @ right
     u, sigma, v = np.linalg.svd(V + E)
     off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
-    rest = np.linalg.norm(np.linalg.svd(V, compute_uv=False)[1:])
-    assert off <= rest + GOLDEN * np.linalg.norm(E) + 1e-12
+    second = np.linalg.norm(np.linalg.svd(V, compute_uv=False)[1:])
+    assert off <= second + GOLDEN * np.linalg.norm(E) + 1e-12
 
 
-@given(seed=seeds, size=st.floats(0.01, 1.0), rest=st.floats(0.0, 0.9))
-def test_between_distant_singular_values_noise_adds_in_squares(seed, size, rest):
+@given(seed=seeds, size=st.floats(0.01, 1.0), second=st.floats(0.0, 0.9))
+def test_between_distant_singular_values_noise_adds_in_squares(seed, size, second):
     """The worst noise mixes the two leading pairs, or makes the first one longer."""
     rng = np.random.default_rng(seed)
-    V = np.diag(np.append([1.0, rest], rest * rng.random(2)))
-    gap = 1 - rest
+    V = np.diag(np.append([1.0, second], second * rng.random(2)))
+    gap = 1 - second
     E = rng.standard_normal((4, 4)) * rng.random()
     E[:2, :2] += rng.standard_normal((2, 2))
     E[0, 1] += rng.choice([0.0, 3.0])
@@ -240,11 +240,11 @@ def test_between_distant_singular_values_noise_adds_in_squares(seed, size, rest)
     E *= 0.999 * size * gap / np.sqrt(2) / np.linalg.norm(E)
     u, sigma, v = np.linalg.svd(V + E)
     off = np.linalg.norm(V - sigma[0] * np.outer(u[:, 0], v[0]))
-    left, noise = np.linalg.norm(V[1:]), np.linalg.norm(E)
-    assert off <= np.hypot(noise, left + noise**2 / gap) + 1e-12
+    residual, noise = np.linalg.norm(V[1:]), np.linalg.norm(E)
+    assert off <= np.hypot(noise, residual + noise**2 / gap) + 1e-12
     longer = 1 + noise  # and all noise along the first pair costs the squares at least
     off = np.linalg.norm(V - np.diag([longer, 0, 0, 0]))
-    assert off == pytest.approx(np.hypot(noise, left))
+    assert off == pytest.approx(np.hypot(noise, residual))
 
 
 @given(seed=seeds)

@@ -40,8 +40,8 @@ def test_rank_one_factors_are_leading_singular_pairs(seed):
     F, N, K = int(rng.integers(2, 12)), int(rng.integers(8, 40)), int(rng.integers(1, 4))
     V = rng.random((F, N)) ** rng.integers(1, 6)
     labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
-    start = np.stack([V[:, k] / np.linalg.norm(V[:, k]) for k in range(K)], axis=1)
-    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), start, np.ones(N)))
+    first = np.stack([V[:, k] / np.linalg.norm(V[:, k]) for k in range(K)], axis=1)
+    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), first, np.ones(N)))
     for k in range(K):
         V_k, h = V[:, labels == k], H[k, labels == k]
         best = np.linalg.svd(V_k, compute_uv=False)
@@ -104,12 +104,12 @@ def test_cones_of_other_data(sample_matrix):
         rank_one_factors(from_columns(sample_matrix[:, 1:]), cones)
 
 
-def test_a_start_orthogonal_to_nothing_is_enough_when_a_cone_splits():
-    """Two orthogonal groups in one cone: the heavier one wins, with exact zeros elsewhere."""
+def test_a_first_vector_orthogonal_to_nothing_is_enough_when_a_cone_splits():
+    """Two orthogonal clusters in one cone: the heavier one wins, with exact zeros elsewhere."""
     V = np.zeros((4, 6))
     V[:2, :4], V[2:, 4:] = 1.0, 0.5
-    start = np.full((4, 1), 0.5)
-    cones = Cones(np.zeros(6, int), np.array([0]), start, np.ones(6))
+    first = np.full((4, 1), 0.5)
+    cones = Cones(np.zeros(6, int), np.array([0]), first, np.ones(6))
     W, H = rank_one_factors(from_columns(V), cones)
     np.testing.assert_allclose(W[:, 0], [np.sqrt(0.5), np.sqrt(0.5), 0, 0], atol=1e-9)
     assert H.shape == (1, 6)

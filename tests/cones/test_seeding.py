@@ -19,14 +19,14 @@ def rng(seed=0):
 
 def sines_squared(V, Z):
     """Of the angles between columns of V and of Z; 0 for a zero column of V."""
-    lengths = np.linalg.norm(V, axis=0)
-    unit = V / np.where(lengths > 0, lengths, 1)
+    norms = np.linalg.norm(V, axis=0)
+    unit = V / np.where(norms > 0, norms, 1)
     cosines = unit.T @ (Z / np.linalg.norm(Z, axis=0))
-    return np.clip(1 - cosines**2, 0, None) * (lengths > 0)[:, None]
+    return np.clip(1 - cosines**2, 0, None) * (norms > 0)[:, None]
 
 
-def left_by(V, Z):
-    """What the nearest of some axes leaves of the squared length of each sample."""
+def residuals(V, Z):
+    """What the nearest of some axes leaves of the squared norm of each sample."""
     return (V**2).sum(axis=0) * sines_squared(V, Z).min(axis=1)
 
 
@@ -37,10 +37,10 @@ def law(V, K):
     for _ in range(K - 1):
         longer = {}
         for centres, p in drawn.items():
-            left = left_by(V, V[:, list(centres)])
-            left[left < 1e-13 * weights] = 0
-            for n in np.flatnonzero(left):
-                longer[*centres, int(n)] = p * left[n] / left.sum()
+            residual = residuals(V, V[:, list(centres)])
+            residual[residual < 1e-13 * weights] = 0
+            for n in np.flatnonzero(residual):
+                longer[*centres, int(n)] = p * residual[n] / residual.sum()
         drawn = longer
     return drawn
 
@@ -68,7 +68,7 @@ def best_on_axes(V, K):
 
 @st.composite
 def tiny(draw, most=7):
-    """Samples in a few directions, of very different lengths."""
+    """Samples in a few directions, of very different norms."""
     generator = rng(draw(st.integers(0, 10**7)))
     F, N = int(generator.integers(2, 5)), int(generator.integers(3, most + 1))
     directions = generator.random((F, 4)) ** 3
@@ -99,7 +99,7 @@ def test_the_sine_of_the_angle_is_a_metric(seed, F):
 @given(V=tiny())
 def test_the_first_centre_of_a_cluster_costs_twice_the_best(V):
     weights = (V**2).sum(axis=0)
-    costs = [left_by(V, V[:, [n]]).sum() for n in range(V.shape[1])]
+    costs = [residuals(V, V[:, [n]]).sum() for n in range(V.shape[1])]
     assert weights @ costs / weights.sum() <= 2 * best_on_one_axis(V) + 1e-12 * weights.sum()
 
 
@@ -108,23 +108,23 @@ def test_a_later_centre_of_a_cluster_costs_eight_times_the_best(V, data):
     weights = (V**2).sum(axis=0)
     generator = rng(data.draw(st.integers(0, 10**7)))
     near = V[:, :1] + 10.0 ** generator.uniform(-4, 1) * generator.random((V.shape[0], 2))
-    left = left_by(V, near)
-    costs = [np.minimum(left, left_by(V, V[:, [n]])).sum() for n in range(V.shape[1])]
-    assert left @ costs / left.sum() <= 8 * best_on_one_axis(V) + 1e-12 * weights.sum()
+    residual = residuals(V, near)
+    costs = [np.minimum(residual, residuals(V, V[:, [n]])).sum() for n in range(V.shape[1])]
+    assert residual @ costs / residual.sum() <= 8 * best_on_one_axis(V) + 1e-12 * weights.sum()
 
 
 @given(V=tiny(most=6), K=st.integers(1, 3))
 def test_the_mean_squared_error_is_within_the_bound(V, K):
-    mean = sum(p * left_by(V, V[:, list(centres)]).sum() for centres, p in law(V, K).items())
+    mean = sum(p * residuals(V, V[:, list(centres)]).sum() for centres, p in law(V, K).items())
     assert mean <= 8 * (np.log(K) + 2) * best_on_axes(V, K) + 1e-11 * (V**2).sum()
 
 
 def test_the_mean_over_many_runs_is_what_the_law_says():
     V = np.array([[9.0, 8.0, 1.0, 0.0, 1.0, 2.0], [1.0, 2.0, 7.0, 5.0, 1.0, 0.5]])
-    known = {c: left_by(V, V[:, list(c)]).sum() for c in itertools.permutations(range(6), 2)}
-    expected = sum(p * known[centres] for centres, p in law(V, 2).items())
+    errors_of = {c: residuals(V, V[:, list(c)]).sum() for c in itertools.permutations(range(6), 2)}
+    expected = sum(p * errors_of[centres] for centres, p in law(V, 2).items())
     centres, _ = many_draws(V, 2, 4000)
-    costs = np.array([known[tuple(drawn)] for drawn in centres.tolist()])
+    costs = np.array([errors_of[tuple(drawn)] for drawn in centres.tolist()])
     assert abs(costs.mean() - expected) < 3 * costs.std() / np.sqrt(costs.size)
     errors = [cr1_error(from_columns(V), one_run(V, 2, seed)[1]) ** 2 for seed in range(200)]
     assert np.mean(errors) * (V**2).sum() < expected  # the axes are better than the centres

@@ -2,7 +2,7 @@
 
 First the algorithm as the paper has it, which reads V once for each centre; tests compare the two
 other forms with it. Then `cluster_cones`, which offers all three; then the lazy form, whose choice
-is the same centre for centre, and the form that reads V once. What is found in the cones is
+is the same centre for centre, and the form that reads V once. The factors of the cones are
 Algorithm 2, in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines closer than their rounding error
@@ -321,10 +321,10 @@ def _centres_of_block(block: Block, index: Array, squared: Array, **options: Any
     """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
     scores = np.where(squared > 0, _SCORE_WITHOUT_CENTRES, _SCORE_OF_ZERO)
     scores[index == options["first"]] = _SCORE_OF_FIRST
-    chosen, Z = farthest_first(
+    indices, Z = farthest_first(
         exact(block), norms(squared), scores, options["K"], -1.0, options["tie"]
     )
-    return (_Choice(index[chosen], Z, options),)
+    return (_Choice(index[indices], Z, options),)
 
 
 def _centres_of_two(a: _Choice, b: _Choice) -> _Choice:

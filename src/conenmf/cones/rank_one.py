@@ -218,7 +218,7 @@ def _leading_vectors(
 
     Each step maximises over the span of the current vector w, its residual r and the last
     direction p, and needs one new product, A r with A = V_k V_k'. The products A w and A p
-    follow linearly (Knyazev, 2001, Algorithm 4.1, without a preconditioner).
+    follow linearly (Knyazev, 2001, without a preconditioner).
 
     Returns w; its coefficients (K, m) in the vectors that were multiplied, which are the first
     one and every r; and V_k' times each of these, an empty list if there are too many.
