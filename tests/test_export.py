@@ -38,7 +38,7 @@ def read(path):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame, monkeypatch):
-    monkeypatch.setattr("conenmf.export._ROWS", 32)  # several parts
+    monkeypatch.setattr("conenmf.export._BATCH_ROWS", 32)  # several batches
     paths = write_tables(result, tmp_path, kind)
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     components, coefficients, labels, history = map(read, paths)
@@ -59,7 +59,7 @@ def test_without_names_there_are_numbers(tmp_path, frame):
     assert read(paths[3]).empty
 
 
-def test_coefficients_as_the_name_says(tmp_path, result):
+def test_coefficients_in_the_format_of_the_name(tmp_path, result):
     A = np.arange(6.0).reshape(3, 2)
     write_coefficients(tmp_path / "a.npy", A, Names())
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), A)
@@ -71,17 +71,17 @@ def test_coefficients_as_the_name_says(tmp_path, result):
         write_tables(result, tmp_path, "xls")
 
 
-def test_facts_are_plain_and_grow_with_what_is_known(frame):
+def test_facts_are_plain_and_include_what_was_judged(frame):
     result = factorize(from_rows(frame), 3)
     assert "certificate" not in facts(result)
     result.certify()
     assert facts(result)["certificate"]["lower_bound"] == result.certificate.lower_bound
     result.diagnose()
-    known = json.loads(json.dumps(facts(result)))
-    assert known["cones"]["assumption_holds"] is True
-    assert known["samples_of_component"] == result.diagnosis.sizes.tolist()
-    assert known["cones"]["samples"] == result.diagnosis.cones.sizes.tolist()
-    assert known["cones"]["cr1_error"] == result.diagnosis.cones.error
+    described = json.loads(json.dumps(facts(result)))
+    assert described["cones"]["assumption_holds"] is True
+    assert described["samples_of_component"] == result.diagnosis.sizes.tolist()
+    assert described["cones"]["samples"] == result.diagnosis.cones.sizes.tolist()
+    assert described["cones"]["cr1_error"] == result.diagnosis.cones.error
 
 
 # --- AnnData ----------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
     assert (tmp_path / "cells.h5ad").read_bytes() == before
 
 
-# --- places -----------------------------------------------------------------------------------
+# --- packages ---------------------------------------------------------------------------------
 
 
 def test_packages_are_looked_for_before_there_is_work(monkeypatch):

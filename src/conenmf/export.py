@@ -1,6 +1,8 @@
-"""A result as files that other programs read: tables with names, and annotations of AnnData.
+"""Results for other programs: tables in CSV or Parquet, annotations of AnnData, plain facts.
 
-Every file appears under its name only when it is complete.
+Tables are written by pyarrow, some thousand rows at a time, since H may be larger than memory.
+Every file appears under its name only when it is complete. Results that this library reads again
+are saved by `storage`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +44,12 @@ RESULT = "result.npz"
 ANNOTATED = "annotated.h5ad"
 REPORT = "report.html"
 TABLE_NAMES = ("components", "coefficients", "labels", "history")
-_ROWS = 1 << 16  # written at a time
+_BATCH_ROWS = 1 << 16
 
 
 def facts(result: Factorization) -> dict[str, Any]:
-    """What is known about a result, in plain values: numbers, texts, lists and dictionaries."""
-    known: dict[str, Any] = {
+    """Describe a result in plain values: numbers, texts, lists and dictionaries."""
+    values: dict[str, Any] = {
         "n_components": result.K,
         "n_samples": int(result.H.shape[1]),
         "n_features": int(result.W.shape[0]),
@@ -54,7 +57,7 @@ def facts(result: Factorization) -> dict[str, Any]:
         "objective": result.objective,
         "relative_error": result.relative_error,
         "n_iter": result.n_iter,
-        "stop_reason": result.stop_reason,
+        "stop_reason": str(result.stop_reason),
         "seconds": dict(result.seconds),
         "passes": result.passes,
         "settings": dict(result.settings),
@@ -63,15 +66,15 @@ def facts(result: Factorization) -> dict[str, Any]:
         "summary": list(result.summary()),
     }
     if result.certificate is not None:
-        known["certificate"] = dict(vars(result.certificate))
+        values["certificate"] = dict(vars(result.certificate))
     diagnosis = result.diagnosis
     if diagnosis is not None:
-        start, reason = diagnosis.advice
-        known["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
-        known["samples_of_component"] = diagnosis.sizes.tolist()
-        known["advised_init"] = {"init": start, "reason": reason}
+        init, reason = diagnosis.advice
+        values["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
+        values["samples_of_component"] = diagnosis.sizes.tolist()
+        values["advised_init"] = {"init": init, "reason": reason}
         cones = diagnosis.cones
-        known["cones"] = cones and {
+        values["cones"] = cones and {
             "assumption_holds": cones.geometry.holds,
             "margin": None if result.K == 1 else cones.geometry.margin,
             "closest": cones.geometry.closest,
@@ -83,13 +86,13 @@ def facts(result: Factorization) -> dict[str, Any]:
             "mixing": cones.mixing,
             "unmixed": cones.unmixed,
         }
-    return known
+    return values
 
 
 def check_packages(tables: str, *, anndata: bool = False) -> None:
-    """Make sure that what will be written can be, before there is anything to write."""
-    wanted = [("pyarrow", "'conenmf[files]'")] if tables in TABLES else []
-    for package, install in wanted + [("anndata", "anndata")] * anndata:
+    """Check that the packages for writing are installed, before there is anything to write."""
+    packages = [("pyarrow", "'conenmf[files]'")] if tables in TABLES else []
+    for package, install in packages + [("anndata", "anndata")] * anndata:
         if importlib.util.find_spec(package) is None:
             raise ImportError(f"the package {package} is needed for this: pip install {install}")
 
@@ -119,19 +122,17 @@ def write_tables(
         "seconds": result.history.elapsed,
         "passes": result.history.passes,
     }
-    components, coefficients, owners, errors = paths = [
-        target / f"{name}.{kind}" for name in TABLE_NAMES
-    ]
-    _write_rows(components, "feature", _called(names.feature_names, result.W.shape[0]), result.W)
-    write_coefficients(coefficients, result.H.T, names)
-    called = _called(names.sample_names, labels.size)
-    _write(owners, iter([{"sample": called, "component": labels}]))
-    _write(errors, iter([history]))
+    paths = [target / f"{name}.{kind}" for name in TABLE_NAMES]
+    _write_factor(paths[0], "feature", names.feature_names, result.W)
+    _write_factor(paths[1], "sample", names.sample_names, result.H.T)
+    samples = _row_names(names.sample_names, labels.size)
+    _write_batches(paths[2], iter([{"sample": samples, "component": labels}]))
+    _write_batches(paths[3], iter([history]))
     return paths
 
 
 def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> None:
-    """Write coefficients (n_samples, K), as the ending of the name says.
+    """Write coefficients (n_samples, K) in the format that the name of the file ends with.
 
     ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
     bare array.
@@ -142,43 +143,43 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
         with written_whole(target) as stream:
             np.save(stream, np.asarray(A), allow_pickle=False)
     else:
-        _write_rows(target, "sample", _called(names.sample_names, A.shape[0]), A)
+        _write_factor(target, "sample", names.sample_names, A)
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
-    """Make sure that the name is that of a table that can be written."""
+    """Check that a table can be written under this name."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
         raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
     check_packages(kind)
 
 
-def _called(names: tuple[str, ...] | None, count: int) -> Any:
+def _row_names(names: tuple[str, ...] | None, count: int) -> Any:
     return np.arange(count) if names is None else names
 
 
-def _write_rows(path: Path, what: str, called: Any, rows: Any) -> None:
-    K = rows.shape[1]
+def _write_factor(path: Path, header: str, names: tuple[str, ...] | None, factor: Any) -> None:
+    """Write W (F, K) or the transpose of H (N, K), with the names of its rows."""
+    row_names = _row_names(names, factor.shape[0])
 
-    def parts() -> Iterator[dict[str, Any]]:
-        for start in range(0, rows.shape[0], _ROWS):
-            few = np.asarray(rows[start : start + _ROWS])
-            columns = {f"component {k}": few[:, k] for k in range(K)}
-            yield {what: called[start : start + _ROWS], **columns}
+    def batches() -> Iterator[dict[str, Any]]:
+        for start in range(0, factor.shape[0], _BATCH_ROWS):
+            rows = np.asarray(factor[start : start + _BATCH_ROWS])
+            columns = {f"component {k}": rows[:, k] for k in range(rows.shape[1])}
+            yield {header: row_names[start : start + _BATCH_ROWS], **columns}
 
-    _write(path, parts())
+    _write_batches(path, batches())
 
 
-def _write(path: Path, parts: Iterator[dict[str, Any]]) -> None:
+def _write_batches(path: Path, batches: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    tables = (pa.table({name: _column(values) for name, values in part.items()}) for part in parts)
+    tables = (pa.table({name: _column(values) for name, values in b.items()}) for b in batches)
     first = next(tables)
-    make = csv.CSVWriter if path.suffix.lower() == ".csv" else parquet.ParquetWriter
-    with written_whole(path) as stream, make(stream, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
+    open_writer = csv.CSVWriter if path.suffix.lower() == ".csv" else parquet.ParquetWriter
+    with written_whole(path) as stream, open_writer(stream, first.schema) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
 
 
@@ -190,7 +191,7 @@ def _column(values: Any) -> Any:
 
 
 def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
-    """Put a result into an AnnData object of the same cells and genes.
+    """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell, and ``uns[key]`` the facts as JSON.
@@ -218,12 +219,12 @@ def annotate_file(
     result: Factorization,
     key: str = "conenmf",
 ) -> None:
-    """Write a copy of an ``.h5ad`` file with a result put into it, as `annotate` does.
+    """Write a copy of an ``.h5ad`` file to which a result is added, as `annotate` does.
 
     The matrix is copied, not read.
     """
     if Path(target).exists() and os.path.samefile(source, target):
-        raise OutputError(f"{target} is the file that was read: name another folder")
+        raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)
     import h5py
     from anndata.io import write_elem
@@ -235,5 +236,6 @@ def annotate_file(
         with h5py.File(stream.name, "r+") as copy:
             for place, name, values in _annotations(result, key):
                 write_elem(copy.require_group(place), name, values)
-            columns = [c for c in copy["obs"].attrs["column-order"] if c != key]
-            copy["obs"].attrs["column-order"] = np.array([*columns, key], dtype=object)
+            attributes = copy["obs"].attrs
+            columns = [name for name in attributes["column-order"] if name != key]
+            attributes["column-order"] = np.array([*columns, key], dtype=object)
