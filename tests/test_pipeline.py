@@ -81,7 +81,7 @@ def test_auto_sketches_large_dense_data_only(monkeypatch):
     matrix = rng.random((60, 3)) @ rng.random((3, 400)) + 0.1 * rng.random((60, 400))
     options = {"init": "random", "rng": np.random.default_rng(0)}
     assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] == 0
-    monkeypatch.setattr(importlib.import_module("conenmf.data.sketch"), "_LARGE", 1)
+    monkeypatch.setattr(importlib.import_module("conenmf.data.sketch"), "_LARGE_ENTRIES", 1)
     assert factorize(from_columns(matrix), 3, **options).seconds["sketch"] > 0
     assert factorize(from_columns(matrix), 3, solver="mult", **options).seconds["sketch"] == 0
     flat = factorize(from_columns(matrix), 3, init=(matrix[:, :3], np.ones((3, 400))), max_iter=9)

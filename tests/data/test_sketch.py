@@ -87,7 +87,7 @@ def test_singular_vectors_come_from_the_sketch(low_rank, main_backend):
 
 def test_precision(monkeypatch, low_rank):
     assert sketch(from_columns(low_rank), 6).dtype == np.float64
-    monkeypatch.setattr(module, "_LARGE", 1)
+    monkeypatch.setattr(module, "_LARGE_ENTRIES", 1)
     single = sketch(from_columns(low_rank), 6)
     assert single.dtype == single.B.dtype == single.Q.dtype == np.float32
     np.testing.assert_allclose(single.Q @ single.B.T, low_rank, rtol=1e-4)

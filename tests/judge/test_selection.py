@@ -3,7 +3,6 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
-from conenmf.data.doors import shuffled_samples
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
 from conenmf.judge.selection import METHODS, Vote, _masked_nnls, choose_k
 from conenmf.linalg.spectrum import Spectrum
@@ -123,13 +122,6 @@ def test_bad_input(cones):
 
 
 # --- parts ------------------------------------------------------------------------------------
-
-
-def test_shuffling_keeps_features_and_breaks_samples(main_backend, sample_matrix):
-    mixed = shuffled_samples(main_backend(sample_matrix), np.random.default_rng(0))
-    dense = mixed.columns(np.arange(40)) @ np.eye(40)
-    np.testing.assert_allclose(np.sort(dense, axis=1), np.sort(sample_matrix, axis=1))
-    assert not np.allclose(dense, sample_matrix)
 
 
 def test_masked_least_squares_sees_only_known_entries():

@@ -28,6 +28,7 @@ __all__ = [
     "norms",
     "products",
     "residual_squared",
+    "scaled",
     "sparse_block",
     "weighted_sums",
 ]
@@ -48,7 +49,9 @@ def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def canonical_rows(rows: Any) -> Any:
-    """CSR without repeated entries; the caller's own matrix is never altered."""
+    """Return rows as an ndarray or as CSR without repeated entries, never altering the caller's."""
+    if not sp.issparse(rows):
+        return np.asarray(rows)
     compressed = rows.tocsr()
     if not compressed.has_canonical_format:
         compressed = compressed.copy()
@@ -87,6 +90,14 @@ def dense(block: Block) -> Array:
 def norms(squared: Array) -> Array:
     """Return ||v|| for each ||v||^2, and 1 for a zero sample, so that one can divide by them."""
     return np.sqrt(np.where(squared > 0, squared, 1.0))
+
+
+def scaled(block: Block, factors: Array) -> Block:
+    """Return a block with each sample multiplied by its factor."""
+    if not sp.issparse(block):
+        return block * factors
+    data = block.data * np.repeat(factors, np.diff(block.indptr))
+    return sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
 
 
 def cone_products(
@@ -153,11 +164,10 @@ def weighted_sums(block: Block, Y: Array) -> Array:
 
 def feature_gram(block: Block, weights: Array | None = None) -> Array:
     """Return the sum of weight_n v_n v_n' over the samples of a block, (F, F) in float64."""
-    scaled = exact(block)
+    block = exact(block)
     if weights is not None:
-        size = np.sqrt(weights)
-        scaled = scaled * (size if not sp.issparse(block) else size[None, :])
-    return dense(scaled @ scaled.T)
+        block = scaled(block, np.sqrt(weights))
+    return dense(block @ block.T)
 
 
 def cross_products(block: Block, other: Block) -> Array:

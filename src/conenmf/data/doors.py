@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ import scipy.sparse as sp
 
 from ..errors import DataTypeError, OptionError
 from ..names import Names, names_of
-from .blocks import canonical_rows, exact
-from .blocks import norms as norms_of
+from .blocks import canonical_rows
 from .disk import DiskMatrix
 from .files.formats import is_open_dataset, open_dataset, open_path
 from .files.sources import NamedMatrix, Source
@@ -31,8 +29,6 @@ __all__ = [
     "from_rows",
     "is_elsewhere",
     "open_data",
-    "shuffled_samples",
-    "unit_samples",
 ]
 
 
@@ -175,30 +171,6 @@ def _is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "dask"
 
 
-def unit_samples(V: DataMatrix) -> DataMatrix:
-    """A copy of a small V with samples of unit length; zero samples stay zero."""
-    rows = exact(V.columns(np.arange(V.shape[1]))).T
-    norms = norms_of(np.asarray(V.norms_squared))
-    return from_rows(sp.diags_array(1.0 / norms) @ rows, n_threads=V.n_threads)
-
-
-def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> DataMatrix:
-    """A matrix like V with the values of every feature shuffled over the samples.
-
-    Only for matrices small enough to be held twice.
-    """
-    features = V.columns(np.arange(V.shape[1])).T  # one row per sample
-    if not sp.issparse(features):
-        return from_rows(rng.permuted(features, axis=0), n_threads=V.n_threads)
-    by_feature = sp.csc_array(features)
-    N = by_feature.shape[0]
-    rows = by_feature.indices.copy()
-    for start, stop in pairwise(by_feature.indptr):
-        rows[start:stop] = rng.choice(N, stop - start, replace=False)
-    parts = (by_feature.data, rows, by_feature.indptr)
-    return from_rows(sp.csc_array(parts, shape=by_feature.shape), n_threads=V.n_threads)
-
-
 # --- opening ----------------------------------------------------------------------------------
 
 
@@ -260,5 +232,4 @@ def _hold(opened: NamedMatrix, request: _Request) -> DataMatrix:
     check_kind(rows.dtype, rows.shape)
     if isinstance(rows, Source):
         return request.validated(DiskMatrix(rows, request.budget, **options))
-    rows = canonical_rows(rows) if sp.issparse(rows) else np.asarray(rows)
-    return request.validated(hold(rows, **options))
+    return request.validated(hold(canonical_rows(rows), **options))

@@ -9,8 +9,6 @@ range.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,28 +19,30 @@ from .blocks import Array, Block, products, weighted_sums
 from .matrix import Aligned, DataMatrix, Step, Work
 from .measures import Measures
 from .validate import require_data_matrix
+from .views import View
 
 __all__ = ["Sketch", "is_dense", "sketch", "sketch_rank"]
 
-_STEPS = 3  # of the subspace iteration: text has flat spectra, for which two are too few
-_PER_COMPONENT = 2  # singular vectors for each component
-_WORTH = 3  # how many times cheaper a pass over the sketch must be
-_DENSE = 0.3  # share of entries that take part in products, from which on data count as dense
-_LARGE = 1 << 20  # entries from which on it is felt
-_INDEPENDENT = 1e-6  # sine of the angle between a column and those before it
-_SINGLE = 1e15  # norms up to which squares stay in the range of float32
+_SUBSPACE_STEPS = 3  # text has flat spectra, for which two are too few
+_VECTORS_PER_COMPONENT = 2
+_MIN_SPEEDUP = 3  # of a pass over the sketch
+_DENSE_SHARE = 0.3  # of entries that take part in products, from which on data count as dense
+_LARGE_ENTRIES = 1 << 20  # fewer are not worth a sketch, or single precision
+_MIN_SINE = 1e-6  # of the angle between a column and those before it
+_MAX_SINGLE_NORM = 1e15  # up to which squares stay in the range of float32
+_NO_SAMPLES = "a sketch has no samples to read: use V itself"
 
 
-class Sketch(DataMatrix):
+class Sketch(View):
     """V ~ Q B, for solvers: they see V through V'W = B'(Q'W) and VH' = Q (BH') alone.
 
-    Lengths of samples and the norm are those of V. Samples cannot be looked at.
+    Its norms are those of V. It has no samples of its own to read: `visit` and `columns` raise
+    `NotAvailableError`.
     """
 
     def __init__(self, V: DataMatrix, Q: Array, B: Aligned) -> None:
-        super().__init__(V.shape, Q.dtype, n_threads=V.n_threads)
-        self.V, self.Q, self.B = V, Q, B
-        self.is_remote = V.is_remote
+        super().__init__(V, Q.dtype)
+        self.Q, self.B = Q, B
 
     @property
     def depth(self) -> int:
@@ -71,34 +71,15 @@ class Sketch(DataMatrix):
         outside: Array = self.Q @ sums.astype(self.dtype, copy=False)
         return outside.astype(sums.dtype, copy=False)
 
-    def align(self, array: Any) -> Aligned:
-        """Bring an array to where the samples of V are."""
-        return self.V.align(array)
-
-    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> None:
-        """Write an aligned array as V does."""
-        self.V.save_aligned(aligned, folder, name)
-
-    def load_aligned(self, folder: Path, name: str) -> Aligned:
-        """Read it as V does."""
-        return self.V.load_aligned(folder, name)
-
-    def own_threads(self) -> AbstractContextManager[None]:
-        """Hold the threads as V does."""
-        return self.V.own_threads()
-
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         aligned, shared = (self.B, *work.aligned), {"step": work.step, **work.shared}
         return self.V._map(work._replace(step=_on_coordinates, aligned=aligned, shared=shared))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
-        raise NotAvailableError("a sketch has no samples to look at: use V itself")
-
-    def _map(self, work: Work) -> tuple[Any, ...]:
-        return self.V._map(work)
+        raise NotAvailableError(_NO_SAMPLES)
 
     def _gather(self, indices: Array) -> Block:
-        raise NotAvailableError("a sketch has no samples to look at: use V itself")
+        raise NotAvailableError(_NO_SAMPLES)
 
 
 def _on_coordinates(
@@ -125,11 +106,11 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
             f"a sketch of a {V.shape[1]} x {V.shape[0]} matrix has a rank from 1 to "
             f"{min(V.shape)}, not {rank}"
         )
-    single = _entries(V) >= _LARGE and 1 / _SINGLE < V.norm < _SINGLE
+    single = _entries(V) >= _LARGE_ENTRIES and 1 / _MAX_SINGLE_NORM < V.norm < _MAX_SINGLE_NORM
     dtype = np.dtype(np.float32 if single else np.float64)
     Q = np.random.default_rng(0).standard_normal((V.shape[0], rank)).astype(dtype)
     with V.own_threads():
-        for _ in range(_STEPS):
+        for _ in range(_SUBSPACE_STEPS):
             (image,) = V.sweep(_apply, Q=Q)
             Q = _orthonormal(image).astype(dtype)
         B, _ = V.sweep(_coordinates, Q=Q)
@@ -139,14 +120,14 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
 def _orthonormal(Y: Array) -> Array:
     """An orthonormal basis of the columns of Y (F, r), by Cholesky decomposition done twice.
 
-    Much faster than Householder's method for long columns; columns too close to dependent for it
-    are left to that.
+    Much faster than Householder's method for long columns. That is used instead if the columns are
+    too close to dependent.
     """
     basis: Array = Y / np.maximum(np.linalg.norm(Y, axis=0), np.finfo(np.float64).tiny)
     try:
         for _ in range(2):
             L = np.linalg.cholesky(basis.T @ basis)
-            if np.diagonal(L).min() < _INDEPENDENT:
+            if np.diagonal(L).min() < _MIN_SINE:
                 break
             basis = basis @ np.linalg.inv(L).T
         else:
@@ -173,17 +154,17 @@ def sketch_rank(V: DataMatrix, K: int) -> int | None:
     speed of double precision.
     """
     F, N = V.shape
-    rank = _PER_COMPONENT * K
+    rank = _VECTORS_PER_COMPONENT * K
     # On a cluster an iteration takes a round of messages, however little it reads.
-    if V.is_remote or not is_dense(V) or _entries(V) < _LARGE or rank > min(F, N) / 2:
+    if V.is_remote or not is_dense(V) or _entries(V) < _LARGE_ENTRIES or rank > min(F, N) / 2:
         return None
     cost = _entries(V) * V.dtype.itemsize / 4
-    return rank if cost >= _WORTH * (F + N) * rank else None
+    return rank if cost >= _MIN_SPEEDUP * (F + N) * rank else None
 
 
 def is_dense(V: DataMatrix) -> bool:
     """Return whether most entries of V take part in a product."""
-    return _entries(V) > _DENSE * V.shape[0] * V.shape[1]
+    return _entries(V) > _DENSE_SHARE * V.shape[0] * V.shape[1]
 
 
 def _entries(V: DataMatrix) -> float:

@@ -20,10 +20,11 @@ from sklearn.metrics import silhouette_samples
 
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array, dense
-from ..data.doors import from_columns, shuffled_samples, unit_samples
+from ..data.doors import from_columns
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
+from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, initialize, mixing
@@ -332,7 +333,7 @@ def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
     chosen = np.sort(draw_samples(V, size, rng))
-    return from_columns(V.columns(chosen), n_threads=V.n_threads)
+    return take_samples(V, chosen)
 
 
 def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:

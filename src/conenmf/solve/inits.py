@@ -17,11 +17,12 @@ from ..cones.clustering import Cones, require_samples
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
-from ..data.doors import from_rows, is_elsewhere
+from ..data.doors import is_elsewhere
 from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.sampling import Seed, draw_samples, evenly_spaced, new_seed, uniform_rows
 from ..data.sketch import Sketch, is_dense, sketch
 from ..data.validate import require_data_matrix
+from ..data.views import take_samples
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 from ..text import function_name
@@ -153,7 +154,7 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     if error**2 > _UNEXPLAINED:
         return False
     index = evenly_spaced(V.shape[1], V.max_gather)
-    some = from_rows(V.columns(index).T, n_threads=V.n_threads)
+    some = take_samples(V, index)
     return mixing(some, W.shape[1], W) <= MOSTLY_CONES
 
 

@@ -1,0 +1,198 @@
+"""Matrices made from another one, V: its blocks changed on the way, or some of its samples.
+
+A view has the samples of V and reads them through V, in any storage; nothing is copied.
+`MappedMatrix` puts every block through a function first: here samples are scaled to unit norm; any
+other function of a block would be a view in the same way.
+
+Two matrices cannot be views. A subset of the samples lies scattered over V, and every pass would
+gather it again; and to shuffle the values of a feature, all of them are needed at once. Both are
+held in memory, so they are for subsets of moderate size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from .blocks import Array, Block, canonical_rows, exact, norms, scaled
+from .local import LocalMatrix, Reader
+from .matrix import Aligned, DataMatrix, Step, Work
+from .memory import hold
+
+__all__ = ["MappedMatrix", "View", "shuffled_samples", "take_samples", "unit_samples"]
+
+Change: TypeAlias = Callable[..., Block]
+"""``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
+
+
+class View(DataMatrix):
+    """A matrix with the samples of V: arrays that are aligned with V are aligned with it.
+
+    Attributes
+    ----------
+    V : DataMatrix
+    """
+
+    def __init__(self, V: DataMatrix, dtype: np.dtype[Any]) -> None:
+        super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
+        self.V = V
+        self.is_remote, self.candidates, self.max_gather = V.is_remote, V.candidates, V.max_gather
+
+    def own_threads(self) -> AbstractContextManager[None]:
+        """Hold the threads as V does."""
+        return self.V.own_threads()
+
+    def align(self, array: Any) -> Aligned:
+        """Bring an array to where the samples of V are."""
+        return self.V.align(array)
+
+    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> None:
+        """Write an aligned array as V does."""
+        self.V.save_aligned(aligned, folder, name)
+
+    def load_aligned(self, folder: Path, name: str) -> Aligned:
+        """Read it as V does."""
+        return self.V.load_aligned(folder, name)
+
+    def keep_aligned(self, aligned: Aligned) -> Aligned:
+        """Keep it as V does."""
+        return self.V.keep_aligned(aligned)
+
+    def _map(self, work: Work) -> tuple[Any, ...]:
+        return self.V._map(work)
+
+
+class MappedMatrix(View):
+    """A view whose blocks are those of V after a function.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    change : Change
+    *aligned : arrays (N, ...)
+        What it needs of every sample.
+    dtype : float32 or float64
+        The type of the new blocks.
+    """
+
+    def __init__(
+        self,
+        V: DataMatrix,
+        change: Change,
+        *aligned: Aligned,
+        dtype: np.dtype[Any],
+    ) -> None:
+        super().__init__(V, dtype)
+        self._change = change
+        self._arrays = tuple(V.align(array) for array in aligned)
+
+    @property
+    def is_one_block(self) -> bool:
+        """Whether a step gets all samples at once."""
+        return self.V.is_one_block
+
+    def _sweep(self, work: Work) -> tuple[Any, ...]:
+        self.V.passes += 1.0
+        return self.V._sweep(self._mapped(_on_block, work))
+
+    def _visit(self, work: Work) -> tuple[Any, ...]:
+        before = self.V.passes
+        results = self.V._visit(self._mapped(_on_reader, work))
+        self.passes += self.V.passes - before
+        return results
+
+    def _gather(self, indices: Array) -> Block:
+        rows = (np.asarray(array[indices]) for array in self._arrays)
+        return self._change(self.V.columns(indices), *rows)
+
+    def _mapped(self, call: Step, work: Work) -> Work:
+        step = partial(call, work.step, self._change, len(self._arrays))
+        return work._replace(step=step, aligned=(*self._arrays, *work.aligned))
+
+
+def _on_block(
+    step: Step,
+    change: Change,
+    n_own: int,
+    block: Block,
+    /,
+    *aligned: Array,
+    **shared: Any,
+) -> tuple[Any, ...]:
+    return step(change(block, *aligned[:n_own]), *aligned[n_own:], **shared)
+
+
+def _on_reader(
+    step: Step,
+    change: Change,
+    n_own: int,
+    reader: Reader,
+    /,
+    *aligned: Array,
+    **shared: Any,
+) -> tuple[Any, ...]:
+    return step(_MappedReader(reader, change, aligned[:n_own]), *aligned[n_own:], **shared)
+
+
+class _MappedReader:
+    """A `Reader` whose blocks are changed."""
+
+    def __init__(self, reader: Reader, change: Change, arrays: tuple[Array, ...]) -> None:
+        self._reader, self._change, self._arrays = reader, change, arrays
+        self.index, self.max_gather = reader.index, reader.max_gather
+
+    def columns(self, indices: Array) -> Block:
+        return self._changed(self._reader.columns(indices), indices)
+
+    def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
+        def on_changed(block: Block, part: Array) -> Array:
+            return step(self._changed(block, part), part)
+
+        return self._reader.each(on_changed, indices)
+
+    def _changed(self, block: Block, indices: Array) -> Block:
+        return self._change(block, *(array[indices] for array in self._arrays))
+
+
+def unit_samples(V: DataMatrix) -> MappedMatrix:
+    """Return a view of V with samples of unit norm, in float64; zero samples stay zero.
+
+    >>> from conenmf import from_columns
+    >>> unit_samples(from_columns([[3.0, 0.0], [4.0, 0.0]])).columns([0, 1])
+    array([[0.6, 0. ],
+           [0.8, 0. ]])
+    """
+    return MappedMatrix(V, _to_unit_norm, V.norms_squared, dtype=np.dtype(np.float64))
+
+
+def _to_unit_norm(block: Block, squared: Array) -> Block:
+    return scaled(exact(block), 1.0 / norms(squared))
+
+
+def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
+    """Return a matrix, in memory, of the samples with these indices.
+
+    >>> from conenmf import from_columns
+    >>> take_samples(from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]), [0, 2]).norms_squared
+    array([25.,  1.])
+    """
+    return hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads)
+
+
+def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:
+    """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
+    rows = V.columns(np.arange(V.shape[1])).T
+    if sp.issparse(rows):
+        rows = sp.csc_array(rows, copy=True)  # feature after feature
+        for start, stop in pairwise(rows.indptr):
+            rows.indices[start:stop] = rng.choice(V.shape[1], stop - start, replace=False)
+    else:
+        rows = rng.permuted(rows, axis=0)
+    return hold(canonical_rows(rows), n_threads=V.n_threads)

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from conenmf import from_columns
+from conenmf.cones.clustering import cluster_cones
+from conenmf.data.sketch import sketch
+from conenmf.data.views import shuffled_samples, take_samples, unit_samples
+from conenmf.linalg.spectrum import Spectrum
+
+
+@pytest.fixture
+def unit(sample_matrix):
+    norms = np.linalg.norm(sample_matrix, axis=0)
+    return sample_matrix / np.where(norms > 0, norms, 1.0)
+
+
+def products(block, weights, *, W):
+    C = block.T @ W
+    return C, (block @ (C * weights[:, None]), float(C.sum()))
+
+
+def look(reader, weights, *, wanted):
+    """Read some of the samples in both ways."""
+    inside = wanted[(wanted >= reader.index.start) & (wanted < reader.index.stop)]
+    inside = inside - reader.index.start
+    sums = np.zeros(len(reader.index))
+    if inside.size:
+        sums[inside] = (
+            reader.each(lambda block, part: block.T @ np.ones(12) * weights[part], inside)
+            + np.asarray(reader.columns(inside).sum(axis=0)).ravel()
+        )
+    return sums, None
+
+
+def test_unit_samples_are_a_view(backend, small_blocks, sample_matrix, unit):
+    V = backend(sample_matrix)
+    U = unit_samples(V)
+    assert (U.shape, U.dtype, U.is_remote) == (V.shape, np.float64, V.is_remote)
+    before = V.passes
+    W, weights = np.random.default_rng(0).random((12, 3)), np.arange(40.0)
+    C, (sums, total) = U.sweep(products, weights, W=W)
+    np.testing.assert_allclose(C, unit.T @ W, atol=1e-12)
+    np.testing.assert_allclose(sums, unit @ (weights[:, None] * (unit.T @ W)), atol=1e-12)
+    assert total == pytest.approx((unit.T @ W).sum())
+    assert (U.passes, V.passes - before) == (1, 1)
+    wanted = np.array([30, 0, 3, 17])
+    np.testing.assert_allclose(U.columns(wanted) @ np.eye(4), unit[:, wanted], atol=1e-12)
+    assert U.passes == V.passes - before == 1.1
+    np.testing.assert_allclose(U.norms_squared, unit.any(axis=0), atol=1e-12)
+    assert U.nonzero == V.nonzero
+
+
+def test_a_view_can_be_visited(main_backend, small_blocks, sample_matrix, unit):
+    V = main_backend(sample_matrix)
+    U = unit_samples(V)
+    before = V.passes
+    wanted = np.array([2, 3, 30])
+    sums, _ = U.visit(look, np.arange(40.0), wanted=wanted)
+    expected = np.zeros(40)
+    expected[wanted] = unit[:, wanted].sum(axis=0) * (wanted + 1)
+    np.testing.assert_allclose(sums, expected, atol=1e-12)
+    assert U.passes == pytest.approx(6 / 40)
+    assert V.passes - before == pytest.approx(6 / 40)
+
+
+def test_aligned_arrays_of_a_view_are_those_of_v(main_backend, sample_matrix, tmp_path):
+    V = main_backend(sample_matrix)
+    U = unit_samples(V)
+    doubled, _ = U.map(lambda index, squared: (2 * squared, None), V.norms_squared)
+    np.testing.assert_allclose(doubled, 2 * np.asarray(V.norms_squared))
+    U.save_aligned(doubled, tmp_path, "doubled")
+    np.testing.assert_array_equal(np.asarray(V.load_aligned(tmp_path, "doubled")), doubled)
+    np.testing.assert_array_equal(np.asarray(U.load_aligned(tmp_path, "doubled")), doubled)
+    np.testing.assert_array_equal(np.asarray(U.keep_aligned(doubled)), doubled)
+
+
+def test_algorithms_take_views(main_backend, small_blocks, sample_matrix, unit):
+    U = unit_samples(main_backend(sample_matrix))
+    copy = from_columns(unit)
+    np.testing.assert_allclose(
+        Spectrum(U).singular_values(4), Spectrum(copy).singular_values(4), rtol=1e-10
+    )
+    labels = np.asarray(cluster_cones(U, 3).labels)
+    assert labels.tolist() == cluster_cones(copy, 3).labels.tolist()
+    S = sketch(U, 6)
+    assert S.is_remote == U.is_remote
+
+
+def test_a_view_of_a_view(main_backend, sample_matrix, unit):
+    V = main_backend(3 * sample_matrix)
+    U = unit_samples(unit_samples(V))
+    before = V.passes
+    (total,) = U.sweep(lambda block: (float(block.sum()),))
+    assert total == pytest.approx(unit.sum())
+    assert V.passes - before == 1
+
+
+def test_a_subset_holds_the_samples_in_the_order_asked_for(main_backend, sample_matrix):
+    V = main_backend(sample_matrix)
+    before = V.passes
+    indices = np.array([7, 3, 21])
+    part = take_samples(V, indices)
+    assert (part.shape, part.n_threads, part.is_remote) == ((12, 3), V.n_threads, False)
+    np.testing.assert_array_equal(part.columns([0, 1, 2]) @ np.eye(3), sample_matrix[:, indices])
+    np.testing.assert_allclose(part.norms_squared, (sample_matrix[:, indices] ** 2).sum(axis=0))
+    assert V.passes - before == pytest.approx(3 / 40)
+
+
+def test_shuffling_keeps_features_and_breaks_samples(main_backend, sample_matrix):
+    mixed = shuffled_samples(main_backend(sample_matrix), np.random.default_rng(0))
+    dense = mixed.columns(np.arange(40)) @ np.eye(40)
+    np.testing.assert_allclose(np.sort(dense, axis=1), np.sort(sample_matrix, axis=1))
+    assert not np.allclose(dense, sample_matrix)
