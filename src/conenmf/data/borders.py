@@ -1,8 +1,11 @@
-"""How samples are cut into blocks: borders depend only on V, so that the bits of sums do too."""
+"""How V is read: which side of it is swept, and how that is cut into blocks.
+
+Both depend on V alone and not on where it is kept, so that the bits of sums do too.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -12,6 +15,7 @@ __all__ = [
     "dense_block_samples",
     "equal_borders",
     "sparse_block_samples",
+    "swept_side",
 ]
 
 Borders: TypeAlias = list[tuple[int, int]]
@@ -23,6 +27,15 @@ _SHARED_SAMPLES = 64  # ... if they have enough samples
 _SPARSE_BLOCK_ENTRIES = 4 << 20  # at most
 LARGE_BYTES = 4 * _BLOCK_BYTES
 """Dense data of so much are better left to the threads of BLAS if they are a single block."""
+
+
+def swept_side(F: int, N: int) -> Literal["samples", "features"]:
+    """Return the side of V to sweep: the longer one, so that sums have the size of the other.
+
+    >>> swept_side(3, 100), swept_side(100, 3)
+    ('samples', 'features')
+    """
+    return "samples" if F <= N else "features"
 
 
 def equal_borders(N: int, size: int) -> Borders:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..errors import CheckpointError, DataTypeError
 from .aligned import write_array
@@ -31,6 +30,7 @@ __all__ = [
     "save_rows",
     "sweep_chunk",
     "take_columns",
+    "transpose_chunk",
     "visit_chunk",
 ]
 
@@ -70,7 +70,12 @@ def prepare_chunk(rows: Any) -> Any:
         raise DataTypeError(
             "the array is masked: fill the masked entries first, da.ma.filled(X, 0)"
         )
-    return canonical_rows(rows) if sp.issparse(rows) else _addressable(np.asarray(rows))
+    return _addressable(canonical_rows(rows))
+
+
+def transpose_chunk(rows: Any) -> Any:
+    """Return a chunk with one row per feature."""
+    return rows.T
 
 
 def sweep_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:

@@ -33,6 +33,7 @@ from .chunks import (
     save_rows,
     sweep_chunk,
     take_columns,
+    transpose_chunk,
     visit_chunk,
 )
 from .matrix import DataMatrix, Work
@@ -130,6 +131,15 @@ class ClusterMatrix(DataMatrix):
         if self._persisted:
             with _naming_failures(opening=True):
                 self._chunks = self._chunks.persisted()
+
+    def turned(self) -> ClusterMatrix:
+        """Return the same data with the features as samples; the data move between workers."""
+        name = f"conenmf-turned-{uuid.uuid4().hex}"
+        keys = enumerate(self._chunks.keys())
+        graph = self._chunks.graph | {(name, 0, i): (transpose_chunk, key) for i, key in keys}
+        V = da.Array(graph, name, ((self.shape[0],), self._sizes), dtype=self.dtype)
+        options = {"block_samples": self._block_samples, **self._turned_options()}
+        return ClusterMatrix(V.rechunk({0: "auto", 1: -1}), self._persisted, **options)
 
     def _measure(self) -> Measures:
         with _naming_failures(opening=True):

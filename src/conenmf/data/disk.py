@@ -18,10 +18,11 @@ import scipy.sparse as sp
 
 from ..errors import OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
-from .blocks import Array, Block, compute_dtype, sparse_block
+from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders
 from .files.sources import Compressed, Source
 from .local import LocalMatrix
+from .memory import hold
 from .threads import read_ahead
 
 __all__ = ["DiskMatrix"]
@@ -70,6 +71,13 @@ class DiskMatrix(LocalMatrix):
         # The number of threads does not change the result, but each has a block in hand.
         blocks = budget // (4 * _COPIES * block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))
+
+    def turned(self) -> LocalMatrix:
+        """Return the same data with the features as samples, read from the same file."""
+        rows, options = self._source.turned().readable(self._budget), self._turned_options()
+        if isinstance(rows, Source):
+            return DiskMatrix(rows, self._budget, **options)
+        return hold(canonical_rows(rows), **options)
 
     def _blocks(self) -> Borders:
         return self._source.blocks(self.block_samples, self._largest)

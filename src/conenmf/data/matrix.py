@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import OptionError, ShapeError
+from ..errors import NotAvailableError, OptionError, ShapeError
 from ..names import Names
 from .blocks import Array, Block
 from .measures import Measures, measure
@@ -171,6 +171,19 @@ class DataMatrix(ABC):
         twin._measures = None
         return twin
 
+    def turned(self) -> DataMatrix:
+        """Return the same data with the features as samples, and the samples as features.
+
+        A dense matrix in memory is turned without a copy; of a sparse one, the other compressed
+        order is made. A file is not changed but read the other way, as if it had been opened with
+        the other `samples_in`: slower, and refused where that is. On a cluster the data move,
+        since every new chunk has a part of every old one. Views and sketches are made for samples:
+        they raise `NotAvailableError`.
+        """
+        raise NotAvailableError(
+            f"a {type(self).__name__} cannot be turned: turn the matrix that it is made from first"
+        )
+
     # --- reading ---
 
     def sweep(
@@ -290,6 +303,11 @@ class DataMatrix(ABC):
         return aligned
 
     # --- what a storage implements ---
+
+    def _turned_options(self) -> dict[str, Any]:
+        """How a matrix with the same data, turned, is constructed."""
+        names = self.names.turned()
+        return {"n_threads": self.n_threads, "names": names, "clip": self.clip}
 
     @abstractmethod
     def _sweep(self, work: Work) -> tuple[Any, ...]: ...

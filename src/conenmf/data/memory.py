@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import Array, Block, compute_dtype, sparse_block
+from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import LARGE_BYTES, dense_block_samples, sparse_block_samples
 from .local import LocalMatrix
 
@@ -40,6 +40,10 @@ class DenseMatrix(LocalMatrix):
         self._leave_to_blas = block_samples >= N and F * N * dtype.itemsize > LARGE_BYTES
         self._rows = rows
 
+    def turned(self) -> DenseMatrix:
+        """Return the same data with the features as samples; nothing is copied."""
+        return DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
+
     def _read(self, rows: Array) -> Block:
         if rows.dtype != self.dtype or rows.itemsize not in rows.strides:
             rows = np.array(rows, dtype=self.dtype, order="C")
@@ -71,6 +75,11 @@ class SparseMatrix(LocalMatrix):
         dtype = dtype or compute_dtype(rows.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._rows = rows
+
+    def turned(self) -> SparseMatrix:
+        """Return the same data with the features as samples, in the other compressed order."""
+        rows = canonical_rows(self._rows.T)
+        return SparseMatrix(rows, dtype=self.dtype, **self._turned_options())
 
     def _read(self, data: Array, indices: Array, indptr: Array) -> Block:
         return sparse_block(data, indices, indptr, self.shape[0], self.dtype, self.clip)

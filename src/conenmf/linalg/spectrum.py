@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
+from ..data.borders import swept_side
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
@@ -156,12 +157,13 @@ class Spectrum:
         """The leading eigenpairs of VV', from all those of VV' or V'V."""
         V = self.V
         F, N = V.shape
+        swept = swept_side(F, N)
         if normalize not in self._of_gram:
-            gram = _feature_gram if F <= N else _sample_gram
+            gram = _feature_gram if swept == "samples" else _sample_gram
             self._of_gram[normalize] = np.linalg.eigh(gram(V, normalize))
         values, columns = (part[..., : -k - 1 : -1] for part in self._of_gram[normalize])
         rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
-        if vectors and F > N:
+        if vectors and swept == "features":
             scale = _scale(V, normalize)[:, None]
             columns = np.linalg.qr(V.sweep(_combine, scale * columns)[0])[0]
         return _Leading(columns, values, np.full(k, rounding))
