@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
-from conenmf.errors import ShapeError
+from conenmf.errors import OptionError, ShapeError
 from conenmf.names import Names, names_of
 from conenmf.text import visible
 
@@ -58,7 +58,7 @@ def test_there_is_a_name_for_each():
         names.checked(3, 2)
     with pytest.raises(ShapeError, match="2 names for 5 features"):
         names.checked(1, 5)
-    with pytest.raises(ShapeError, match=r"2 x 3 have 6 pixels, and there are 5 features"):
+    with pytest.raises(OptionError, match=r"image_shape: images of 2 x 3 .* there are 5 features"):
         Names(image_shape=(2, 3)).checked(1, 5)
 
 

@@ -1,7 +1,7 @@
-"""What the samples and the features are called.
+"""Names of samples and features.
 
-Names come from files and data frames, which may be anybody's, and end up on terminals and in
-pages: whatever could act there instead of being read is made visible on the way in.
+They are read from files and data frames, which are untrusted, and are shown on terminals and in
+pages: control characters are spelled out as soon as a name is read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ShapeError
+from .errors import Message, Option, OptionError, ShapeError
 from .text import visible
 
 __all__ = ["Names", "names_of"]
@@ -39,7 +39,7 @@ class Names:
         feature_names: Iterable[object] | None = None,
         image_shape: tuple[int, int] | None = None,
     ) -> Names:
-        """Make names from whatever they are written in."""
+        """Make names of objects of any type, as text that is safe to show."""
         return cls(
             None if sample_names is None else tuple(map(visible, sample_names)),
             None if feature_names is None else tuple(map(visible, feature_names)),
@@ -47,18 +47,21 @@ class Names:
         )
 
     def checked(self, n_samples: int, n_features: int) -> Names:
-        """Make sure that there is a name for each."""
-        for what, names, count in (
+        """Return these names; raise an error unless there is one for each sample and feature."""
+        for kind, names, count in (
             ("samples", self.sample_names, n_samples),
             ("features", self.feature_names, n_features),
         ):
             if names is not None and len(names) != count:
-                raise ShapeError(f"there are {len(names)} names for {count} {what}")
+                raise ShapeError(f"there are {len(names)} names for {count} {kind}")
         if self.image_shape is not None and self.image_shape[0] * self.image_shape[1] != n_features:
             rows, columns = self.image_shape
-            raise ShapeError(
-                f"images of {rows} x {columns} have {rows * columns} pixels, "
-                f"and there are {n_features} features"
+            raise OptionError(
+                Message(
+                    Option("image_shape"),
+                    f": images of {rows} x {columns} have {rows * columns} pixels, "
+                    f"and there are {n_features} features",
+                )
             )
         return self
 
@@ -67,11 +70,11 @@ class Names:
         return Names(self.feature_names, self.sample_names)
 
     def sample(self, index: int) -> str:
-        """What to call a sample."""
+        """The name of a sample, or "sample" and its index."""
         return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
-        """What to call a feature."""
+        """The name of a feature, or "feature" and its index."""
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 

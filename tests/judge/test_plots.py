@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from conenmf import ConeNMF, factorize, from_columns, make_cones
-from conenmf.errors import NotAvailableError, OptionError, ShapeError
+from conenmf.errors import NotAvailableError, OptionError
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_wrong_wishes(result):
         result.plot_components(components=[4])
     with pytest.raises(OptionError, match="1 axes were given for 4 components"):
         result.plot_components(plt.subplots()[1])
-    with pytest.raises(ShapeError, match="5 x 5 have 25 pixels"):
+    with pytest.raises(OptionError, match="5 x 5 have 25 pixels"):
         result.plot_components(image_shape=(5, 5))
     flat = factorize(from_columns(np.outer([1.0, 2.0], [1.0, 2.0])), 2, init=np.eye(2))
     with pytest.raises(NotAvailableError, match="there are no cones to draw"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
-from conenmf.errors import NotAvailableError, OptionError, ShapeError
+from conenmf.errors import NotAvailableError, OptionError
 from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.names import Names
 from conenmf.report import render, write_report
@@ -226,7 +226,7 @@ def test_wrong_options(cones):
         render(cones, view="pie")
     with pytest.raises(OptionError, match="needs image_shape"):
         render(cones, view="images")
-    with pytest.raises(ShapeError, match="9 x 9 have 81 pixels, and there are 80 features"):
+    with pytest.raises(OptionError, match="9 x 9 have 81 pixels, and there are 80 features"):
         render(cones, image_shape=(9, 9))
 
 

@@ -19,7 +19,7 @@ from ...text import decoded
 from ..blocks import Array
 from ..validate import check_kind
 from .layouts import CompressedSource, OpenFile, RawArray, RawSource
-from .limits import check_fits, listed, named_damage, too_many_names
+from .limits import check_fits, name_one, named_damage, too_many_names
 from .sources import NamedMatrix
 
 __all__ = ["open_npy", "open_npz"]
@@ -135,9 +135,7 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         if dataset is None and len(matrices) == 1:
             (dataset,) = matrices
         if dataset is None or dataset.strip("/") not in members:
-            raise FileFormatError(
-                f"{path} holds {listed(matrices)}: name one of them with dataset="
-            )
+            raise name_one(path, matrices)
         array = archive.member(dataset.strip("/"))
         check_kind(array.dtype, array.shape)
         matrix = RawSource(array) if isinstance(array, RawArray) else array

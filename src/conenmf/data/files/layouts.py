@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...errors import DataChangedError, FileFormatError
+from ...errors import DataChangedError, FileFormatError, Message, Option
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, sparse_block_samples
 from ..validate import check_kind
@@ -250,8 +250,11 @@ class CompressedSource(Source):
                 raise FileFormatError(f"{name}: a part of the sparse matrix has shape {part.shape}")
         if min(rows, columns) < 0 or 8 * max(rows, columns) > max(budget, _MIN_SIDE_BYTES):
             raise FileFormatError(
-                f"{name} claims to be a sparse matrix of {rows} x {columns}, of which a single row "
-                "or column does not fit in memory: raise max_memory if that is right"
+                Message(
+                    f"{name} claims to be a sparse matrix of {rows} x {columns}, of which a single "
+                    "row or column does not fit in memory: if that is right, raise ",
+                    Option("max_memory"),
+                )
             )
         check_kind(np.dtype(parts[0].dtype), (rows, columns))
         self.name, self.shape, self._by_rows = name, (rows, columns), order == "csr"

@@ -22,6 +22,7 @@ __all__ = [
     "check_fits",
     "fits",
     "listed",
+    "name_one",
     "named_damage",
     "require_package",
     "too_many_names",
@@ -66,6 +67,13 @@ def check_fits(
 def too_many_names(count: int, budget: int) -> bool:
     """Whether so many names would take more than an eighth of the budget."""
     return count * _NAME_BYTES > budget // 8
+
+
+def name_one(path: object, names: Iterable[object]) -> FileFormatError:
+    """Return the error for a file of which it is not clear which matrix is meant."""
+    return FileFormatError(
+        Message(f"{path} holds {listed(names)}: name one of them with ", Option("dataset"))
+    )
 
 
 def listed(names: Iterable[object]) -> str:

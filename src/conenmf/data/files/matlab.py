@@ -23,7 +23,7 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .layouts import ChunkedSource, CompressedSource
-from .limits import MAX_EXPANSION_RATIO, check_fits, listed, named_damage
+from .limits import MAX_EXPANSION_RATIO, check_fits, listed, name_one, named_damage
 from .sources import NamedMatrix
 from .stores import Store, hdf5_store
 
@@ -160,9 +160,7 @@ def _chosen(
     large = [name for name, shape in matrices.items() if np.prod(shape, dtype=object) != 1]
     meant = large or list(matrices)
     if len(meant) != 1:
-        raise FileFormatError(
-            f"{path} holds {listed(sorted(names))}: name one of them with dataset="
-        )
+        raise name_one(path, sorted(names))
     return meant[0]
 
 

@@ -23,6 +23,7 @@ from .limits import (
     check_expansion,
     check_fits,
     listed,
+    name_one,
     named_damage,
     require_package,
     too_many_names,
@@ -264,9 +265,7 @@ def _open_member(store: Store, dataset: str | None) -> NamedMatrix:
             elif len(names) == 1:
                 (dataset,) = names
             elif not set(_PARTS) <= set(names):
-                raise FileFormatError(
-                    f"{path} holds {listed(names)}: name one of them with dataset="
-                )
+                raise name_one(path, names)
     dataset = (dataset or "").strip("/")
     member = store.find(dataset)
     matrix: ChunkedSource | CompressedSource
