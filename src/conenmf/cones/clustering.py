@@ -96,8 +96,8 @@ def _plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     Returns the samples chosen, and Z = [z_1, ..., z_K].
     """
     centres = [first]
-    Z = _direction(V, first)[:, None]
-    for k in range(1, K):
+    Z = _direction(V, first)[:, None]  # 2)
+    for k in range(1, K):  # 3)
         largest, smallest = V.sweep(_largest_cosines, V.norms_squared, reduce=min, Z=Z)
         (n,) = V.map(_lowest_index, largest, reduce=min, limit=smallest + tie)
         require_new_direction(smallest, k, K, tie)
