@@ -24,6 +24,7 @@ __all__ = [
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
+    "hals_own_rows",
     "hals_rows",
     "nnls_one_by_one",
     "nnls_rows",
@@ -210,6 +211,31 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
                 c[k, t] = c[k, width]
             row[t], counts[t] = row[width], counts[width]
             first[t], moved[t] = first[width], moved[width]
+
+
+@_compiled
+def hals_own_rows(
+    G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float
+) -> None:
+    """The same with a Gram matrix for each row, G (n, K, K)."""
+    for n in range(Y.shape[0]):
+        gram, c, y = G[n], C[n], Y[n]
+        first = 0.0
+        for number in range(sweeps):
+            moved = 0.0
+            for k in range(y.shape[0]):
+                weight = gram[k, k]
+                if weight > 0.0:
+                    gradient = -c[k]
+                    for j in range(y.shape[0]):
+                        gradient += gram[k, j] * y[j]
+                    new = max(y[k] - gradient / weight, floor)
+                    moved += weight * (new - y[k]) ** 2
+                    y[k] = new
+            if number == 0:
+                first = moved
+            if moved <= stall_ratio_sq * first:
+                break
 
 
 @_compiled

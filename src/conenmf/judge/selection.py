@@ -29,7 +29,7 @@ from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import MOSTLY_CONES, initialize, mixing
 from ..solve.loop import alternate
-from ..solve.solvers import SOLVERS
+from ..solve.solvers import SOLVERS, hals
 from ..solve.stopping import Stopping
 from ..text import function_name
 from . import plots
@@ -47,6 +47,7 @@ _HELD_OUT_SHARE = 0.1  # of the entries
 _N_FOLDS = 3
 _FILL_MAX_ITER = 20
 _CV_MAX_ITER = 15
+_MASKED_SWEEPS = 4
 _N_SHUFFLES = 3
 _N_RESTARTS = 6
 _RESTART_MAX_ITER = 60
@@ -359,19 +360,14 @@ def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generat
 def _masked_nnls(W: Array, V: Array, known: Array, H: Array) -> Array:
     """Nonnegative least squares for the columns of V on their known entries only.
 
-    Each sample has its own Gram matrix, W' diag(known) W; coordinate descent from H.
+    Each sample has its own Gram matrix, W' diag(known) W; a few sweeps of `hals` from H.
     """
     K = W.shape[1]
-    grams = (known.T.astype(float) @ (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)).reshape(
-        -1, K, K
-    )
+    outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
+    grams = (known.T.astype(float) @ outer).reshape(-1, K, K)
     C = (V * known).T @ W
-    H = H.copy()
-    for _ in range(4):
-        for k in range(K):
-            size = np.maximum(grams[:, k, k], 1e-300)
-            gradient = np.einsum("nk,nk->n", grams[:, k], H) - C[:, k]
-            H[:, k] = np.maximum(H[:, k] - gradient / size, 0.0)
+    for _ in range(_MASKED_SWEEPS):
+        H = hals(grams, C, H, floor=0.0)
     return H
 
 

@@ -35,9 +35,9 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
 
     Parameters
     ----------
-    G : array (K, K)
-        Gram matrix, symmetric positive semidefinite. If it is singular, a solution is returned
-        whose gradient conditions hold to rounding.
+    G : array (K, K), or (n, K, K)
+        Gram matrix, symmetric positive semidefinite, or one for each row. If it is singular, a
+        solution is returned whose gradient conditions hold to rounding.
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
@@ -58,11 +58,19 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     """
     G, C = np.asarray(G), np.asarray(C)
     C = C if C.dtype.kind == "f" else C.astype(np.float64)
-    K = G.shape[0] if G.ndim == 2 else -1
-    if G.shape != (K, K) or C.ndim != 2 or C.shape[1] != K:
-        raise ShapeError(f"G has shape {G.shape} and C {C.shape}, expected (K, K) and (n, K)")
+    n, K = C.shape if C.ndim == 2 else (-1, -1)
+    if G.shape not in ((K, K), (n, K, K)):
+        raise ShapeError(
+            f"G has shape {G.shape} and C {C.shape}, expected (K, K), or (n, K, K), and (n, K)"
+        )
     if Y is not None and np.shape(Y) != C.shape:
         raise ShapeError(f"Y has shape {np.shape(Y)}, expected that of C, {C.shape}")
+    if G.ndim == 3:
+        solutions = np.empty_like(C)
+        for row in range(n):
+            guess = None if Y is None else Y[row : row + 1]
+            solutions[row] = nnls(G[row], C[row : row + 1], guess)[0]
+        return solutions
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise NonFiniteError("G or C holds NaN or infinity")
     if K < 1 or np.diagonal(G).min() < 0:

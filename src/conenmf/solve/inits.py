@@ -112,12 +112,12 @@ def initialize(
     else:
         chosen = _factors(V, K, init, rng)
     W, H, name, *_ = chosen = chosen._replace(W=chosen.W.astype(V.dtype, copy=False))
-    if rule is None or (rule.first == "H" and not rule.raise_start):
+    if rule is None or (rule.first == "H" and not rule.lift_zeros):
         return chosen._replace(H=H if rule is not None and rule.sweeps else None)
     exact = H is None or name in CONE_INITS  # then H has zeros that are answers, not guesses
     if H is None:
         H = coefficients(V, W)[0]
-    return chosen._replace(H=raise_off_zero(V, H) if exact and rule.raise_start else H)
+    return chosen._replace(H=raise_off_zero(V, H) if exact and rule.lift_zeros else H)
 
 
 def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:

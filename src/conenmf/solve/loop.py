@@ -211,7 +211,7 @@ class _Steps:
         return loop
 
     def _started(self, W: Array, H: Aligned | None) -> Loop:
-        if H is None and (self.rule.first == "W" or self.rule.raise_start):
+        if H is None and (self.rule.first == "W" or self.rule.lift_zeros):
             raise FactorError("this rule needs an H to start from")
         size = _units(W)
         W = np.asarray(W, dtype=np.float64) / size

@@ -1,13 +1,14 @@
-"""The update rules: each moves W, or H, closer to the best one given the other.
+"""The solvers: each moves W, or H, closer to the best one given the other.
 
 Given W, the problem for the samples is known through G = W'W (K, K) and C = V'W (N, K) alone;
-given H it is known through G = HH' and C = VH' (F, K). So a rule is one pure function
-``(G, C, Y) -> Y`` that moves the rows of Y, each on its own, closer to the minimiser of
-y'Gy / 2 - c'y, and serves W and H alike. V is never seen here.
+given H it is known through G = HH' and C = VH' (F, K). So the update of a solver is one pure
+function ``(G, C, Y) -> Y`` that moves the rows of Y, each on its own, closer to the minimiser of
+y'Gy / 2 - c'y, and serves W and H alike. V is never seen here. Where every row has a Gram matrix
+of its own, as with missing entries, G is (n, K, K).
 
-C is dear and a sweep over Y is cheap, so `mult` and `hals` may sweep several times, until a sweep
-brings little beside the first one (Gillis and Glineur, "Accelerated multiplicative updates and
-hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation 24, 2012).
+C is expensive and a sweep over Y is cheap, so `mult` and `hals` may sweep several times, until a
+sweep brings little beside the first one (Gillis and Glineur, "Accelerated multiplicative updates
+and hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation 24, 2012).
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ __all__ = [
     "solver_name",
 ]
 
-FLOOR = 1e-16  # smallest entry that the rules of the published experiments leave
-_LITTLE = 0.01  # a sweep that moves a row so little of what the first did, squared, is its last
+FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
+_STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
 
 Update: TypeAlias = Callable[..., Array]
+"""``(G, C, Y) -> Y`` with one row of C and Y per sample, or per feature; G is (K, K) or (n, K, K).
+
+It may take a keyword `sweeps`; see `Solver`.
+"""
 
 
 def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
@@ -51,7 +56,7 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     """
 
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
-        denominator = y @ G
+        denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
         new = np.maximum(y * ratio, FLOOR)
@@ -73,9 +78,9 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     if not kernels.AVAILABLE:
         return _hals(G, C, Y, sweeps, floor)
     Y = np.array(Y, order="C")
-    exact = Y.dtype.type
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
-    kernels.hals_rows(G, C, Y, exact(floor), sweeps, _LITTLE)
+    kernel = kernels.hals_rows if G.ndim == 2 else kernels.hals_own_rows
+    kernel(G, C, Y, Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ)
     return Y
 
 
@@ -83,11 +88,16 @@ def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         y = np.asfortranarray(y)
         moved = np.zeros(rows.size)
-        for k in range(G.shape[0]):
-            if G[k, k] > 0:
-                new = np.maximum(y[:, k] - (y @ G[:, k] - C[rows, k]) / G[k, k], floor)
-                moved += G[k, k] * (new - y[:, k]) ** 2
-                y[:, k] = new
+        for k in range(G.shape[-1]):
+            if G.ndim == 2:
+                size, product = G[k, k], y @ G[:, k]
+            else:
+                size, product = G[rows, k, k], np.einsum("nj,nj->n", y, G[rows, k])
+            gradient = product - C[rows, k]
+            step = np.divide(gradient, size, out=np.zeros_like(gradient), where=size > 0)
+            new = np.where(size > 0, np.maximum(y[:, k] - step, floor), y[:, k])
+            moved += size * (new - y[:, k]) ** 2
+            y[:, k] = new
         return y, moved
 
     return _swept(Y, sweeps, sweep)
@@ -105,8 +115,8 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, A
     for number in range(sweeps):
         Y[rows], moved = sweep(Y[rows], rows)
         first = first if number else moved
-        going = moved > _LITTLE * first
-        rows, first = rows[going], first[going]
+        active = moved > _STALL_RATIO_SQ * first
+        rows, first = rows[active], first[active]
         if rows.size == 0:
             break
     return Y
@@ -123,21 +133,21 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Solver:
-    """An update rule and how the loop runs it.
+    """An update and how the loop runs it.
 
     Attributes
     ----------
     update : callable
         ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
     first : {"W", "H"}
-        Which factor an iteration updates first. A rule that begins with H needs no H to start,
-        unless that is to be raised.
+        Which factor an iteration updates first. A solver that begins with H needs no initial H,
+        unless that is to be lifted.
     rescale : bool
         Scale W by <V, WH> / ||WH||^2 before the first iteration.
     floored : bool
-        The rule holds entries at `FLOOR` that would be zero.
-    raise_start : bool
-        An H that is zero outside its cones is raised off zero before the first iteration: `mult`
+        The solver holds entries at `FLOOR` that would be zero.
+    lift_zeros : bool
+        An H that is zero outside its cones is lifted off zero before the first iteration: `mult`
         cannot leave that point, and `hals` leaves it slowly.
     sweeps : int, optional
         The update takes a keyword `sweeps`; the loop asks for as many as pay beside the cost of
@@ -151,7 +161,7 @@ class Solver:
     first: str = "W"
     rescale: bool = False
     floored: bool = False
-    raise_start: bool = False
+    lift_zeros: bool = False
     sweeps: int | None = None
     extrapolate: bool = False
 
@@ -159,7 +169,7 @@ class Solver:
         if self.first not in ("W", "H"):
             raise OptionError.unknown("first", self.first, ("W", "H"))
         if self.extrapolate and self.first == "W":
-            raise OptionError('extrapolate=True needs a rule that begins with H: first="H"')
+            raise OptionError('extrapolate=True needs a solver that begins with H: first="H"')
         if self.sweeps is not None and not self.sweeps >= 1:
             raise OptionError(f"sweeps={self.sweeps}, expected at least 1, or None")
 
@@ -172,37 +182,37 @@ class Solver:
 
 SOLVERS: dict[str, Solver] = {
     "hals": Solver(
-        partial(hals, floor=0.0), first="H", raise_start=True, sweeps=30, extrapolate=True
+        partial(hals, floor=0.0), first="H", lift_zeros=True, sweeps=30, extrapolate=True
     ),
-    "mult": Solver(mult, first="H", floored=True, raise_start=True, sweeps=30),
+    "mult": Solver(mult, first="H", floored=True, lift_zeros=True, sweeps=30),
     "nnlsb": Solver(nnlsb, first="H", extrapolate=True),
     # as in the published experiments
-    "plain-hals": Solver(hals, rescale=True, floored=True, raise_start=True),
-    "plain-mult": Solver(mult, floored=True, raise_start=True),
+    "plain-hals": Solver(hals, rescale=True, floored=True, lift_zeros=True),
+    "plain-mult": Solver(mult, floored=True, lift_zeros=True),
     "plain-nnlsb": Solver(nnlsb, first="H"),
 }
 
 
 def get_solver(solver: str | Solver | Update) -> Solver:
-    """Return the rule of that name; a rule is returned as it is, a function becomes a rule."""
+    """Return the solver of that name; a `Solver` is returned as it is, a function becomes one."""
     if isinstance(solver, Solver):
         return solver
     if callable(solver):
         return Solver(solver)
     if solver not in SOLVERS:
         problem = OptionError.unknown("solver", solver, SOLVERS)
-        known = {"cd": "hals", "mu": "mult"}.get(solver)
-        hint = f" (scikit-learn's {solver!r} is {known!r} here)" if known else ""
+        twin = {"cd": "hals", "mu": "mult"}.get(solver)
+        hint = f" (scikit-learn's {solver!r} is {twin!r} here)" if twin else ""
         raise OptionError(f"{problem}{hint}")
     return SOLVERS[solver]
 
 
 def solver_name(solver: Any) -> str | None:
-    """Return how a solver is told in a result: its name, or that of its function."""
+    """Return how a result names a solver: its name, or that of its function."""
     if solver is None or isinstance(solver, str):
         return solver
-    for name, rule in SOLVERS.items():
-        if solver == rule:
+    for name, named in SOLVERS.items():
+        if solver == named:
             return name
     function = solver.update if isinstance(solver, Solver) else solver
     while isinstance(function, partial):
