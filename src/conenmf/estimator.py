@@ -30,7 +30,7 @@ from .names import names_of
 from .pipeline import factorize
 from .solve.checkpoint import Checkpoint
 from .solve.inits import Init, check_factor, raise_off_zero
-from .solve.loop import coefficients
+from .solve.losses import coefficients
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
 from .solve.stopping import Callback, Iteration, StopReason

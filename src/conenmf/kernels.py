@@ -214,9 +214,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
 
 
 @_compiled
-def hals_own_rows(
-    G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float
-) -> None:
+def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
     """The same with a Gram matrix for each row, G (n, K, K)."""
     for n in range(Y.shape[0]):
         gram, c, y = G[n], C[n], Y[n]

@@ -27,7 +27,9 @@ from .linalg.spectrum import Spectrum
 from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
-from .solve.loop import Leap, Loop, alternate, coefficients
+from .solve.loop import alternate
+from .solve.losses import coefficients
+from .solve.runs import Leap, Saved
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
 from .solve.stopping import Callback, History, Stopping, StopReason
 from .text import function_name
@@ -188,8 +190,8 @@ class Begun:
         The relative error of W with its best H is at most this.
     sketch : Sketch or None
         One of V, if the init made one.
-    state : Loop or None
-        The saved state of the loop, if the run is resumed.
+    saved : Saved or None
+        What a checkpoint kept of the run, if it is resumed.
     """
 
     W: Array
@@ -200,7 +202,7 @@ class Begun:
     H: Aligned | None = None
     error: float = 1.0
     sketch: Sketch | None = None
-    state: Loop | None = None
+    saved: Saved | None = None
 
     def decisions(self) -> dict[str, Any]:
         """What a resumed run takes over, in plain values."""
@@ -249,11 +251,11 @@ def _begin(
 
 def _resume(run: CheckpointedRun, max_iter: int, stages: Stages) -> Begun | None:
     """Begin where a saved run was, or return None if nothing was saved."""
-    state = run.load(max_iter)
-    if state is None:
+    saved = run.load(max_iter)
+    if saved is None:
         return None
     stages.seconds |= run.facts["seconds"]
-    return Begun(state.W, state=state, **run.facts["begun"])
+    return Begun(saved.state.W, saved=saved, **run.facts["begun"])
 
 
 def _solve(
@@ -276,7 +278,7 @@ def _solve(
         stopping=stopping,
         callback=callback,
         leap=_leap_on_sketch(V, begun, solver, stopping.tol, stages),
-        resume=begun.state,
+        resume=begun.saved,
         save=None if run is None else run.save_if_due,
     )
     errors = solution.history.relative_error

@@ -65,7 +65,7 @@ def test_the_time_left_is_that_of_what_comes_first():
     show = shown.iterations(100, 1e-4, None, "solving")
     shares, notes = [], []
     for iteration in range(1, 61):
-        show(Iteration(iteration, 0.1 * iteration, 0.1 + 0.8**iteration, float(iteration)))
+        show(Iteration(iteration, 0.1 * iteration, 0.1 + 0.8**iteration, float(iteration), 1.0))
         shares.append(shown._share)
         notes.append(shown._note)
     assert shares[3] == 0.04  # by the number of iterations, before anything is known
@@ -74,11 +74,11 @@ def test_the_time_left_is_that_of_what_comes_first():
     assert np.all(np.diff(shares[6:53]) > 0)
     show = shown.iterations(1000, 0.0, 2.0, "solving")
     shown._began = time.perf_counter() - 1.0  # which was spent on an init, for example
-    show(Iteration(1, 0.1, 0.5, 1.0))
+    show(Iteration(1, 0.1, 0.5, 1.0, 2.0))
     assert shown._share == pytest.approx(0.5, abs=0.1)
     assert "about 1 s left" in shown._note
     shown._began -= 2.0
-    show(Iteration(2, 0.2, 0.5, 2.0))
+    show(Iteration(2, 0.2, 0.5, 2.0, 2.0))
     assert (shown._share, shown._what) == (1.0, "finishing")
 
 

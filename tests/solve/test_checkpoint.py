@@ -22,8 +22,8 @@ class KilledError(Exception):
 
 
 def die_at(iteration):
-    def callback(progress):
-        if progress.iteration == iteration:
+    def callback(now):
+        if now.iteration == iteration:
             raise KilledError
 
     return callback
@@ -73,7 +73,7 @@ def check_resumed(V, tmp_path, solver, init):
     assert rng.random() == undisturbed.random()
 
 
-def test_a_run_that_the_user_ended_goes_on(tmp_path, cones):
+def test_a_run_that_the_user_ended_resumes(tmp_path, cones):
     V = from_columns(cones)
     options = {"max_iter": 12, "tol": 0}
     whole = factorize(V, 3, **options)
@@ -113,8 +113,8 @@ def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path, cones):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
     factorize(V, 3, max_iter=3, checkpoint=checkpoint)
     (state,) = tmp_path.glob("*/state.npz")
-    np.savez(state, header=np.array('{"format": "conenmf-checkpoint-1"}'))
-    with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-1', this version"):
+    np.savez(state, header=np.array('{"format": "conenmf-checkpoint-2"}'))
+    with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-2', this version"):
         factorize(V, 3, max_iter=3, checkpoint=checkpoint)
 
 
@@ -147,8 +147,8 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
         import numpy as np
         from conenmf import factorize, open_data
         from conenmf.solve.checkpoint import Checkpoint
-        def callback(progress):
-            if sys.argv[1] == "die" and progress.iteration == 6:
+        def callback(now):
+            if sys.argv[1] == "die" and now.iteration == 6:
                 os.kill(os.getpid(), signal.SIGKILL)
         V = open_data({str(tmp_path / "V.npy")!r}, samples_in="columns")
         checkpoint = Checkpoint({str(tmp_path / "run")!r}, every=0) if sys.argv[2:] else None
@@ -286,7 +286,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     checkpoint = Checkpoint(tmp_path, every=0)
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(DiskFullError, match="the one before is intact"):
+        with pytest.raises(DiskFullError, match="an earlier one is intact"):
             factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert os.listdir(tmp_path) == ["00000002"]
     resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from conenmf import factorize, from_columns, make_cones
 from conenmf.errors import ComponentsError, NotADataMatrixError, ShapeError
 from conenmf.solve import online
-from conenmf.solve.loop import coefficients
+from conenmf.solve.losses import coefficients
 from conenmf.solve.online import ConeStream
 
 

@@ -16,7 +16,7 @@ from ..errors import OptionError, ShapeError
 from ..export import REPORT, RESULT, check_table, write_coefficients
 from ..report import write_report
 from ..result import Factorization
-from ..solve.loop import coefficients
+from ..solve.losses import coefficients
 from ..text import visible
 from .options import (
     PRINTING_OPTIONS,

@@ -81,14 +81,18 @@ def transpose_chunk(rows: Any) -> Any:
 def sweep_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
     """Apply a step to the blocks of a chunk, which begins with sample `start`."""
     local = _hold_chunk(rows, call.options, start)
-    results = local.sweep(call.step, *_all(aligned), reduce=call.reduce, **_named(call.shared))
+    results = local.sweep(
+        call.step, *_all(aligned), reduce=call.reduce, **_addressable(call.shared)
+    )
     return _result(results, rows.shape[0])
 
 
 def visit_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
     """Let a step read samples of a chunk."""
     local = _hold_chunk(rows, call.options, start)
-    results = local.visit(call.step, *_all(aligned), reduce=call.reduce, **_named(call.shared))
+    results = local.visit(
+        call.step, *_all(aligned), reduce=call.reduce, **_addressable(call.shared)
+    )
     return _result(results, local.passes * rows.shape[0])
 
 
@@ -97,7 +101,7 @@ def map_chunk(call: Call, rows: Any, start: int, *aligned: Any) -> Result:
     n_samples = rows if isinstance(rows, int) else rows.shape[0]
     with one_blas_thread():
         index = range(start, start + n_samples)
-        return _result(call.step(index, *_all(aligned), **_named(call.shared)), 0.0)
+        return _result(call.step(index, *_all(aligned), **_addressable(call.shared)), 0.0)
 
 
 def reduce_outcomes(call: Call, outcomes: list[Outcome]) -> Outcome:
@@ -149,10 +153,10 @@ def _all(arrays: tuple[Any, ...]) -> list[Any]:
     return [_addressable(array) for array in arrays]
 
 
-def _named(arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: _addressable(array) for name, array in arrays.items()}
-
-
 def _addressable(array: Any) -> Any:
     """Arrays that came over the network may lie at odd addresses, where sums have other bits."""
+    if isinstance(array, dict):
+        return {name: _addressable(value) for name, value in array.items()}
+    if isinstance(array, list):
+        return [_addressable(value) for value in array]
     return np.require(array, requirements="A") if isinstance(array, np.ndarray) else array

@@ -51,9 +51,11 @@ def sample_indices(index: range) -> tuple[Array, None]:
 
 
 def add(total: Any, part: Any) -> Any:
-    """Add a block's part to the total, tuples element by element, arrays in place."""
+    """Add a block's part to the total, tuples and dicts item by item, arrays in place."""
     if part is None:
         return None
+    if isinstance(part, dict):
+        return {name: add(total[name], value) for name, value in part.items()}
     if isinstance(part, tuple):
         return tuple(add(a, b) for a, b in zip(total, part, strict=True))
     total += part

@@ -69,7 +69,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
         solutions = np.empty_like(C)
         for row in range(n):
             guess = None if Y is None else Y[row : row + 1]
-            solutions[row] = nnls(G[row], C[row : row + 1], guess)[0]
+            one = nnls(G[row], C[row : row + 1], guess, max_pivots=max_pivots)
+            solutions[row] = one[0]
         return solutions
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise NonFiniteError("G or C holds NaN or infinity")

@@ -1,17 +1,16 @@
-"""Checkpoints: a run that was killed goes on where it was, and ends with the same bits.
+"""Checkpoints: a run that was killed resumes where it was, and ends with the same bits.
 
 A checkpoint is a folder. Each save writes a new folder inside it under a temporary name and moves
 it into place when it is complete; only then is the one before it removed. On a cluster the workers
-write their own pieces of H, so the folder must be one that all of them see.
+write their own partitions of H, so the folder must be one that all of them see. The sums of a pass
+are saved under the names that their loss gives them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import secrets
 import shutil
 import time
 from dataclasses import dataclass
@@ -22,14 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.blocks import Array
+from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.matrix import DataMatrix
-from ..errors import CheckpointError, DiskFullError, OptionError, is_disk_full
-from .loop import Loop, Momentum
+from ..errors import CheckpointError, OptionError
+from .runs import Momentum, Saved, State
+from .stopping import Log
 
 __all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
 
-_FORMAT = "conenmf-checkpoint-2"
-_SUMS = ("W", "VH", "HH")
+_FORMAT = "conenmf-checkpoint-3"
+_SUM = "sum "  # before the name of a sum of the loss
+_LOG = ("relative_error", "elapsed", "passes")
 _MOMENTUM = ("beta", "ceiling", "rest", "leapt")
 _UNFINISHED = re.compile(r"\.\d{8}\.[0-9a-f]{16}")
 
@@ -41,8 +43,8 @@ class Checkpoint:
     Attributes
     ----------
     folder : path
-        Made if it does not exist. A run that finds a checkpoint here goes on from it; delete
-        the folder to begin anew.
+        Made if it does not exist. A run that finds a checkpoint here resumes from it; delete
+        the folder to run from the beginning.
     every : float
         Seconds between saves; 0 saves after every iteration.
     """
@@ -96,110 +98,103 @@ class CheckpointedRun:
                 f"{self._folder} cannot be made a folder for checkpoints: {problem}"
             ) from problem
 
-    def load(self, max_iter: int) -> Loop | None:
-        """Return the newest saved state, or None if there is none; restores the generator.
+    def load(self, max_iter: int) -> Saved | None:
+        """Return the newest state, or None if there is none; restores the generator.
 
         A state that is beyond `max_iter` iterations is refused.
         """
         for entry in self._folder.iterdir():
             if _UNFINISHED.fullmatch(entry.name):  # left by a run that was killed while it saved
                 shutil.rmtree(entry, ignore_errors=True)
-        saved = sorted(entry for entry in self._folder.iterdir() if entry.name.isdigit())
-        if not saved:
+        folders = sorted(entry for entry in self._folder.iterdir() if entry.name.isdigit())
+        if not folders:
             return None
-        newest = saved[-1]
+        newest = folders[-1]
         try:
-            with (
-                open(newest / "state.npz", "rb") as file,
-                np.load(file, allow_pickle=False) as stored,
-            ):
-                header = json.loads(str(stored["header"]))
-                if header["format"] != _FORMAT:
-                    raise CheckpointError(
-                        f"{newest} has format {header['format']!r}, this version reads {_FORMAT!r}"
-                    )
-                sums = {name: stored[name] for name in _SUMS}
-                history = {name: stored[name].tolist() for name in ("errors", "elapsed", "passes")}
-                inner = float(stored["inner"])
-                W_before = stored["W_before"]
-            self._compare(newest, header["settings"])
-            if len(history["errors"]) > max_iter:
-                raise CheckpointError(
-                    f"{newest} is at iteration {len(history['errors'])}, beyond "
-                    f"max_iter={max_iter}: raise it, or delete the folder to begin anew"
-                )
-            Ht = self._V.load_aligned(newest, "H")
-            momentum = None
-            if header["momentum"] is not None:
-                before = self._V.load_aligned(newest, "before")
-                momentum = Momentum(W_before, before, **header["momentum"])
+            saved = self._read(newest, max_iter)
         except CheckpointError:
             raise
-        except Exception as problem:  # whatever a damaged file leads to
+        except Exception as problem:  # a damaged file may lead to any of them
             raise CheckpointError(
                 f"{newest} is not a checkpoint of conenmf, or is damaged: {problem}; "
-                "delete it to begin anew"
+                "delete it to run from the beginning"
             ) from problem
+        return saved
+
+    def _read(self, folder: Path, max_iter: int) -> Saved:
+        with (
+            open(folder / "state.npz", "rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            header = json.loads(str(arrays["header"]))
+            if header["format"] != _FORMAT:
+                raise CheckpointError(
+                    f"{folder} has format {header['format']!r}, this version reads {_FORMAT!r}: "
+                    "resume it with the version that wrote it, or delete it"
+                )
+            sums = {
+                name.removeprefix(_SUM): arrays[name]
+                for name in arrays.files
+                if name.startswith(_SUM)
+            }
+            log = Log(**{name: arrays[name].tolist() for name in _LOG})
+            W, values = arrays["W"], arrays["values"].tolist()
+            W_before = arrays["W before"] if header["momentum"] is not None else None
+        self._compare(folder, header["settings"])
+        if len(values) > max_iter:
+            raise CheckpointError(
+                f"{folder} is at iteration {len(values)}, beyond max_iter={max_iter}: raise it, "
+                "or delete the folder to run from the beginning"
+            )
+        state = State(W, self._V.load_aligned(folder, "H"), sums, values)
+        if W_before is not None:
+            state.momentum = Momentum(
+                W_before, self._V.load_aligned(folder, "before"), **header["momentum"]
+            )
         self.facts = header["facts"]
         if self._rng is not None and header["rng"] is not None:
             self._rng.bit_generator.state = _from_json(header["rng"])
-        return Loop(**sums, Ht=Ht, inner=inner, **history, momentum=momentum)
+        return Saved(state, log)
 
-    def save_if_due(self, loop: Loop, ended: bool) -> None:
+    def save_if_due(self, run: Saved, ended: bool) -> None:
         """Save if the last time is long enough ago, or the user has ended the run."""
         if ended or time.perf_counter() - self._last >= self._every:
-            self.save(loop)
+            self.save(run)
             self._last = time.perf_counter()
 
-    def save(self, loop: Loop) -> None:
-        """Save the state of the loop."""
-        name = f"{len(loop.errors):08d}"
-        unfinished = self._folder / f".{name}.{secrets.token_hex(8)}"
-        momentum = loop.momentum
-        moving = None if momentum is None else {key: getattr(momentum, key) for key in _MOMENTUM}
+    def save(self, run: Saved) -> None:
+        """Save a run; what is saved already for this iteration stays as it is."""
+        state, momentum = run.state, run.state.momentum
+        target = self._folder / f"{len(state.values):08d}"
+        if not target.exists():
+            with folder_written_whole(target) as folder:
+                self._write(run, folder)
+        if self._V.is_remote:  # what is lost then comes from its file, not from all iterations
+            state.Ht = self._V.load_aligned(target, "H")
+            if momentum is not None:
+                momentum.Ht = self._V.load_aligned(target, "before")
+        for entry in self._folder.iterdir():
+            if entry.name.isdigit() and entry != target:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def _write(self, run: Saved, folder: Path) -> None:
+        state, momentum = run.state, run.state.momentum
         header = {
             "format": _FORMAT,
-            "momentum": moving,
+            "momentum": momentum and {name: getattr(momentum, name) for name in _MOMENTUM},
             "settings": self._settings,
             "facts": self.facts,
             "rng": None if self._rng is None else _to_json(self._rng.bit_generator.state),
         }
-        try:
-            unfinished.mkdir()
-            self._V.save_aligned(loop.Ht, unfinished, "H")
-            if momentum is not None:
-                self._V.save_aligned(momentum.Ht, unfinished, "before")
-            with open(unfinished / "state.npz", "xb") as stream:
-                np.savez(
-                    stream,
-                    header=np.array(json.dumps(header)),
-                    inner=np.float64(loop.inner),
-                    W_before=loop.W if momentum is None else momentum.W,
-                    errors=np.array(loop.errors),
-                    elapsed=np.array(loop.elapsed),
-                    passes=np.array(loop.passes),
-                    **{name: getattr(loop, name) for name in _SUMS},
-                )
-                stream.flush()
-                os.fsync(stream.fileno())
-            if not (self._folder / name).exists():
-                os.rename(unfinished, self._folder / name)
-        except OSError as problem:
-            if is_disk_full(problem):
-                raise DiskFullError(
-                    f"no room for a checkpoint in {self._folder}; the one before is intact: make "
-                    "room and repeat the call, which resumes from it"
-                ) from problem
-            raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-        if self._V.is_remote:  # what is lost then comes from its file, not from all iterations
-            loop.Ht = self._V.load_aligned(self._folder / name, "H")
-            if momentum is not None:
-                momentum.Ht = self._V.load_aligned(self._folder / name, "before")
-        for entry in self._folder.iterdir():
-            if entry.name.isdigit() and entry.name != name:
-                shutil.rmtree(entry, ignore_errors=True)
+        arrays: dict[str, Any] = {"W": state.W, "values": np.array(state.values)}
+        arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG}
+        arrays |= {_SUM + name: np.asarray(value) for name, value in state.sums.items()}
+        self._V.save_aligned(state.Ht, folder, "H")
+        if momentum is not None:
+            arrays["W before"] = momentum.W
+            self._V.save_aligned(momentum.Ht, folder, "before")
+        with written_whole(folder / "state.npz") as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)
 
     def _compare(self, folder: Path, settings: dict[str, Any]) -> None:
         for key, value in self._settings.items():
@@ -209,13 +204,13 @@ class CheckpointedRun:
             if not same:
                 raise CheckpointError(
                     f"{folder} belongs to another run: its {key} is {settings.get(key)!r}, now it "
-                    f"is {value!r}; use another folder, or delete this one to begin anew"
+                    f"is {value!r}; use another folder, or delete this one"
                 )
 
 
-def _weigh_by_place(samples: range, squared: Array, *, N: int) -> tuple[float]:
+def _weigh_by_place(index: range, squared: Array, *, N: int) -> tuple[float]:
     """A number that changes if samples change places."""
-    return (float(squared @ (np.arange(samples.start, samples.stop) / N)),)
+    return (float(squared @ (np.arange(index.start, index.stop) / N)),)
 
 
 def fingerprint(*parts: str | npt.ArrayLike) -> str:

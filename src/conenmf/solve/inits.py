@@ -26,7 +26,8 @@ from ..data.views import take_samples
 from ..errors import ComponentsError, FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 from ..text import function_name
-from .loop import alternate, coefficients
+from .loop import alternate
+from .losses import coefficients
 from .separable import snpa, spa
 from .solvers import SOLVERS, Solver, hals
 from .stopping import Stopping

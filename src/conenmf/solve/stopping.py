@@ -1,19 +1,22 @@
 """When a run ends, and what it reports until then.
 
 `Stopping` holds the limits, `StopReason` names every way in which a run may end, an `Iteration` is
-what a callback gets, a `History` is what remains of all iterations. Nothing here computes factors.
+what a callback gets, a `Log` grows with every iteration, a `History` is what remains of them all.
+Nothing here computes factors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+import numpy as np
+
 from ..data.blocks import Array
 
-__all__ = ["Callback", "History", "Iteration", "StopReason", "Stopping"]
+__all__ = ["Callback", "History", "Iteration", "Log", "StopReason", "Stopping"]
 
 
 class StopReason(StrEnum):
@@ -49,13 +52,15 @@ class Iteration:
     """What a callback gets after every iteration; it stops the run by returning True.
 
     `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
-    the passes over V so far.
+    the passes over V so far. `objective` is what the loss measures, ||V - W H||^2 for least
+    squares, and `relative_error` is the same beside the scale of V: ||V - W H|| / ||V||.
     """
 
     iteration: int
     elapsed: float
     relative_error: float
     passes: float
+    objective: float
 
 
 Callback: TypeAlias = Callable[[Iteration], object]
@@ -112,3 +117,26 @@ class History:
         first, last = self.relative_error[:1], self.relative_error[-1:]
         ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
         return f"<History of {n} iterations{ends}>"
+
+
+@dataclass
+class Log:
+    """The history of a run that has not ended: the same as lists."""
+
+    relative_error: list[float] = field(default_factory=list)
+    elapsed: list[float] = field(default_factory=list)
+    passes: list[float] = field(default_factory=list)
+
+    @property
+    def last_elapsed(self) -> float:
+        """Seconds until the last iteration ended; 0 if there was none."""
+        return self.elapsed[-1] if self.elapsed else 0.0
+
+    @property
+    def last_passes(self) -> float:
+        """Passes over V until then."""
+        return self.passes[-1] if self.passes else 0.0
+
+    def history(self) -> History:
+        """Return the history so far."""
+        return History(np.array(self.relative_error), np.array(self.elapsed), np.array(self.passes))

@@ -1,0 +1,275 @@
+"""Losses: what the loop minimises, and all that changes with it.
+
+A loss owns the step on a block of samples, the sums that it yields, the update of W from them, the
+value of the objective and the point at which a pass knows it, the exact H for a given W, and the
+scale of the data. The loop knows none of these; it hands the sums from one method to the next, and
+a checkpoint saves them under the names that the loss gives them.
+
+There is one loss so far, `Frobenius`: ||V - W H||^2. With W given, a block of samples yields
+C = V'W, its new H = update(G, C, H) with G = W'W, and the sums VH', HH' and <V, WH>. From these W
+follows by an update with G = HH' and C = VH', and the value for any W by
+
+    ||V - W H||^2 = ||V||^2 - 2 <V, WH> + <W'W, HH'>.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
+from ..data.borders import equal_borders
+from ..data.matrix import Aligned, DataMatrix
+from ..data.threads import run_in_order
+from ..data.validate import require_data_matrix
+from ..errors import FactorError
+from ..linalg.nnls import nnls
+from .solvers import Update
+
+__all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "nearby_power"]
+
+Sums: TypeAlias = dict[str, Any]
+"""What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
+
+_W_ROWS = 1024  # features whose W is updated at a time, on threads
+
+
+class Point(Enum):
+    """Where the value of an iteration holds: at its new H, and at W before or after its update."""
+
+    BEFORE = "W before"
+    AFTER = "W after"
+
+
+class Loss(ABC):
+    """An objective for the factors of V, as the loop sees it.
+
+    The loop factors V / unit, so that solvers which floor do so regardless of the scale of V.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    rescale : bool
+        Choose the unit by the scale of V; otherwise it is 1.
+
+    Attributes
+    ----------
+    name : str
+    known_at : Point
+        `AFTER` if the sums of a pass give the value at every W, so also at the one that is updated
+        from them; `BEFORE` if they give it only at the W that the pass was made with.
+    unit : float
+        A power of two.
+    """
+
+    name: str
+    known_at: Point
+    unit: float
+
+    def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
+        self.V = V
+        F, N = V.shape
+        self.unit = nearby_power(V.norm / np.sqrt(F * N)) if rescale else 1.0
+
+    @staticmethod
+    @abstractmethod
+    def step(
+        block: Block,
+        H: Array,
+        *before: Array,
+        update: Update,
+        beta: float,
+        floor: float,
+        **shared: Any,
+    ) -> tuple[Any, ...]:
+        """Update the rows of H (n, K) that belong to a block, and return them with the sums.
+
+        If H `before` is given, the new H is moved further by `beta` times the way from there,
+        down to `floor` at most, and the result is (H moved, H as updated, sums) instead of
+        (H, sums). `shared` is what `shared` returns. Sample weights would be one more aligned
+        array, which multiplies the rows of H in all sums.
+        """
+
+    @abstractmethod
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return what every block needs for a pass with W (F, K)."""
+
+    @abstractmethod
+    def collect(self, sums: Sums) -> Sums:
+        """Return the sums of all blocks as the other methods want them."""
+
+    @abstractmethod
+    def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
+        """Return W (F, K) updated from the sums of a pass that was made with it."""
+
+    @abstractmethod
+    def scale_W(self, sums: Sums, W: Array) -> Array:
+        """Return W (F, K) times the number that makes it best for the H of the sums."""
+
+    @abstractmethod
+    def value(self, sums: Sums, W: Array, at: Point) -> float:
+        """Return the objective of V / unit at W and the H of the sums; `at` says which W it is."""
+
+    @abstractmethod
+    def objective(self, value: float) -> float:
+        """Return the objective of V itself for a value of V / unit."""
+
+    @abstractmethod
+    def relative_error(self, value: float) -> float:
+        """Return an increasing function of the value that does not depend on the scale of V."""
+
+    @abstractmethod
+    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
+        """Return the exact H (K, N) for W, labels (N,) and the objective of V; one pass."""
+
+
+class Frobenius(Loss):
+    """Least squares: ||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
+
+    The value is a difference of large numbers: good to about 2e-8 (float64) of ||V||.
+    """
+
+    name = "frobenius"
+    known_at = Point.AFTER
+
+    def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
+        super().__init__(V, rescale=rescale)
+        self.total = V.total / self.unit**2
+
+    @staticmethod
+    def step(
+        block: Block,
+        H: Array,
+        *before: Array,
+        update: Update,
+        beta: float,
+        floor: float,
+        **shared: Any,
+    ) -> tuple[Any, ...]:
+        """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Loss`."""
+        unit = shared["unit"]
+        C = products(block, shared["W"])
+        if unit != 1:
+            C = C / C.dtype.type(unit)
+        H = _checked_update(update, shared["G"], C, H)
+        updated = (H,) if before else ()
+        if beta:
+            share = H.dtype.type(beta)
+            H = np.maximum(H + share * (H - before[0]), H.dtype.type(floor))
+        exact_H = exact(H)
+        VH = exact(weighted_sums(block, H))
+        if unit != 1:
+            VH /= unit
+        inner = float(np.vdot(exact(C), exact_H))
+        return H, *updated, {"VH": VH, "HH": exact_H.T @ exact_H, "inner": inner}
+
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
+        rounded = W.astype(self.V.dtype, copy=False)
+        exact_W = exact(rounded)
+        return {"W": self.V.coordinates(rounded), "G": exact_W.T @ exact_W, "unit": self.unit}
+
+    def collect(self, sums: Sums) -> Sums:
+        """Return the sums with VH' in features, as it is unless V is a sketch."""
+        return {**sums, "VH": self.V.features(sums["VH"])}
+
+    def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
+        """Update W from G = HH' and C = VH', many rows at a time on threads."""
+        borders = equal_borders(len(W), _W_ROWS)
+        updated = np.empty_like(W)
+        dtype = self.V.dtype
+
+        def run(index: int) -> Array:
+            rows = slice(*borders[index])
+            C, Y = (array[rows].astype(dtype, copy=False) for array in (sums["VH"], W))
+            return _checked_update(update, sums["HH"], C, Y)
+
+        def collect(index: int, rows: Array) -> None:
+            updated[slice(*borders[index])] = rows
+
+        run_in_order(run, collect, len(borders), self.V.n_threads)
+        return updated
+
+    def scale_W(self, sums: Sums, W: Array) -> Array:
+        """Return W times <V, WH> / ||WH||^2."""
+        squared = float(np.vdot(W.T @ W, sums["HH"]))
+        return W * (sums["inner"] / squared) if squared > 0 else W
+
+    def value(self, sums: Sums, W: Array, at: Point) -> float:
+        """Return ||V / unit - W H||^2, which rounding may not make negative."""
+        inner = sums["inner"] if at is Point.BEFORE else float(np.vdot(sums["VH"], W))
+        squared = self.total - 2.0 * inner + float(np.vdot(W.T @ W, sums["HH"]))
+        if not np.isfinite(squared):
+            raise FactorError("the solver returned factors that are not finite")
+        return max(squared, 0.0)
+
+    def objective(self, value: float) -> float:
+        """Return ||V - W H||^2."""
+        return value * self.unit**2
+
+    def relative_error(self, value: float) -> float:
+        """Return ||V - W H|| / ||V||."""
+        return float(np.sqrt(value / self.total))
+
+    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
+        """Return the best H for W with labels and ||V - W H||^2; see `losses.coefficients`."""
+        return coefficients(self.V, W)
+
+
+def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
+    """Return the best H for a given W, exactly, with labels and the squared error; one pass.
+
+    Nothing but V and W goes into it, not even a first guess, so that even where several H are
+    best it is always the same one.
+
+    Returns
+    -------
+    H : array (K, N)
+    labels : array (N,), integers
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
+        sample without any.
+    squared_error : float
+        ||V - W H||^2, exact to rounding.
+    """
+    require_data_matrix(V)
+    W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
+    with V.own_threads():
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W)
+    return Ht.T, labels, float(squared)
+
+
+def _finish_block(
+    block: Block, squared: Array, *, W: Array, G: Array
+) -> tuple[Array, Array, float]:
+    exact_block = exact(block)
+    C = products(exact_block, W)
+    H = nnls(G, C).astype(block.dtype, copy=False)
+    contributions = np.sqrt(np.diagonal(G)) * H
+    labels = np.where(contributions.max(axis=1) > 0, contributions.argmax(axis=1), -1)
+    residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
+    return H, labels, float(residuals.sum())
+
+
+def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
+    """Apply an update, which may be the user's own, and check what it returned."""
+    updated = update(G, C, Y)
+    if not isinstance(updated, np.ndarray) or updated.shape != Y.shape:
+        got = getattr(updated, "shape", type(updated).__name__)
+        raise FactorError(f"the solver returned {got}, expected an array of shape {Y.shape}")
+    if updated.size and updated.min() < 0:
+        raise FactorError(f"the solver returned a negative entry: {updated.min():g}")
+    return updated
+
+
+def nearby_power(size: float) -> float:
+    """Return a power of two near `size`, by which numbers are divided exactly; 1 if it is ordinary.
+
+    >>> nearby_power(3e-9) == 2.0**-28, nearby_power(5.0)
+    (True, 1.0)
+    """
+    if size <= 0 or 1e-6 < size < 1e6:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(size)))

@@ -1,0 +1,394 @@
+"""One run on its way to a minimum: what it proposes before each pass over V, and what it accepts.
+
+The loop (`loop`) reads V; a run decides with which factors. Solvers that ask for it are
+extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix factorization algorithms using
+extrapolation", Neural Computation 31, 2019): what an update has moved is moved a little further.
+Each iteration proposes factors, and accepts what the pass yields or takes it back if the objective
+has risen; then follows one iteration without extrapolation, which cannot fail, and extrapolation
+continues with more caution.
+
+*Which value decides.* A pass is made with a W that may be extrapolated, and ends with an H that
+may be; the sums are those of this H. Where the loss knows its value at the W updated from them,
+that value decides (`Point.AFTER`). Where it knows it only at the W of the pass (`Point.BEFORE`),
+this one decides: all that was extrapolated has taken part in it, the update of W that follows can
+only lower it, and by how much is known one pass later. So the values never rise for either kind of
+loss, and the factors that are returned are as good as the last value, or better.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..data.blocks import Array
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import FactorError
+from .losses import Point, Sums, nearby_power
+from .methods import Method, Penalty
+from .solvers import Solver, Update
+from .stopping import Callback, History, Iteration, Log, Stopping, StopReason
+
+__all__ = [
+    "Leap",
+    "Momentum",
+    "Outcome",
+    "Proposal",
+    "Run",
+    "Saved",
+    "Solution",
+    "State",
+]
+
+_LEAP_AFTER_ITER = 2
+_GROWTH, _CEILING_GROWTH, _CAUTION = 1.05, 1.01, 1.5  # factors of the extrapolation, as published
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a run ended: W (F, K), H (K, N), the history and the reason."""
+
+    W: Array
+    H: Aligned
+    history: History
+    stop_reason: StopReason
+
+
+@dataclass
+class Momentum:
+    """How an extrapolated run moves.
+
+    Attributes
+    ----------
+    W : array (F, K)
+        W one iteration earlier.
+    Ht : aligned (N, K)
+        H as the last update left it, before it was moved further.
+    beta : float
+        How far to move beyond an update, as a share of the way since the one before.
+    ceiling : float
+        What beta may grow to.
+    rest : bool
+        The next iteration is not extrapolated.
+    leapt : bool
+        The leap has been asked for.
+    """
+
+    W: Array
+    Ht: Aligned
+    beta: float = 0.5
+    ceiling: float = 1.0
+    rest: bool = True
+    leapt: bool = False
+
+
+@dataclass
+class State:
+    """The state of a run between two iterations: all that the next ones depend on.
+
+    Attributes
+    ----------
+    W : array (F, K), float64
+    Ht : aligned (N, K)
+    sums : dict
+        What the pass of the last accepted iteration summed; the loss owns the names.
+    values : list of float
+        The objective of V / unit after each iteration, with the penalties.
+    momentum : Momentum, optional
+        For solvers that are extrapolated.
+    """
+
+    W: Array
+    Ht: Aligned
+    sums: Sums
+    values: list[float]
+    momentum: Momentum | None = None
+
+
+class Saved(NamedTuple):
+    """All that a checkpoint keeps of a run."""
+
+    state: State
+    log: Log
+
+
+Leap: TypeAlias = Callable[[Array, Aligned, list[float]], tuple[Array, Aligned] | None]
+"""Given W, H and the errors so far, propose a W and an H from which to continue, or None."""
+
+
+class Proposal(NamedTuple):
+    """What a pass over V is to be made with.
+
+    `before` is the H from which on a new one is moved further, by the share `beta`; None for a run
+    that is not extrapolated.
+    """
+
+    W: Array
+    Ht: Aligned
+    update: Update
+    before: Aligned | None = None
+    beta: float = 0.0
+    is_leap: bool = False
+
+    @property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """The arrays with one row per sample that the step takes."""
+        return (self.Ht,) if self.before is None else (self.Ht, self.before)
+
+    @property
+    def out(self) -> tuple[Aligned | None, ...]:
+        """Where the new ones may be written: over the old, unless they may be taken back."""
+        return (self.Ht,) if self.before is None else (None, None)
+
+
+class Outcome(NamedTuple):
+    """What it yielded: the new H, the same before it was moved further, and the sums."""
+
+    Ht: Aligned
+    updated: Aligned
+    sums: Sums
+
+
+class Run:
+    """One run on its way: its state, its limits and its history so far.
+
+    The parameters are those of `alternate`.
+
+    Attributes
+    ----------
+    state : State
+    stopping : Stopping
+    log : Log
+    reason : StopReason or None
+        Why it has ended, if it has.
+    lacks_sums : bool
+        It needs a pass over V before its first iteration: W is updated first.
+    """
+
+    def __init__(
+        self,
+        V: DataMatrix,
+        W: Array,
+        H: Aligned | None,
+        solver: Method | Solver | str | Update,
+        stopping: Stopping = Stopping(),  # noqa: B008 - frozen
+        *,
+        callback: Callback | None = None,
+        leap: Leap | None = None,
+        resume: Saved | None = None,
+        save: Callable[[Saved, bool], None] | None = None,
+    ) -> None:
+        self._began, self._already_read = time.perf_counter(), V.passes
+        self.V, self.method, self.stopping = V, Method.of(solver), stopping
+        self._solver = self.method.H.solver
+        self._callback, self._leap, self._save = callback, leap, save
+        # A penalty sees the factors as they are: neither V nor columns of W are rescaled then.
+        self.loss = self.method.loss(V, rescale=not self.method.is_penalised)
+        (F, N), K = V.shape, W.shape[1]
+        # A pass costs 4 K (F + N) `depth` or less, a sweep over H costs 2 N K^2, over W 2 F K^2.
+        pass_cost = 2 * V.depth * (F + N) / K
+        self._update_H = self.method.H.update(pass_cost / N)
+        self._update_W = self.method.W.update(pass_cost / F)
+        self.lacks_sums = resume is None and self._solver.first == "W"
+        if resume is None:
+            self.log = Log()
+            self.state = State(*self._scaled_factors(W, H), {}, [])
+            if self._solver.extrapolate:
+                self.state.momentum = Momentum(self.state.W, self.state.Ht)
+        else:
+            self.state, self.log = resume
+            self._began -= self.log.last_elapsed
+            self._already_read -= self.log.last_passes
+        self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
+
+    def propose(self) -> Proposal:
+        """Return the factors with which V is to be read next."""
+        state, momentum = self.state, self.state.momentum
+        if self.lacks_sums:
+            return Proposal(state.W, state.Ht, _unchanged)
+        if momentum is None:
+            W = state.W
+            if self._solver.first == "W":
+                W = self.loss.update_W(state.sums, W, self._update_W)
+            return Proposal(W, state.Ht, self._update_H)
+        leap = self._proposed_leap(momentum)
+        if leap is not None:
+            return leap
+        if momentum.rest:
+            return Proposal(state.W, state.Ht, self._update_H, momentum.Ht)
+        W = state.W - momentum.W
+        W *= momentum.beta
+        W += state.W
+        np.maximum(W, self.method.W.floor, out=W)
+        return Proposal(W, state.Ht, self._update_H, momentum.Ht, momentum.beta)
+
+    def arguments(self, proposal: Proposal) -> dict[str, Any]:
+        """Return what the step of the loss needs besides a block and its rows of H."""
+        return {
+            **self.loss.shared(proposal.W),
+            "update": proposal.update,
+            "beta": proposal.beta,
+            "floor": self.method.H.floor,
+        }
+
+    def settle(self, proposal: Proposal, outcome: Outcome) -> None:
+        """Accept what a pass yielded, or take it back if the objective has risen."""
+        if self.lacks_sums:
+            self._begin(proposal, outcome)
+            return
+        values, W = self.state.values, proposal.W
+        if self._solver.first == "H":
+            W = self.loss.update_W(outcome.sums, W, self._update_W)
+        value = self._value(proposal, outcome, W)
+        is_bold = proposal.beta > 0 or proposal.is_leap
+        if is_bold and values and not self._is_no_worse(value, values[-1]):
+            self._take_back(proposal)
+            value = values[-1]
+        else:
+            self._accept(proposal, outcome, W)
+        values.append(value)
+
+    def end_iteration(self) -> None:
+        """Write the log, call the callback, and see whether it is time to stop."""
+        value, log = self.state.values[-1], self.log
+        log.elapsed.append(time.perf_counter() - self._began)
+        log.passes.append(self.V.passes - self._already_read)
+        log.relative_error.append(self.loss.relative_error(value))
+        self.reason = self.stopping.reason(log.relative_error, log.elapsed[-1])
+        if self._callback is not None:
+            iteration = Iteration(
+                iteration=len(log.elapsed),
+                elapsed=log.elapsed[-1],
+                relative_error=log.relative_error[-1],
+                passes=log.passes[-1],
+                objective=self.loss.objective(value),
+            )
+            answer = self._callback(iteration)
+            if isinstance(answer, bool | np.bool_) and answer:
+                self.reason = StopReason.CALLBACK
+                self.save(ended=True)
+
+    def save(self, *, ended: bool) -> None:
+        """Hand the state to who saves it."""
+        if self._save is not None:
+            self._save(Saved(self.state, self.log), ended)
+
+    def solution(self) -> Solution:
+        """Return the factors in the scale of V."""
+        assert self.reason is not None
+        W = self.state.W.astype(self.V.dtype, copy=False)
+        return Solution(W, self._unscaled(self.state.Ht), self.log.history(), self.reason)
+
+    def _begin(self, proposal: Proposal, outcome: Outcome) -> None:
+        """Take the sums of the init, and scale W if the solver asks for it."""
+        self.lacks_sums = False
+        self.state.Ht, self.state.sums = outcome.Ht, outcome.sums
+        if self._solver.rescale:
+            self.state.W = self.loss.scale_W(outcome.sums, proposal.W)
+
+    def _value(self, proposal: Proposal, outcome: Outcome, W: Array) -> float:
+        """The objective at the H of a pass, and at W or the W before it, as the loss knows it."""
+        at = Point.BEFORE if self._solver.first == "W" else self.loss.known_at
+        W = W if at is Point.AFTER else proposal.W
+        value = self.loss.value(outcome.sums, W, at)
+        if self.method.W.penalty is not None:
+            value += self.method.W.penalty.value(W)
+        if self.method.H.penalty is not None:
+            value += float(self.V.map(_penalty, outcome.Ht, penalty=self.method.H.penalty)[0])
+        return value
+
+    def _is_no_worse(self, value: float, last: float) -> bool:
+        """Compared as relative errors: what rounding hides there is no reason to go back."""
+        return self.loss.relative_error(value) <= self.loss.relative_error(last)
+
+    def _accept(self, proposal: Proposal, outcome: Outcome, W: Array) -> None:
+        state, momentum = self.state, self.state.momentum
+        if momentum is not None:
+            if proposal.beta:
+                momentum.beta = min(momentum.ceiling, _GROWTH * proposal.beta)
+                momentum.ceiling = min(1.0, _CEILING_GROWTH * momentum.ceiling)
+            momentum.rest = proposal.is_leap
+            momentum.W = proposal.W if proposal.is_leap else state.W
+            momentum.Ht = outcome.updated
+        state.W, state.Ht, state.sums = W, outcome.Ht, outcome.sums
+        if momentum is not None and not self.method.is_penalised:
+            self._balance(momentum)
+
+    def _take_back(self, proposal: Proposal) -> None:
+        """Leave the factors as they are, and be more careful."""
+        momentum = self.state.momentum
+        assert momentum is not None
+        momentum.rest = True
+        if proposal.beta:
+            momentum.ceiling, momentum.beta = proposal.beta, proposal.beta / _CAUTION
+
+    def _balance(self, momentum: Momentum) -> None:
+        """Bring columns of W back to ordinary sizes, and rows of H the other way.
+
+        A component that no sample uses for a while comes back with a huge column in W, which
+        then sets the scale, so that the others are floored, or lost in single precision.
+        """
+        state = self.state
+        size = _column_units(state.W)
+        if np.all(size == 1):
+            return
+        state.W, momentum.W = state.W / size, momentum.W / size
+        state.Ht, momentum.Ht = (
+            self.V.map(_scale, Ht, factor=size, dtype=self.V.dtype)[0]
+            for Ht in (state.Ht, momentum.Ht)
+        )
+
+    def _proposed_leap(self, momentum: Momentum) -> Proposal | None:
+        errors = self.log.relative_error
+        if self._leap is None or momentum.leapt or len(errors) < _LEAP_AFTER_ITER:
+            return None
+        momentum.leapt = True
+        factors = self._leap(self.state.W, self._unscaled(self.state.Ht), errors)
+        if factors is None:
+            return None
+        W, Ht = self._scaled_factors(*factors)
+        return Proposal(W, Ht, self._update_H, Ht, is_leap=True)
+
+    def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
+        """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
+        if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
+            raise FactorError("this solver needs an initial H")
+        W = np.asarray(W, dtype=np.float64)
+        size = np.ones(W.shape[1]) if self.method.is_penalised else _column_units(W)
+        if H is None:
+            Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
+        else:
+            factor = size / self.loss.unit
+            Ht, _ = self.V.map(_scale, H.T, factor=factor, dtype=self.V.dtype)
+        return W / size, Ht
+
+    def _unscaled(self, Ht: Aligned) -> Aligned:
+        """H (K, N) for V itself."""
+        if self.loss.unit != 1:
+            Ht, _ = self.V.map(_scale, Ht, factor=self.loss.unit, dtype=self.V.dtype)
+        return Ht.T
+
+
+def _unchanged(G: Array, C: Array, Y: Array) -> Array:
+    return Y
+
+
+def _penalty(index: range, H: Array, *, penalty: Penalty) -> tuple[float]:
+    return (penalty.value(H),)
+
+
+def _zeros(index: range, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return np.zeros((len(index), K), dtype), None
+
+
+def _scale(
+    index: range, H: Array, *, factor: float | Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    return np.ascontiguousarray(H * factor, dtype), None
+
+
+def _column_units(W: Array) -> Array:
+    return np.array([nearby_power(float(size)) for size in W.max(axis=0)])

@@ -1,0 +1,251 @@
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import from_columns
+from conenmf.linalg.nnls import nnls
+from conenmf.solve.loop import alternate, iterate
+from conenmf.solve.losses import Frobenius, Point
+from conenmf.solve.methods import Method, Slot
+from conenmf.solve.runs import Run
+from conenmf.solve.solvers import SOLVERS, Solver
+from conenmf.solve.stopping import Stopping
+
+
+@pytest.fixture
+def init(sample_matrix):
+    rng = np.random.default_rng(1)
+    return rng.random((12, 3)), rng.random((3, 40))
+
+
+# --- extrapolation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb"])
+@given(seed=st.integers(0, 10**6))
+def test_extrapolation_never_raises_the_error(name, seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((8, 30)) ** rng.integers(1, 6)
+    W, H = rng.random((8, 3)), rng.random((3, 30))
+    run = alternate(from_columns(V), W, H, name, stopping=Stopping(0, max_iter=40))
+    errors = run.history.relative_error
+    assert (np.diff(errors) <= 1e-12).all()
+    assert errors[0] <= np.linalg.norm(V - W @ H) / np.linalg.norm(V) + 1e-12
+    exact = np.linalg.norm(V - run.W @ run.H) / np.linalg.norm(V)
+    assert errors[-1] == pytest.approx(exact, abs=1e-7)
+    assert min(run.W.min(), run.H.min()) >= 0
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb"])
+def test_extrapolation_gets_further(name):
+    rng = np.random.default_rng(0)
+    parts = rng.random((40, 5)) ** 3 @ rng.random((5, 300)) ** 3
+    V = from_columns(parts + 0.2 * rng.random((40, 300)))
+    init = rng.random((40, 5)), rng.random((5, 300))
+    stopping = Stopping(0, max_iter=25)
+    plain = replace(SOLVERS[name], extrapolate=False)
+    fast, slow = (alternate(V, *init, solver, stopping=stopping) for solver in (name, plain))
+    best = alternate(V, *init, name, stopping=Stopping(0, max_iter=400)).history.relative_error[-1]
+    ahead, behind = (run.history.relative_error[-1] - best for run in (fast, slow))
+    assert ahead < 0.3 * behind
+
+
+def test_a_leap_is_taken_only_if_the_error_falls(sample_matrix, init):
+    V = from_columns(sample_matrix)
+    stopping = Stopping(0, max_iter=30)
+    best = alternate(V, *init, "hals", stopping=Stopping(0, max_iter=300))
+    asked = []
+
+    def far(W, H, errors):
+        asked.append((W.copy(), np.array(H), list(errors)))
+        return best.W, best.H
+
+    taken = alternate(V, *init, "hals", stopping=stopping, leap=far)
+    ((W, H, errors),) = asked  # once
+    assert len(errors) == 2
+    assert errors[-1] == pytest.approx(
+        np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix), rel=1e-9
+    )
+    limit = best.history.relative_error[-1]
+    assert taken.history.relative_error[2] == pytest.approx(limit, rel=1e-6)
+
+    rng = np.random.default_rng(9)
+    nonsense = rng.random((12, 3)) * 1e-3, rng.random((3, 40)) ** 9
+    for leap in (lambda W, H, errors: nonsense, lambda W, H, errors: None):
+        refused = alternate(V, *init, "hals", stopping=stopping, leap=leap)
+        errors = refused.history.relative_error
+        assert (np.diff(errors) <= 1e-12).all()
+        assert errors[-1] <= 1.01 * limit
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 40)).astype(dtype)
+    X[0] *= 1e-12  # a feature that samples hardly have, and a component made of it alone
+    V = from_columns(X)
+    W = rng.random((30, 3)).astype(dtype)
+    W[:, 2] = np.eye(30, dtype=dtype)[0]
+    sizes = []
+
+    def look(run, ended):
+        sizes.append(run.state.W.max(axis=0))
+
+    H = rng.random((3, 40)).astype(dtype)
+    found = alternate(V, W, H, "hals", stopping=Stopping(tol=0, max_iter=8), save=look)
+    assert max(size.max() for size in sizes) < 1e7
+    assert found.history.relative_error[-1] < found.history.relative_error[0]
+
+
+# --- a loss that knows its value only where the pass was made ---------------------------------
+
+
+class Late(Frobenius):
+    """Least squares that does not know its value at the W it has just updated."""
+
+    known_at = Point.BEFORE
+
+    def value(self, sums, W, at):
+        assert at is Point.BEFORE
+        return super().value({**sums, "VH": None}, W, at)
+
+
+def late(name):
+    slot = Slot(SOLVERS[name])
+    return Method(slot, slot, Late)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@given(seed=st.integers(0, 10**6))
+def test_values_at_the_w_before_never_rise(name, seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((8, 30)) ** rng.integers(1, 6)
+    W, H = rng.random((8, 3)), rng.random((3, 30))
+    run = alternate(from_columns(V), W, H, late(name), stopping=Stopping(0, max_iter=40))
+    errors = run.history.relative_error
+    assert (np.diff(errors) <= 1e-9).all()
+    exact = np.linalg.norm(V - run.W @ run.H) / np.linalg.norm(V)
+    assert exact <= errors[-1] + 1e-7  # the last update of W can only have lowered it
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_both_kinds_of_loss_come_to_the_same_end(name, sample_matrix, init):
+    """Plain solvers with the same iterates; those that are extrapolated as far, in as many."""
+    V, stopping = from_columns(sample_matrix), Stopping(0, max_iter=60)
+    usual = alternate(V, *init, name, stopping=stopping)
+    other = alternate(V, *init, late(name), stopping=stopping)
+    if not SOLVERS[name].extrapolate:
+        assert np.array_equal(other.W, usual.W)
+        assert np.array_equal(other.H, usual.H)
+    np.testing.assert_allclose(
+        other.history.relative_error[-1], usual.history.relative_error[-1], rtol=1e-3
+    )
+
+
+def test_a_step_that_raises_the_late_value_is_taken_back(init):
+    """Coordinate descent overshoots on these data: some iterations bring nothing."""
+    rng = np.random.default_rng(4)
+    V = from_columns(rng.random((12, 40)) ** 5)
+    taken_back = []
+    for solver in ("hals", late("hals")):
+        run = alternate(V, *init, solver, stopping=Stopping(0, max_iter=80))
+        taken_back.append(np.count_nonzero(np.diff(run.history.relative_error) == 0))
+    assert all(0 < count < 20 for count in taken_back)
+
+
+# --- slots ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """b ||Y||^2."""
+
+    b: float
+
+    def __call__(self, G, C, Y):
+        return G + self.b * np.eye(len(G)), C
+
+    def value(self, Y):
+        return self.b * float((Y.astype(float) ** 2).sum())
+
+
+def keep(G, C, Y):
+    return Y
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb", "plain-nnlsb"])
+def test_a_penalty_for_h_leads_to_the_ridge_solution(name, main_backend, sample_matrix, init):
+    W, H = init
+    scale = 1e-8  # the penalty must not see a V that was rescaled
+    V, penalty = main_backend(scale * sample_matrix), Ridge(0.7)
+    method = Method(Slot(SOLVERS[name], penalty), Slot(Solver(keep)))
+    seen = []
+    run = alternate(
+        V, W, H * scale, method, stopping=Stopping(0, max_iter=60), callback=seen.append
+    )
+    np.testing.assert_array_equal(run.W, W)
+    best = nnls(W.T @ W + 0.7 * np.eye(3), sample_matrix.T @ W).T
+    np.testing.assert_allclose(np.asarray(run.H) / scale, best, rtol=1e-5, atol=1e-9)
+    difference = sample_matrix - W @ best
+    objective = (difference**2).sum() + 0.7 * (best**2).sum()
+    assert seen[-1].objective / scale**2 == pytest.approx(objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("loss", [Frobenius, Late])
+def test_the_objective_with_its_penalties_never_rises(name, loss, sample_matrix, init):
+    V, seen = from_columns(sample_matrix), []
+    method = Method(Slot(SOLVERS[name], Ridge(0.2)), Slot(SOLVERS[name], Ridge(0.1)), loss)
+    run = alternate(V, *init, method, stopping=Stopping(0, max_iter=60), callback=seen.append)
+    objectives = np.array([iteration.objective for iteration in seen])
+    assert (np.diff(objectives) <= 1e-9).all()
+    penalties = 0.1 * (run.W**2).sum() + 0.2 * (run.H**2).sum()
+    objective = ((sample_matrix - run.W @ run.H) ** 2).sum() + penalties
+    assert objective <= objectives[-1] * (1 + 1e-9)
+    assert objective == pytest.approx(objectives[-1], rel=1e-2)
+
+
+def test_each_factor_has_its_own_solver(sample_matrix, init):
+    V, updated = from_columns(sample_matrix), []
+
+    def note(which, solver):
+        def update(G, C, Y):
+            updated.append((which, len(Y)))
+            return solver.update(G, C, Y)
+
+        return Slot(Solver(update, first="H"))
+
+    method = Method(note("H", SOLVERS["nnlsb"]), note("W", SOLVERS["plain-hals"]))
+    alternate(V, *init, method, stopping=Stopping(0, max_iter=2))
+    assert updated == 2 * [("H", 40), ("W", 12)]
+
+
+# --- several runs -----------------------------------------------------------------------------
+
+
+def test_runs_share_a_pass_and_keep_their_bits(backend, small_blocks, sample_matrix):
+    """Of different solvers, losses and numbers of components; each leaves when it is done."""
+    rng = np.random.default_rng(5)
+    inits = [(rng.random((12, K)), rng.random((K, 40))) for K in (3, 2, 4)]
+    solvers, limits = ["hals", "plain-mult", late("nnlsb")], [6, 9, 4]
+    stoppings = [Stopping(0, max_iter=n) for n in limits]
+    alone = [
+        alternate(backend(sample_matrix), *init, solver, stopping=stopping)
+        for init, solver, stopping in zip(inits, solvers, stoppings, strict=True)
+    ]
+    V = backend(sample_matrix)
+    before = V.passes
+    runs = [
+        Run(V, *init, solver, stopping)
+        for init, solver, stopping in zip(inits, solvers, stoppings, strict=True)
+    ]
+    together = iterate(V, runs)
+    assert V.passes - before == 1 + max(limits)  # one for the sums that plain-mult begins with
+    for one, other in zip(together, alone, strict=True):
+        assert np.array_equal(one.W, other.W)
+        assert np.array_equal(np.asarray(one.H), np.asarray(other.H))
+        assert np.array_equal(one.history.relative_error, other.history.relative_error)
+        assert one.stop_reason == other.stop_reason
