@@ -219,7 +219,7 @@ def test_bad_input(X):
 def test_tiny_negative_entries_can_be_clipped(X):
     X = X.copy()
     X[0, 0] = -1e-12
-    with pytest.raises(NegativeValueError, match='negative="clip"'):
+    with pytest.raises(NegativeValueError, match="negative='clip'"):
         ConeNMF(4).fit(X)
     assert ConeNMF(4, negative="clip").fit(X).transform(X).min() >= 0
 
@@ -370,7 +370,7 @@ def test_partial_fit_bad_input(X):
             model.set_params(n_components=5).partial_fit(X)
     bad = X.copy()
     bad[0, 0] = -1e-12
-    with pytest.raises(NegativeValueError, match='negative="clip"'):
+    with pytest.raises(NegativeValueError, match="negative='clip'"):
         ConeNMF(4).partial_fit(bad)
     assert ConeNMF(4, negative="clip").partial_fit(bad).components_.min() >= 0
 

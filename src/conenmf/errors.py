@@ -49,10 +49,10 @@ class Option(NamedTuple):
     """
 
     name: str
-    value: object = None
+    value: object = ...  # none is named
 
     def __str__(self) -> str:
-        return self.name if self.value is None else f"{self.name}={self.value!r}"
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
 
 
 class Message(str):

@@ -21,7 +21,7 @@ from .data.matrix import Aligned, DataMatrix
 from .data.sketch import Sketch, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
-from .errors import ComponentsError, OptionError, check_components
+from .errors import ComponentsError, Message, Option, OptionError, check_components
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
@@ -299,12 +299,16 @@ def _check_options(
     max_iter: object, tol: object, max_time: object, callback: object, rng: object
 ) -> None:
     if not isinstance(max_iter, int | np.integer) or max_iter < 0:
-        raise OptionError(f"max_iter={max_iter!r}, expected an integer of at least 0")
+        raise OptionError(
+            Message(Option("max_iter", max_iter), ", expected an integer of at least 0")
+        )
     number = float | int | np.number
     if not (isinstance(tol, number) and tol >= 0):
-        raise OptionError(f"tol={tol!r}, expected a number of at least 0")
+        raise OptionError(Message(Option("tol", tol), ", expected a number of at least 0"))
     if max_time is not None and not (isinstance(max_time, number) and max_time >= 0):
-        raise OptionError(f"max_time={max_time!r}, expected seconds of at least 0, or None")
+        raise OptionError(
+            Message(Option("max_time", max_time), ", expected seconds of at least 0, or None")
+        )
     if callback is not None and not callable(callback):
         raise OptionError(f"callback={callback!r}, expected a function or None")
     if rng is not None and not isinstance(rng, np.random.Generator):

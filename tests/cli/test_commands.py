@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 from PIL import Image
 
 import conenmf
@@ -87,7 +89,7 @@ ERRORS = [
     (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature) is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
-    (4, ["fit", "cells.csv", "--image-shape", "5x5"], "5 x 5 have 25 pixels, and there are 30"),
+    (3, ["fit", "cells.csv", "--image-shape", "5x5"], "5 x 5 have 25 pixels, and there are 30"),
     (
         3,
         ["transform", "gone", "cells.csv", "-o", "a.csv"],
@@ -112,6 +114,14 @@ ERRORS = [
     ),
     (4, ["fit", "cells.csv", "--anndata"], "--anndata is for .h5ad files, and DATA is cells.csv"),
     (4, ["fit", "cells.csv", "--max-memory", "lots"], "--max-memory lots, expected a number of"),
+    (3, ["fit", "two.npz"], "two.npz holds a, b: name one of them with --dataset NAME"),
+    (3, ["fit", "two.h5"], "two.h5 holds a, b: name one of them with --dataset NAME"),
+    (3, ["fit", "two.mat"], "two.mat holds a, b: name one of them with --dataset NAME"),
+    (3, ["fit", "tiny.npy"], "the smallest entry; pass --negative clip to read it as zero"),
+    (4, ["fit", "cells.npy", "--max-memory", "100"], "--max-memory 100 bytes is too little"),
+    (4, ["fit", "cells.npy", "--tol", "nan"], "--tol nan, expected a number of at least 0"),
+    (4, ["fit", "cells.npy", "--max-time", "nan"], "--max-time nan, expected seconds"),
+    (3, ["fit", "dataset=1.csv"], "there is no file dataset=1.csv"),
     (4, ["fit", "pictures", "--samples-in", "columns"], "a sample: leave out --samples-in"),
     (
         3,
@@ -165,6 +175,12 @@ def crime_scene(tmp_path_factory, run):
         np.save("empty.npy", np.zeros((0, 4)))
         np.save("narrow.npy", np.ones((4, 5)))
         write("few.txt", "a\nb\n")
+        np.save("tiny.npy", [[1.0, 2.0], [-1e-9, 1.0]])
+        two = {"a": np.ones((3, 2)), "b": np.ones((4, 2))}
+        np.savez("two.npz", **two)
+        scipy.io.savemat("two.mat", two)
+        with h5py.File("two.h5", "w") as file:
+            file.update(two)
         np.savez_compressed("packed.npz", V=model.V.T)
         Path("pictures").mkdir()
         for name in ("a", "b"):
@@ -186,7 +202,8 @@ def test_every_error_is_one_line_with_its_code(
 ):
     monkeypatch.chdir(crime_scene)
     before = sorted(crime_scene.rglob("*"))
-    assert run(*arguments) == code
+    has_quiet = arguments[0] in app.commands and arguments[0] != "completion"
+    assert run(*arguments, *["--quiet"] * has_quiet) == code
     output = capsys.readouterr()
     assert output.out == ""
     (line,) = output.err.splitlines()

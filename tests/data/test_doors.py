@@ -221,7 +221,7 @@ def test_negative_entries(make, small_blocks):
 def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
     X = np.ones((20, 3))
     X[17, 2] = -1e-9
-    with pytest.raises(NegativeValueError, match=r'negative="clip"'):
+    with pytest.raises(NegativeValueError, match="negative='clip'"):
         from_rows(make(X), **small_blocks)
     V = from_rows(make(X), negative="clip", **small_blocks)
     assert (V.columns([17]) @ np.eye(1)).min() == 0.0

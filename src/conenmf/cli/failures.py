@@ -65,5 +65,5 @@ def error_line(problem: BaseException, flags: Mapping[str, str]) -> str:
 def _in_words(part: object, flags: Mapping[str, str]) -> str:
     if not (isinstance(part, Option) and part.name in flags):
         return str(part)
-    value = "" if part.value is None else f" {shlex.quote(str(part.value))}"
+    value = "" if part.value is ... else f" {shlex.quote(str(part.value))}"
     return flags[part.name] + value

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DiskFullError, is_disk_full
+from ..errors import DiskFullError, Message, Option, is_disk_full
 from .blocks import Array
 from .files.atomic import temporary_name
 
@@ -64,8 +64,12 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
         path.unlink(missing_ok=True)
         if is_disk_full(problem):
             raise DiskFullError(
-                f"no room for {size / 1e9:.3g} GB of coefficients in {folder}: make room there, "
-                "or raise max_memory so that they stay in memory"
+                Message(
+                    f"no room for {size / 1e9:.3g} GB of coefficients in {folder}: make room "
+                    "there, or raise ",
+                    Option("max_memory"),
+                    " so that they stay in memory",
+                )
             ) from problem
         raise
     mapping = _mapping_of(array)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import OptionError, ReadError
+from ..errors import Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders
@@ -50,8 +50,11 @@ class DiskMatrix(LocalMatrix):
         N, F = source.shape
         if budget // _BLOCKS_IN_BUDGET < source.row_bytes:
             raise OptionError(
-                f"max_memory={budget} bytes is too little: a sample takes {source.row_bytes} "
-                f"bytes, and {_BLOCKS_IN_BUDGET} times that is the least"
+                Message(
+                    Option("max_memory", budget),
+                    f" bytes is too little: a sample takes {source.row_bytes} bytes, and "
+                    f"{_BLOCKS_IN_BUDGET} times that is the least",
+                )
             )
         self._largest = min(_BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
         most = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))

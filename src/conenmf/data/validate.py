@@ -16,9 +16,11 @@ from ..errors import (
     DataChangedError,
     DataTypeError,
     EmptyDataError,
+    Message,
     NegativeValueError,
     NonFiniteError,
     NotADataMatrixError,
+    Option,
     ScaleError,
     ShapeError,
     ZeroDataError,
@@ -135,13 +137,12 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         if negative == "clip" and tiny:
             return validated(V.clipped(), samples_in, negative)
         where, value = _find_entry(V, samples_in, lowest)
-        advice = 'pass negative="clip" to read it as zero'
+        advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
             limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
-            advice = f"shift it, or set it to zero, first (clip is for at most {limit})"
-        raise NegativeValueError(
-            f"Negative values in data: {where} is {value:g}, the smallest entry; {advice}"
-        )
+            advice = (f"shift it, or set it to zero, first (clip is for at most {limit})",)
+        problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
+        raise NegativeValueError(Message(problem, *advice))
     too_small = highest > 0 and highest * highest < smallest
     if too_small or not total < largest:
         raise ScaleError(

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ..data.blocks import Array
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.matrix import DataMatrix
-from ..errors import CheckpointError, OptionError
+from ..errors import CheckpointError, Message, Option, OptionError
 from .runs import Momentum, Saved, State
 from .stopping import Log
 
@@ -143,8 +143,11 @@ class CheckpointedRun:
         self._compare(folder, header["settings"])
         if len(values) > max_iter:
             raise CheckpointError(
-                f"{folder} is at iteration {len(values)}, beyond max_iter={max_iter}: raise it, "
-                "or delete the folder to run from the beginning"
+                Message(
+                    f"{folder} is at iteration {len(values)}, beyond ",
+                    Option("max_iter", max_iter),
+                    ": raise it, or delete the folder to run from the beginning",
+                )
             )
         state = State(W, self._V.load_aligned(folder, "H"), sums, values)
         if W_before is not None:
