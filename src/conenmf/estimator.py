@@ -1,4 +1,4 @@
-"""`ConeNMF`, the door for scikit-learn's users.
+"""`ConeNMF`, the estimator for users of scikit-learn, and an init for scikit-learn's own NMF.
 
 Here, and nowhere below, samples are rows and the words are scikit-learn's: X has shape
 (n_samples, n_features), `components_` is the transpose of the paper's W, and what
@@ -28,6 +28,7 @@ from .data.validate import Negative
 from .errors import FactorError, NotAvailableError, OptionError, check_components
 from .names import names_of
 from .pipeline import factorize
+from .result import Factorization
 from .solve.checkpoint import Checkpoint
 from .solve.inits import Init, check_factor, raise_off_zero
 from .solve.losses import coefficients
@@ -38,8 +39,8 @@ from .solve.stopping import Callback, Iteration, StopReason
 __all__ = ["ConeNMF", "sklearn_init"]
 
 
-class _WithNumberOfComponents:
-    """A method that exists where the number of components is given."""
+class _NeedsNumberOfComponents:
+    """A method that exists if the number of components is given, and says so if it is not."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -56,7 +57,7 @@ class _WithNumberOfComponents:
 
 
 class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Nonnegative matrix factorization started from cones.
+    """Nonnegative matrix factorization, initialised from cones.
 
     Finds nonnegative coefficients A and components C such that X is close to A C in the
     Frobenius norm. `fit_transform(X)` returns A, `components_` is C.
@@ -67,40 +68,24 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
         else by parallel analysis; ``result_.K_decided_by`` says which.
     init : str, callable or array or pair of arrays
-        "cr1" (cones, Algorithm 2 of the paper), "cr1++" (the same from centres drawn at random),
-        "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans";
-        "auto" takes "cr1" for samples in cones, and elsewhere lets it compete with a start from
-        singular vectors; your own components (n_components, n_features); or your own pair of
-        coefficients (n_samples, n_components) and components.
+        A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
+        "nndsvda" or "random"; "auto" takes "cr1" for samples in cones, and elsewhere lets it
+        compete with an init from singular vectors. Or your own components
+        (n_components, n_features), or a pair of coefficients (n_samples, n_components) and
+        components.
     solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Solver, callable or None
-        The plain rules are those of the paper's experiments, one sweep per product and without
-        extrapolation. None stops at the start.
     max_iter : int
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
-    max_time : float, optional
-        Seconds after which the solver stops, counted from the call. The choice of the number of
-        components and of the start are not interrupted, and the exact finish comes on top.
-    n_threads : int, optional
-        By default all cores this process may use. The result has the same bits for any number.
-    negative : {"raise", "clip"}
-        "clip" reads negative entries of at most 1e-6 of the largest entry as zeros.
-    callback : callable, optional
-        Called after every iteration with an object that has `iteration`, `elapsed`,
-        `relative_error` and `passes`; the fit stops when it returns True.
+    max_time, sketch, callback, checkpoint
+        See `factorize`, also for solvers.
+    n_threads, negative, max_memory
+        How X is read, see `from_rows` and `open_data`. The result has the same bits for any number
+        of threads.
     random_state : int, RandomState, Generator or None
-        For starts that draw. With None, "cr1" always gives the same result.
+        For inits that draw. With None, "cr1" always gives the same result.
     verbose : int
         With 1, print a line per iteration.
-    sketch : int, "auto" or None
-        Iterate on a sketch of X of this rank on the way, which is much cheaper where X is dense
-        and has many more samples and features than components, and finish on X itself; "auto"
-        decides whether that pays, None never does it.
-    max_memory : int or str, optional
-        For data in files: the memory this process may take, such as "1GB"; see `open_data`.
-    checkpoint : path or Checkpoint, optional
-        A folder in which the fit is saved every minute; the same fit after the process was killed
-        goes on from there and ends with the same bits.
 
     Attributes
     ----------
@@ -108,21 +93,17 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components_ : int
     labels_ : array (n_samples,)
         The component that contributes most to each sample; -1 for samples without any.
-    reconstruction_err_ : float
-        Frobenius norm of the difference between X and its reconstruction.
-    relative_error_ : float
-        The same, divided by the norm of X.
+    reconstruction_err_, relative_error_ : float
+        Frobenius norm of X minus its reconstruction; the same, divided by the norm of X.
     n_iter_ : int
         Iterations of `fit`, or batches given to `partial_fit`.
     n_samples_seen_ : int
         After `partial_fit` only: samples so far, those of an earlier `fit` included.
-    history_ : History
-        Relative error, seconds and passes over X after each iteration.
-    stop_reason_ : StopReason
+    history_, stop_reason_ : History, StopReason
         As in `Factorization`.
     result_ : Factorization
-        Everything, in the paper's letters; it can be saved. It keeps a reference to X, for
-        `certify` and its other judgements, until it is pickled.
+        The same in the paper's letters, and more; it can be saved. It keeps a reference to X, which
+        `certify` needs, until it is pickled.
 
     Examples
     --------
@@ -134,6 +115,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """
 
     components_: Array
+    result_: Factorization
 
     def __init__(
         self,
@@ -171,9 +153,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn the components of X (n_samples, n_features).
 
-        X is an array, data frame or sparse matrix in memory; or a `numpy.memmap`, a dataset or
-        sparse group of HDF5 or Zarr, or what `open_data` returned, which stay on disk; or a Dask
-        array, which stays on its workers.
+        X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or what
+        `open_data` returned.
         """
         self.fit_transform(X)
         return self
@@ -181,34 +162,26 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit_transform(self, X: Any, y: object = None) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
-        They are a Dask array if X is one, and in a file beside X if they are too large for
-        `max_memory`.
+        They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
         V = self._read(X, reset=True)
-        n_components, init = self._start(V)
+        n_components, init = self._init_in_letters(V)
         result = factorize(
             V,
             n_components,
             init=init,
-            solver=self.solver,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_time=self.max_time,
             callback=self._callback(),
             rng=_generator(self.random_state),
-            sketch=self.sketch,
-            checkpoint=self.checkpoint,
+            **self._options("solver", "max_iter", "tol", "max_time", "sketch", "checkpoint"),
         )
+        self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
-        self.n_components_ = result.K
-        self.labels_ = result.labels
+        self.n_components_, self.n_iter_ = result.K, result.n_iter
+        self.labels_, self.history_ = result.labels, result.history
         self.relative_error_ = result.relative_error
         self.reconstruction_err_ = result.relative_error * V.norm
-        self.n_iter_ = result.n_iter
-        self.history_ = result.history
         self.stop_reason_ = result.stop_reason
-        self.result_ = result
-        self._forget(_OF_STREAM)
+        self._forget("n_samples_seen_", "_stream")
         if result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
             warnings.warn(
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
@@ -218,23 +191,17 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
-    @_WithNumberOfComponents
+    @_NeedsNumberOfComponents
     def partial_fit(self, X: Any, y: object = None) -> Self:
         """Learn from one more batch of samples, which need not be kept.
 
-        The first call begins a stream, or continues from the model of an earlier `fit` as if
-        its samples had been exactly their reconstruction; `fit` begins anew. `n_components` must
-        be a number, `n_threads`, `negative` and `max_memory` are honoured, and the other options
-        are those of `fit` alone. What a fit says about its samples (`labels_`,
-        `relative_error_`, `result_` and so on) is removed, because it no longer holds. As long
-        as the samples have had fewer directions than there are components, the rest of
-        `components_` are zeros. What the order of the samples does, and does not, change is told
-        in `conenmf.online.ConeStream`.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features), as in `fit`
-        y : ignored
+        The first call begins a stream, or continues from the model of an earlier `fit` as if its
+        samples had been exactly their reconstruction; `fit` starts from the beginning. Of the
+        options, `n_components`, which must be a number, `n_threads`, `negative` and `max_memory`
+        are used. Attributes that describe the samples of a fit (`labels_`, `result_` and so on)
+        are removed. While the samples have fewer directions than there are components, the
+        remaining rows of `components_` are zero. `conenmf.solve.online.ConeStream` describes what
+        depends on the order of the samples.
 
         Examples
         --------
@@ -248,16 +215,15 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         K = check_components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
-        stream: ConeStream | None = getattr(self, "_stream", None)
-        if stream is None:
-            stream = self._begin(V.shape[0], K)
+        stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
             raise OptionError(
                 f"n_components={K}, but the model to continue has {stream.K} components: "
-                "change it back, or begin anew with fit or clone(model)"
+                "change it back, or start from the beginning with fit or clone(model)"
             )
         stream.update(V)
-        self._forget(_OF_FIT)
+        self._forget("labels_", "relative_error_", "reconstruction_err_")
+        self._forget("history_", "stop_reason_", "result_")
         self._stream = stream
         self.components_ = np.ascontiguousarray(stream.W.T, dtype=V.dtype)
         self.n_components_ = stream.K
@@ -265,30 +231,30 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = stream.batches
         return self
 
-    def _begin(self, n_features: int, K: int) -> ConeStream:
+    def _new_stream(self, n_features: int, K: int) -> ConeStream:
         if not hasattr(self, "result_"):
             return ConeStream(n_features, K)
         W, H = self.result_.W, self.result_.H
         HH, sums = np.asarray(H @ H.T), np.asarray(H.sum(axis=1))
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
 
-    def _forget(self, names: tuple[str, ...]) -> None:
+    def _options(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+    def _forget(self, *names: str) -> None:
         for name in names:
-            self.__dict__.pop(name, None)
+            if hasattr(self, name):
+                delattr(self, name)
 
     def certify(self) -> Certificate:
-        """Return how far the fit is from the best possible and from a stationary point.
-
-        The first call reads X, to which `result_` keeps a reference; later calls do not.
-        """
+        """Return how far the fit is from the best possible and from a stationary point."""
         check_is_fitted(self)
         if not hasattr(self, "result_"):
             raise NotAvailableError(
                 "certify() judges a fit, and partial_fit keeps no samples: use "
                 "conenmf.certify(from_rows(X), model.components_.T, model.transform(X).T)"
             )
-        certificate: Certificate = self.result_.certify()
-        return certificate
+        return self.result_.certify()
 
     def fit_predict(self, X: Any, y: object = None) -> Aligned:
         """Learn the components and return the label of each sample."""
@@ -300,15 +266,14 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._coefficients(X)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
-        """Return the samples (n_samples, n_features) that these coefficients stand for."""
+        """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        coefficients_ = X if is_elsewhere(X) else np.asarray(X)
-        if coefficients_.ndim != 2 or coefficients_.shape[1] != self.n_components_:
+        A = X if is_elsewhere(X) else np.asarray(X)
+        if A.ndim != 2 or A.shape[1] != self.n_components_:
             raise FactorError(
-                f"the coefficients have shape {coefficients_.shape}, "
-                f"expected (n_samples, {self.n_components_})"
+                f"the coefficients have shape {A.shape}, expected (n_samples, {self.n_components_})"
             )
-        return coefficients_ @ self.components_
+        return A @ self.components_
 
     def predict(self, X: Any) -> Aligned:
         """Return the component that contributes most to each sample, -1 where none does."""
@@ -326,28 +291,19 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return V, H.T, labels, squared
 
     def _read(self, X: Any, *, reset: bool) -> DataMatrix:
-        elsewhere = is_elsewhere(X)
-        names = names_of(X)
-        if not elsewhere:
+        """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
+        options = self._options("negative", "n_threads", "max_memory")
+        if not is_elsewhere(X):
+            options["names"] = names_of(X)
             X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
-        V: DataMatrix = (
-            X
-            if isinstance(X, DataMatrix)
-            else from_rows(
-                X,
-                negative=self.negative,
-                n_threads=self.n_threads,
-                max_memory=self.max_memory,
-                names=names,
-            )
-        )
-        if elsewhere:  # scikit-learn looks at the number of features alone
-            outline = np.broadcast_to(0.0, V.shape[::-1])
-            validate_data(self, outline, reset=reset, skip_check_array=True)
+            return from_rows(X, **options)
+        V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
+        outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
+        validate_data(self, outline, reset=reset, skip_check_array=True)
         return V
 
-    def _start(self, V: DataMatrix) -> tuple[int | str, Init]:
-        """Check the user's own arrays in scikit-learn's layout, then turn them to the paper's."""
+    def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
+        """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
         init = "auto" if self.init is None else self.init
         if isinstance(init, str) or callable(init):
             return self.n_components, init
@@ -360,7 +316,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         A, C = pair
         K = self.n_components
         if K == "auto":
-            K = np.shape(C)[0] if np.ndim(C) == 2 else 1
+            K = len(C) if np.ndim(C) == 2 else 1
         K = check_components(K)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
@@ -369,14 +325,14 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not self.verbose:
             return self.callback
 
-        def report(progress: Iteration) -> object:
+        def print_line(now: Iteration) -> object:
             print(
-                f"[ConeNMF] iteration {progress.iteration}: relative error "
-                f"{progress.relative_error:.6f} after {progress.elapsed:.2f} s"
+                f"[ConeNMF] iteration {now.iteration}: relative error "
+                f"{now.relative_error:.6f} after {now.elapsed:.2f} s"
             )
-            return None if self.callback is None else self.callback(progress)
+            return None if self.callback is None else self.callback(now)
 
-        return report
+        return print_line
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)
@@ -386,12 +342,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _repr_html_(self) -> Callable[[], str]:
-        diagram = super()._repr_html_  # which does not exist if scikit-learn is told not to draw
+        diagram = super()._repr_html_  # missing if scikit-learn's display is "text"
         return lambda: str(diagram()) + self._result_html()
 
     def _result_html(self) -> str:
-        """What a fit found, below scikit-learn's diagram."""
-        return str(self.result_._repr_html_()) if hasattr(self, "result_") else ""
+        return self.result_._repr_html_() if hasattr(self, "result_") else ""
 
     @property
     def _n_features_out(self) -> int:
@@ -399,27 +354,15 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-_OF_FIT = (
-    "labels_",
-    "relative_error_",
-    "reconstruction_err_",
-    "history_",
-    "stop_reason_",
-    "result_",
-)
-_OF_STREAM = ("n_samples_seen_", "_stream")
 
 
 def sklearn_init(
     X: Any, n_components: int, *, solver: str = "cd", random_state: Any = None
 ) -> tuple[Array, Array]:
-    """Return the start W, H for ``sklearn.decomposition.NMF(init="custom")``.
+    """Return W (n_samples, K) and H (K, n_features) for scikit-learn's ``NMF(init="custom")``.
 
     Parameters
     ----------
@@ -429,11 +372,6 @@ def sklearn_init(
         The solver of scikit-learn's NMF that will run. "mu" cannot leave zeros, so for it
         both factors are strictly positive.
     random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    W : array (n_samples, n_components)
-    H : array (n_components, n_features)
 
     Examples
     --------
@@ -454,9 +392,7 @@ def sklearn_init(
 
 
 def _generator(random_state: Any) -> np.random.Generator | None:
-    """Turn what scikit-learn calls a random state into a Generator."""
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, int | np.integer):
-        return np.random.default_rng(int(random_state))
-    return np.random.default_rng(check_random_state(random_state).randint(2**31))
+    """Turn a random state of scikit-learn into a Generator."""
+    if not isinstance(random_state, int | np.integer | np.random.Generator | None):
+        random_state = check_random_state(random_state).randint(2**31)
+    return None if random_state is None else np.random.default_rng(random_state)
