@@ -1,7 +1,7 @@
-"""Text from outside, made safe to show.
+"""Text from untrusted files and from callers, made safe to show.
 
-Names and messages come from untrusted files and end up on terminals and in pages: control and
-formatting characters are replaced by visible escapes.
+Names and messages are shown on terminals and in pages: control and formatting characters are
+replaced by visible escapes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ __all__ = ["decoded", "function_name", "visible"]
 _MAX_NAME_CHARS = 200
 
 
-def visible(text: object, longest: int | None = _MAX_NAME_CHARS) -> str:
+def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
     r"""Return a text on one line, in which control and formatting characters are spelled out.
 
     >>> visible("a\x1b[31mb\n")
     'a\\x1b[31mb\\x0a'
     """
     plain = str(text)
-    if longest is not None and len(plain) > longest:
-        plain = plain[: longest - 1] + "…"
+    if max_chars is not None and len(plain) > max_chars:
+        plain = plain[: max_chars - 1] + "…"
     if plain.isprintable():
         return plain
     return "".join(_spelled(sign) for sign in plain)

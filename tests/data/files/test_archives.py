@@ -107,7 +107,7 @@ def test_archives_that_lie_about_sizes(tmp_path, X):
 
 
 @pytest.mark.parametrize("shape", ["(-4, 12)", "(2**9, 4)", "(999999999999, 9999999)", "(40, 1.5)"])
-def test_headers_that_promise_too_much(tmp_path, X, shape):
+def test_headers_that_claim_too_much(tmp_path, X, shape):
     np.save(tmp_path / "a.npy", X)
     content = (tmp_path / "a.npy").read_bytes()
     header = content[10:128].replace(b"(40, 12)", shape.encode())

@@ -24,7 +24,7 @@ from .sources import NamedMatrix
 
 __all__ = ["open_npy", "open_npz"]
 
-_NAMES = ("sample_names", "feature_names")
+_NAME_MEMBERS = ("sample_names", "feature_names")
 
 
 def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
@@ -72,7 +72,7 @@ class _Archive:
         self._zip.close()
 
     def member(self, name: str) -> RawArray | Array:
-        """In its place in the file; a compressed one is unpacked if it is small enough."""
+        """An array in its place in the file; a compressed one is unpacked if it fits in memory."""
         info, path = self.members[name], self.path
         with self._zip.open(info) as stream:
             shape, fortran, dtype = _read_header(stream, path)
@@ -101,8 +101,8 @@ class _Archive:
         return info.header_offset + 30 + int(name) + int(extra)
 
     def names(self) -> Names:
-        """What the members ``sample_names`` and ``feature_names`` hold, if there are any."""
-        return Names.of(self._texts(_NAMES[0]), self._texts(_NAMES[1]))
+        """The names in the members ``sample_names`` and ``feature_names``, if there are any."""
+        return Names.of(self._texts(_NAME_MEMBERS[0]), self._texts(_NAME_MEMBERS[1]))
 
     def _texts(self, name: str) -> list[str] | None:
         if name not in self.members:
@@ -131,7 +131,7 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
                 str(path), path, parts, shape, decoded(order), budget, archive.file
             )
             return NamedMatrix(source, archive.names(), roles_stored=True)
-        matrices = sorted(members.keys() - set(_NAMES))
+        matrices = sorted(members.keys() - set(_NAME_MEMBERS))
         if dataset is None and len(matrices) == 1:
             (dataset,) = matrices
         if dataset is None or dataset.strip("/") not in members:

@@ -27,13 +27,13 @@ _SHORT_COLUMN_BYTES = 1 << 14  # that reading a short one takes beyond its size
 
 
 class _Layout(NamedTuple):
-    """What is where in a table."""
+    """Which columns hold the names and the numbers, and their common type."""
 
     named_by: int | None  # the column of names
     numeric: list[int]
     titles: list[str]  # of the numeric columns
     dtype: np.dtype[Any]
-    number: Any  # the same, as Arrow calls it
+    arrow_type: Any  # the same type in Arrow
 
 
 def open_parquet(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
@@ -56,7 +56,7 @@ def open_arrow(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     with named_damage(path), open(path, "rb") as stream:
         if stream.read(6) == b"ARROW1":
             file = ipc.open_file(stream)
-            # What a batch takes is known only when it is read.
+            # The memory for a batch shows only when it is read.
             average = path.stat().st_size // max(file.num_record_batches, 1)
             check_fits(f"a batch of {path}", average, budget, "it has to be read as a whole")
             batches = map(file.get_batch, range(file.num_record_batches))
@@ -84,7 +84,7 @@ def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: i
 
 def _numbers(columns: list[Any], layout: _Layout) -> Array:
     """Some columns as rows of numbers; NaN where there are none."""
-    cast = [column.cast(layout.number, safe=False) for column in columns]
+    cast = [column.cast(layout.arrow_type, safe=False) for column in columns]
     batch = require_package("pyarrow", Path()).RecordBatch.from_arrays(cast, [""] * len(cast))
     rows: Array = batch.to_tensor(null_to_nan=True).to_numpy()
     return rows
@@ -118,13 +118,13 @@ def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedM
     check_expansion(path, path.stat().st_size, 8 * N * len(titles))
     spool, row_names = Spool(path, layout.dtype, budget), RowNames(budget)
     F = len(layout.numeric)
-    at_once = max(1, min(budget // (256 * max(N, 1)), 256))  # looking for a column takes its time
+    at_once = max(1, min(budget // (256 * max(N, 1)), 256))  # finding a column takes time
     for first in range(0, F, at_once):
-        some_titles = [titles[column] for column in layout.numeric[first : first + at_once]]
-        batches = file.iter_batches(batch_size=1 << 16, columns=some_titles)
-        if len(some_titles) > 1:
+        subset = [titles[column] for column in layout.numeric[first : first + at_once]]
+        batches = file.iter_batches(batch_size=1 << 16, columns=subset)
+        if len(subset) > 1:
             batches = list(batches)
-        for position in range(len(some_titles)):
+        for position in range(len(subset)):
             for batch in batches:
                 column = batch.column(position)
                 column.validate(full=True)
@@ -138,7 +138,7 @@ def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedM
     return NamedMatrix(spool.finish(F, column_after_column=True), names)
 
 
-# --- what is where ----------------------------------------------------------------------------
+# --- which columns hold what ------------------------------------------------------------------
 
 
 def _layout(path: Path, schema: Any) -> _Layout:
@@ -147,20 +147,20 @@ def _layout(path: Path, schema: Any) -> _Layout:
     index = _pandas_index(schema)
     others = [column for column in range(len(kinds)) if column not in index]
     numeric = [column for column in others if _is_number(kinds[column], pa.types)]
-    rest = sorted(set(others) - set(numeric))
-    if rest == [0] and not index and _is_text(kinds[0], pa.types):
-        rest, index = [], [0]
-    if rest:
-        named = listed(f"{names[column]} ({kinds[column]})" for column in rest)
+    unusable = sorted(set(others) - set(numeric))
+    if unusable == [0] and not index and _is_text(kinds[0], pa.types):
+        unusable, index = [], [0]
+    if unusable:
+        columns = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
         raise DataTypeError(
-            f"{path} has columns that are not numbers: {named}; remove or convert them first"
+            f"{path} has columns that are not numbers: {columns}; remove or convert them first"
         )
     if not numeric:
         raise EmptyDataError(f"{path} has no column of numbers: it needs at least one feature")
     titles = [names[column] for column in numeric]
     single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
-    dtype, number = (np.float32, pa.float32()) if single else (np.float64, pa.float64())
-    return _Layout(index[0] if index else None, numeric, titles, np.dtype(dtype), number)
+    dtype, arrow_type = (np.float32, pa.float32()) if single else (np.float64, pa.float64())
+    return _Layout(index[0] if index else None, numeric, titles, np.dtype(dtype), arrow_type)
 
 
 def _pandas_index(schema: Any) -> list[int]:

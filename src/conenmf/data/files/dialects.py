@@ -1,7 +1,8 @@
 """How a table is written as text: what separates fields, and which of them are names.
 
-All of it is guessed from the first few lines, by rules that a reader can follow; what the rest of
-the text says against the guess is an error that names its line, its column and its value.
+All of it is guessed from the first lines, by rules that a reader can follow: `csv.Sniffer` and
+clevercsv guess delimiters and quotes, but not which column names the rows, nor decimal commas.
+Where the rest of the text contradicts the guess, an error names the line, the column and the value.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ __all__ = ["MISSING", "Dialect", "fault", "guess"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
-_MOST_FIELDS = 1_000_000
-_INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if it has numbers
+_MAX_COLUMNS = 1_000_000
+_INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
 _INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
-_MOSTLY = 0.5  # share of first fields that are no numbers from which they are names
+_MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 
 
@@ -46,7 +47,7 @@ class Dialect(NamedTuple):
 
     @property
     def decimals(self) -> str:
-        """Signs that may stand for the decimal point, the likeliest first."""
+        """Characters that may be the decimal point, the likeliest first."""
         return ".," if self.delimiter == ";" else "."
 
     def split(self, line: str) -> list[str]:
@@ -54,10 +55,10 @@ class Dialect(NamedTuple):
         try:
             return next(csv.reader([line], delimiter=self.delimiter), []) or [""]
         except csv.Error as problem:
-            raise FileFormatError(f"a line cannot be cut into fields: {problem}") from problem
+            raise FileFormatError(f"a line cannot be split into fields: {problem}") from problem
 
     def is_number(self, field: str) -> bool:
-        """Whether a field is a number, or says that there is none."""
+        """Whether a field is a number, or marks a missing one."""
         plain = field.strip()
         if "," in self.decimals:
             plain = plain.replace(",", ".")
@@ -70,15 +71,15 @@ def guess(lines: list[str], name: object) -> Dialect:
     >>> guess(["gene;x;y", "a;1,5;2", "b;0;3,25"], "file")
     Dialect(delimiter=';', titles=['gene', 'x', 'y'], has_index=True, fields=3)
     """
-    if any(lines[0].count(sign) >= _MOST_FIELDS for sign in _DELIMITERS):
-        raise FileFormatError(f"{name} has more than {_MOST_FIELDS} columns: save it as .npy")
+    if any(lines[0].count(sign) >= _MAX_COLUMNS for sign in _DELIMITERS):
+        raise FileFormatError(f"{name} has more than {_MAX_COLUMNS} columns: save it as .npy")
     candidates = [Dialect(sign, None, False, 0) for sign in _DELIMITERS]
     dialect = max(candidates, key=lambda candidate: _likelihood(candidate, lines))
     first, *body = (dialect.split(line) for line in lines)
     body = body or [first]
     fields = len(body[0])
     texts = sum(not dialect.is_number(row[0]) for row in body)
-    has_index = fields > 1 and texts > _MOSTLY * len(body)
+    has_index = fields > 1 and texts > _MIN_TEXT_SHARE * len(body)
     if len(first) == fields - 1:  # as R writes it
         return dialect._replace(titles=["", *first], has_index=True, fields=fields)
     if not _is_header(first, dialect, has_index):
@@ -101,7 +102,7 @@ def _are_numbered(title: str, column: list[str]) -> bool:
 
 
 def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
-    """Numbers speak for a delimiter; so does a header that fits; so do many fields."""
+    """A key to compare delimiters by: the share of numbers, a header that fits, many numbers."""
     try:
         first, *body = (dialect.split(line) for line in lines)
     except FileFormatError:
@@ -120,7 +121,7 @@ def _is_header(first: list[str], dialect: Dialect, has_index: bool) -> bool:
 
 
 def fault(block: bytes, line: int, dialect: Dialect) -> str | None:
-    """What is wrong first in a block whose first line has that number; None if nothing is."""
+    """Describe the first error in a block whose first line has that number; None if none."""
     for number, fields in _rows(block, line, dialect):
         if len(fields) != dialect.fields:
             return f"line {number} has {len(fields)} fields, expected {dialect.fields}"

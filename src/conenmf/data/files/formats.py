@@ -1,4 +1,4 @@
-"""Kinds of files: which code opens what, by the name of a file."""
+"""Kinds of files: the opener of a file by its name, and of datasets that are open already."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _opener(file: Path) -> Opener:
         is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES)
         return open_zarr if is_zarr else open_images
     if not file.is_file():
-        raise FileFormatError(f"{file} is neither a file nor a folder: write its data to a file")
+        raise FileFormatError(f"{file} is neither a file nor a folder: save its data as a file")
     endings = "".join(file.suffixes[-2:]).lower(), file.suffix.lower()
     for ending in endings:
         if ending in KINDS:

@@ -1,6 +1,8 @@
 """Tables written as text, with one row on each line, parsed by pyarrow.
 
-A text is read once, from its beginning to its end, a few megabytes at a time.
+A text is read once, from its beginning to its end, some megabytes at a time. It is cut into blocks
+of lines here, not by pyarrow's streaming reader, so that memory is bounded for lines of any length
+and any number of columns, and errors name the line of the file.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _INDEX_COLUMN = "names"  # what the column of names is called while a text is pa
 _QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
 
 
-def _longest_line(budget: int) -> int:
+def _max_line_bytes(budget: int) -> int:
     return min(max(budget // 16, 1 << 20), 256 << 20)
 
 
@@ -67,8 +69,8 @@ def open_text(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
                 try:
                     texts, numbers = parse(block)
                 except Exception as problem:
-                    what = fault(block, line, dialect) or visible(problem)
-                    raise FileFormatError(f"{path}: {what}") from problem
+                    description = fault(block, line, dialect) or visible(problem)
+                    raise FileFormatError(f"{path}: {description}") from problem
                 spool.add(numbers)
                 row_names.add(
                     _decoded(text, path) if isinstance(text, bytes) else text for text in texts
@@ -99,34 +101,34 @@ def _head(stream: IO[bytes], path: Path, budget: int) -> list[bytes]:
 
 
 def _line(stream: IO[bytes], path: Path, budget: int) -> bytes:
-    longest = _longest_line(budget)
-    line = stream.readline(longest)
-    if len(line) == longest and not line.endswith(b"\n"):
+    max_bytes = _max_line_bytes(budget)
+    line = stream.readline(max_bytes)
+    if len(line) == max_bytes and not line.endswith(b"\n"):
         raise FileFormatError(
             Message(
-                f"{path} has a line of more than {longest} bytes: if that is right, raise ",
+                f"{path} has a line of more than {max_bytes} bytes: if that is right, raise ",
                 Option("max_memory"),
             )
         )
-    return _without_zeros(line, path)
+    return _checked_text(line, path)
 
 
 def _blocks(stream: IO[bytes], path: Path, budget: int) -> Iterator[bytes]:
-    """Pieces of the text that end where a line ends."""
+    """Blocks of the text that end where a line ends."""
     while block := stream.read(batch_bytes(budget)):
         if not block.endswith(b"\n"):
             block += _line(stream, path, budget)
-        yield _without_zeros(block, path)
+        yield _checked_text(block, path)
 
 
-def _without_zeros(text: bytes, path: Path) -> bytes:
+def _checked_text(text: bytes, path: Path) -> bytes:
     if b"\0" in text:
-        raise FileFormatError(f"{path} holds zero bytes, which no text does: save it as UTF-8")
+        raise FileFormatError(f"{path} holds zero bytes, so it is not text: save it as UTF-8")
     return text
 
 
 def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]]:
-    """A function from lines to the names in them, and the numbers."""
+    """Return a function that reads the names and the numbers of some lines."""
     pa, reader = require_package("pyarrow", path), require_package("pyarrow.csv", path)
 
     def read(text: bytes, columns: list[str], **options: Any) -> Any:
@@ -134,7 +136,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
         if _INDEX_COLUMN in types:
             types[_INDEX_COLUMN] = pa.binary()
         parsing = reader.ParseOptions(delimiter=dialect.delimiter, **options)
-        # A row has to be within one piece of what the library reads at a time.
+        # A row has to be within one block of what the library reads at a time.
         reading = reader.ReadOptions(column_names=columns, block_size=len(text) + 1)
         for sign in dialect.decimals:
             conversion = reader.ConvertOptions(
@@ -170,7 +172,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
 
 
 def _without_names(block: bytes, dialect: Dialect) -> tuple[list[bytes], list[bytes]]:
-    """The names in some lines, and what is left of each line."""
+    """Split some lines into the names in them and the rest of each line."""
     sign = dialect.delimiter.encode()
     lines = [line.rstrip(b"\r") for line in block.split(b"\n")]
     lines = [line for line in lines if line]
