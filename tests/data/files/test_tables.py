@@ -85,7 +85,7 @@ def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
         ("1,2\n3,\x004\n", FileFormatError, "holds zero bytes"),
         ("1,2\r3,4\r", FileFormatError, "a carriage return alone"),
         ("a,b\n1,2\n".encode("utf-16"), FileFormatError, "save it as UTF-8"),
-        ("a" * 200_000 + ",b\n1,2\n", FileFormatError, "cannot be cut into fields"),
+        ("a" * 200_000 + ",b\n1,2\n", FileFormatError, "cannot be split into fields"),
     ],
 )
 def test_texts_that_are_wrong_somewhere(tmp_path, text, error, message):
