@@ -6,7 +6,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from conenmf import ConeNMF, factorize, from_columns, make_cones
+from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
 from conenmf.errors import CheckpointError, DiskFullError, OptionError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
@@ -165,9 +165,10 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
     assert run("die", "checkpoint") == -9
     assert not (tmp_path / "die.npz").exists()
     assert run("resumed", "checkpoint") == 0
-    with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "resumed.npz") as resumed:
-        for name in ("W", "H", "labels", "relative_error", "history_relative_error"):
-            assert np.array_equal(whole[name], resumed[name]), name
+    whole, resumed = (Factorization.load(tmp_path / f"{name}.npz") for name in ("whole", "resumed"))
+    for name in ("W", "H", "labels", "relative_error", "objective"):
+        assert np.array_equal(getattr(whole, name), getattr(resumed, name)), name
+    assert np.array_equal(whole.history.relative_error, resumed.history.relative_error)
 
 
 def test_saves_are_as_rare_as_asked(tmp_path, cones):

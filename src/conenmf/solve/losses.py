@@ -154,7 +154,7 @@ class Frobenius(Loss):
         C = products(block, shared["W"])
         if unit != 1:
             C = C / C.dtype.type(unit)
-        H = _checked_update(update, shared["G"], C, H)
+        H = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
         updated = (H,) if before else ()
         if beta:
             share = H.dtype.type(beta)
