@@ -10,7 +10,7 @@ import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, open_data
 from conenmf.cones.geometry import cone_geometry
-from conenmf.data import aligned, disk
+from conenmf.data import aligned
 from conenmf.data.disk import DiskMatrix
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
@@ -151,12 +151,13 @@ def test_a_large_h_resumes_from_its_file(path, tmp_path):
     assert np.array_equal(resumed.H, whole.H)
 
 
-def test_a_sample_larger_than_a_block(tmp_path, monkeypatch, X):
-    monkeypatch.setattr(disk, "_BLOCK_BYTES", 100)
+def test_a_sample_larger_than_a_block(tmp_path):
+    """A block has at most 16 MiB otherwise."""
+    X = np.random.default_rng(0).integers(0, 9, (3, 2_200_000), dtype=np.uint8)
     np.save(tmp_path / "wide.npy", X)
-    V = open_data(tmp_path / "wide.npy", max_memory="1MB")
+    V = open_data(tmp_path / "wide.npy", max_memory="2GB")
     assert V.block_samples == 1
-    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+    np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1))
 
 
 # --- files that do not stay as they were ---

@@ -295,7 +295,7 @@ def test_names_are_given_at_the_door():
     frame = pd.DataFrame(X, index=["x", "y"], columns=["a", "b", "c"])
     named = from_rows(frame, names=Names(("u", "v"), image_shape=(1, 3)))
     assert named.names == Names(("u", "v"), ("a", "b", "c"), (1, 3))
-    with pytest.raises(OptionError, match="do not fit the data: there are 1 names for 2 samples"):
+    with pytest.raises(ShapeError, match="there are 1 names for 2 samples"):
         from_rows(X, names=Names(("x",)))
     X[1, 2] = -1
     with pytest.raises(NegativeValueError, match=r"row 1 \(sample 'y'\), column 2 \(feature\)"):

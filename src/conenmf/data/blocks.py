@@ -6,7 +6,7 @@ different code, or where a compiled kernel helps, it is here; sums are in float6
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from ..errors import ShapeError
 __all__ = [
     "Array",
     "Block",
+    "SparseBlock",
     "canonical_rows",
     "compute_dtype",
     "cone_products",
@@ -25,6 +26,7 @@ __all__ = [
     "dense",
     "exact",
     "feature_gram",
+    "is_sparse",
     "norms",
     "products",
     "residual_squared",
@@ -34,16 +36,57 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
-Block: TypeAlias = Any
-"""A few columns of V, (F, n): an ndarray or a sparse array; it has ``.T``, ``@``, ``astype``."""
 
-_DOUBTFUL = 1e-5  # what is left of ||v||^2 when that difference is no longer trusted
+
+class Block(Protocol):
+    """A few columns of V, (F, n), with all that an algorithm may use: dense and sparse have it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(F, n)."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+
+    @property
+    def T(self) -> Any:
+        """One row per sample."""
+
+    def astype(self, dtype: Any, /, *, copy: bool = ...) -> Any:
+        """Convert the entries."""
+
+    def sum(self, *, dtype: Any = ...) -> Any:
+        """Add up all entries."""
+
+    def max(self) -> Any:
+        """Find the largest entry."""
+
+    def __matmul__(self, other: Any, /) -> Any: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+class SparseBlock(Block, Protocol):
+    """A block in compressed sparse columns."""
+
+    data: Array
+    indices: Array
+    indptr: Array
+
+    def toarray(self) -> Array:
+        """Make it dense."""
+
+
+_AnyBlock = TypeVar("_AnyBlock", bound=Block)
+
+_DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
+_DOUBTFUL_SAMPLES = 256  # made dense at a time
 _CACHED_BYTES = 1 << 20
-_DOUBTFUL_AT_A_TIME = 256
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 stays (and float16 becomes) float32, everything else is computed in float64."""
+    """Return the type to compute in: float32 for float32 and float16, float64 for all others."""
     single = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if single else np.float64)
 
@@ -62,7 +105,7 @@ def canonical_rows(rows: Any) -> Any:
 def sparse_block(
     data: Array, indices: Array, indptr: Array, F: int, dtype: np.dtype[Any], clip: bool
 ) -> Block:
-    """A block of samples (F, n) from the parts of their compressed rows.
+    """Return a block of samples (F, n), given the parts of their compressed rows.
 
     Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
     order, and the bits must not depend on how a file or an array keeps its indices.
@@ -73,17 +116,25 @@ def sparse_block(
     indptr = indptr.astype(index_dtype, copy=False)
     if clip:
         data = np.maximum(data, 0)
-    return sp.csc_array((data, indices, indptr), shape=(F, indptr.size - 1), copy=False)
+    shape = (F, indptr.size - 1)
+    block: Block = sp.csc_array((data, indices, indptr), shape=shape, copy=False)
+    return block
 
 
-def exact(block: Block) -> Block:
-    """Return a block in float64: itself if it is so already."""
-    return block.astype(np.float64, copy=False)
+def is_sparse(block: Block) -> TypeGuard[SparseBlock]:
+    """Return whether a block is sparse."""
+    return bool(sp.issparse(block))
+
+
+def exact(block: _AnyBlock) -> _AnyBlock:
+    """Return a block, or any array, in float64: itself if it is so already."""
+    result: _AnyBlock = block.astype(np.float64, copy=False)
+    return result
 
 
 def dense(block: Block) -> Array:
     """Return a block as an ndarray in float64 and C order: sums do not depend on the storage."""
-    array = block.toarray() if sp.issparse(block) else block
+    array: Any = block.toarray() if is_sparse(block) else block
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
@@ -94,10 +145,13 @@ def norms(squared: Array) -> Array:
 
 def scaled(block: Block, factors: Array) -> Block:
     """Return a block with each sample multiplied by its factor."""
-    if not sp.issparse(block):
-        return block * factors
-    data = block.data * np.repeat(factors, np.diff(block.indptr))
-    return sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    product: Block
+    if is_sparse(block):
+        data = block.data * np.repeat(factors, np.diff(block.indptr))
+        product = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    else:
+        product = np.asarray(block) * factors
+    return product
 
 
 def cone_products(
@@ -116,21 +170,21 @@ def cone_products(
         )
     Q = np.ascontiguousarray(Q)
     cones = np.maximum(labels, 0).astype(np.uintp)
-    wanted = Q if sums else Q[:0]
+    summed = Q if sums else Q[:0]
     if not kernels.AVAILABLE:
         whole = exact(block)
         h = np.take_along_axis(whole.T @ Q.T, cones[:, None], axis=1)[:, 0]
-        coefficients = np.zeros((cones.size, wanted.shape[0]))
+        coefficients = np.zeros((cones.size, summed.shape[0]))
         if sums:
             np.put_along_axis(coefficients, cones[:, None], h[:, None], axis=1)
         return h, (whole @ coefficients).T
     h = np.zeros(cones.size)
-    if not sp.issparse(block) and block.strides[0] != block.itemsize:
-        S = np.zeros(wanted.T.shape)
+    if isinstance(block, np.ndarray) and block.strides[0] != block.itemsize:
+        S = np.zeros(summed.T.shape)
         kernels.cone_products_columns(block, cones, np.ascontiguousarray(Q.T), h, S)
         return h, S.T
-    S = np.zeros(wanted.shape)
-    if sp.issparse(block):
+    S = np.zeros(summed.shape)
+    if is_sparse(block):
         kernels.cone_products_sparse(block.data, block.indices, block.indptr, cones, Q, h, S)
     else:
         # Cone after cone, if otherwise directions and sums would not stay in the cache.
@@ -142,23 +196,23 @@ def cone_products(
 
 def products(block: Block, X: Array) -> Array:
     """Return block' X (n, K): the product of every sample with every column of X (F, K)."""
-    if not (kernels.AVAILABLE and sp.issparse(block)):
-        dense: Array = block.T @ X
-        return dense
-    X = np.ascontiguousarray(X)
-    C = np.zeros((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
-    kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
+    if kernels.AVAILABLE and is_sparse(block):
+        X = np.ascontiguousarray(X)
+        C = np.zeros((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
+        kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
+    else:
+        C = block.T @ X
     return C
 
 
 def weighted_sums(block: Block, Y: Array) -> Array:
     """Return block Y (F, K): sums of samples, weighted by the columns of Y (n, K)."""
-    if not (kernels.AVAILABLE and sp.issparse(block)):
-        dense: Array = block @ Y
-        return dense
-    Y = np.ascontiguousarray(Y)
-    S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
-    kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
+    if kernels.AVAILABLE and is_sparse(block):
+        Y = np.ascontiguousarray(Y)
+        S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
+        kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
+    else:
+        S = block @ Y
     return S
 
 
@@ -176,18 +230,18 @@ def cross_products(block: Block, other: Block) -> Array:
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
-    """||v_n - W h_n||^2 for each sample of a block, in float64.
+    """Return ||v_n - W h_n||^2 for each sample of a block, in float64.
 
     ||v||^2 - 2 <c, h> + h'Gh costs next to nothing once C = block' W is known, but is a difference
     of large numbers; where it would lose a third of the digits, the sample's difference is formed
     after all. `squared` holds the ||v||^2.
     """
-    rest: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
-    doubtful = np.flatnonzero(rest < _DOUBTFUL * squared)
-    for part in np.array_split(doubtful, 1 + doubtful.size // _DOUBTFUL_AT_A_TIME):
+    residual: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
+    doubtful = np.flatnonzero(residual < _DOUBTFUL_RATIO * squared)
+    for part in np.array_split(doubtful, 1 + doubtful.size // _DOUBTFUL_SAMPLES):
         columns = block[:, part]
-        dense = columns.toarray() if sp.issparse(columns) else columns
-        difference = dense.T - H[part] @ W.T
-        rest[part] = np.einsum("nf,nf->n", difference, difference)
-    nonnegative: Array = np.maximum(rest, 0.0)
+        samples: Any = columns.toarray() if is_sparse(columns) else columns
+        difference = samples.T - H[part] @ W.T
+        residual[part] = np.einsum("nf,nf->n", difference, difference)
+    nonnegative: Array = np.maximum(residual, 0.0)
     return nonnegative

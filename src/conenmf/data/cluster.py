@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
 from ..errors import ClusterError, ConeNMFError, ReadError, ShapeError, is_disk_full
-from .blocks import Array, Block, compute_dtype
+from .blocks import Array, Block, compute_dtype, is_sparse
 from .chunks import (
     Call,
     Outcome,
@@ -258,9 +258,10 @@ class ClusterMatrix(DataMatrix):
         back[order] = np.arange(indices.size)
         if not blocks:
             return np.empty((self.shape[0], 0), self.dtype)
-        if any(sp.issparse(block) for block in blocks):
-            return sp.csc_array(sp.hstack(blocks, format="csc"))[:, back]
-        return np.hstack(blocks)[:, back]
+        sparse = any(is_sparse(block) for block in blocks)
+        joined: Block = sp.hstack(blocks, format="csc") if sparse else np.hstack(blocks)
+        block: Block = joined[:, back]
+        return block
 
     def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> None:
         """Let every worker write its rows, one ``.npy`` file for each chunk."""

@@ -30,13 +30,25 @@ __all__ = ["DiskMatrix"]
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
 _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
-_COPIES = 4  # what a block takes with its temporaries, in blocks
-_READ_AHEAD = 2
-_COEFFICIENTS = 64  # of a sample, for which a block should leave room
+_COPIES_OF_BLOCK = 4  # with its temporaries
+_BLOCKS_AHEAD = 2
+_COEFFICIENT_BYTES = 64 * 8  # of a sample, for which a block should leave room
+_VISITED_SAMPLE_BYTES = 256  # a few numbers for each
 
 
 class DiskMatrix(LocalMatrix):
     """V read from a source block by block.
+
+    Parameters
+    ----------
+    source : Source
+        The rows of a file, one per sample.
+    budget : int
+        Bytes of memory that this process may take.
+    block_samples : int, optional
+        Most samples in a block; by default as many as suit the budget and the file.
+    **options
+        As for `DataMatrix`.
 
     Attributes
     ----------
@@ -56,8 +68,8 @@ class DiskMatrix(LocalMatrix):
                     f"{_BLOCKS_IN_BUDGET} times that is the least",
                 )
             )
-        self._largest = min(_BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
-        most = max(1, self._largest // max(source.row_bytes, _COEFFICIENTS * 8))
+        self._max_block_bytes = min(_BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
+        most = max(1, self._max_block_bytes // max(source.row_bytes, _COEFFICIENT_BYTES))
         if block_samples is not None:
             block_samples = min(block_samples, most)
         else:
@@ -70,10 +82,10 @@ class DiskMatrix(LocalMatrix):
         self._budget = budget
         self.bytes_read = 0
         self.max_gather = min(self.max_gather, block_samples)
-        self.visit_samples = min(max(1, budget // 256), N)  # a few numbers for each
+        self.visit_samples = min(max(1, budget // _VISITED_SAMPLE_BYTES), N)
         # The number of threads does not change the result, but each has a block in hand.
-        blocks = budget // (4 * _COPIES * block_samples * source.row_bytes)
-        self.n_threads = max(1, min(self.n_threads, blocks - _READ_AHEAD))
+        blocks = budget // (4 * _COPIES_OF_BLOCK * block_samples * source.row_bytes)
+        self.n_threads = max(1, min(self.n_threads, blocks - _BLOCKS_AHEAD))
 
     def turned(self) -> LocalMatrix:
         """Return the same data with the features as samples, read from the same file."""
@@ -83,7 +95,7 @@ class DiskMatrix(LocalMatrix):
         return hold(canonical_rows(rows), **options)
 
     def _blocks(self) -> Borders:
-        return self._source.blocks(self.block_samples, self._largest)
+        return self._source.blocks(self.block_samples, self._max_block_bytes)
 
     def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
         self._source.check()
@@ -91,11 +103,11 @@ class DiskMatrix(LocalMatrix):
 
     @contextmanager
     def _reading_ahead(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
-        def read(index: int) -> Any:
-            return self._read_rows(*borders[index])
+        def read(number: int) -> Any:
+            return self._read_rows(*borders[number])
 
-        with read_ahead(read, len(borders), _READ_AHEAD) as take:
-            yield lambda index: self._as_block(take(index))
+        with read_ahead(read, len(borders), _BLOCKS_AHEAD) as take:
+            yield lambda number: self._as_block(take(number))
 
     def _block(self, start: int, stop: int) -> Block:
         return self._as_block(self._read_rows(start, stop))
@@ -120,18 +132,19 @@ class DiskMatrix(LocalMatrix):
 
     def _as_block(self, rows: Any) -> Block:
         if isinstance(rows, Compressed):
-            block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
+            block: Any = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
             if not block.has_canonical_format:
                 block = block.copy()  # the parts may be those of the source
                 block.sum_duplicates()
-            return block
-        if rows.dtype != self.dtype:
-            rows = rows.astype(self.dtype)
-        return (np.maximum(rows, 0) if self.clip else rows).T
+        else:
+            rows = rows.astype(self.dtype, copy=False)
+            block = (np.maximum(rows, 0) if self.clip else rows).T
+        samples: Block = block
+        return samples
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Say which file and which part of it could not be read."""
+        """Name the file, and the part of it, that could not be read."""
         try:
             yield
         except (ReadError, MemoryError):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataTypeError, OptionError, ShapeError
+from ..errors import DataTypeError, OptionError
 from ..names import Names, names_of
 from .blocks import canonical_rows
 from .disk import DiskMatrix
@@ -191,15 +191,10 @@ class _Request:
         if self.samples_in not in ("rows", "columns"):
             raise OptionError.unknown("samples_in", self.samples_in, ("rows", "columns"))
 
-    def options(self, names: Names, shape: tuple[int, ...]) -> dict[str, Any]:
+    def options(self, names: Names) -> dict[str, Any]:
         """What the constructors of all matrices take, given the names that came with the data."""
-        if self.names is not None:
-            try:
-                self.names.checked(*shape)
-            except ShapeError as problem:
-                raise OptionError(f"names that do not fit the data: {problem}") from problem
-            given = {key: value for key, value in vars(self.names).items() if value is not None}
-            names = replace(names, **given)
+        given = {} if self.names is None else vars(self.names)
+        names = replace(names, **{key: value for key, value in given.items() if value is not None})
         return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
 
     def validated(self, V: DataMatrix) -> DataMatrix:
@@ -215,9 +210,7 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
 
         array = checked_array(matrix)
         rows = array if request.samples_in == "rows" else array.T
-        return request.validated(
-            ClusterMatrix(rows, persist, **request.options(Names(), rows.shape))
-        )
+        return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
     if persist is not None:
         raise OptionError(f"persist={persist} is for Dask arrays, got {type(matrix).__name__}")
     if is_open_dataset(matrix):
@@ -237,7 +230,7 @@ def _hold(opened: NamedMatrix, request: _Request) -> DataMatrix:
         opened = opened.turned()
     rows = opened.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
-    options = request.options(opened.names, rows.shape)
+    options = request.options(opened.names)
     if isinstance(rows, Source):
         return request.validated(DiskMatrix(rows, request.budget, **options))
     return request.validated(hold(canonical_rows(rows), **options))

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from .blocks import Array, Block, exact
+from .blocks import Array, Block, exact, is_sparse
 
 __all__ = ["Measures", "measure"]
 
@@ -64,15 +63,16 @@ def measure(sweep: Callable[..., tuple[Any, ...]], N: int) -> Measures:
 
 def _measure_block(block: Block) -> tuple[Array, _Sums]:
     with np.errstate(over="ignore", invalid="ignore"):
-        if sp.issparse(block):
+        if is_sparse(block):
             entries = exact(block.data)
             owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
             squared = np.bincount(owner, weights=entries * entries, minlength=block.shape[1])
             lowest = float(entries.min(initial=0.0))
             size_bytes = block.data.nbytes + block.indices.nbytes
         else:
-            squared, lowest = _squares_and_lowest(block.T)
-            size_bytes = block.nbytes
+            rows: Array = block.T
+            squared, lowest = _squares_and_lowest(rows)
+            size_bytes = rows.nbytes
     nonzero = int(np.count_nonzero(squared))
     return squared, _Sums(float(squared.sum()), nonzero, size_bytes, float(squared.max()), lowest)
 
