@@ -1,10 +1,10 @@
-"""A sketch of V: its samples in the coordinates of a small basis, V ~ Q B.
+"""A sketch of V: its samples in the coordinates of a small basis, V ~ Q B'.
 
 Q (F, r) spans nearly the leading r left singular vectors of V, found by a randomised subspace
 iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53, 2011);
-B = Q'V is kept beside the samples. A pass over the sketch costs r / F of one over V, so a solver
-may iterate on it and finish on V itself. Both are in single precision if V is large and in its
-range.
+B = V'Q (N, r) is kept beside the samples. A pass over the sketch costs r / F of one over V, so a
+solver may iterate on it and finish on V itself. Both are in single precision if V is large and in
+its range.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_SAMPLES = "a sketch has no samples to read: use V itself"
 
 
 class Sketch(View):
-    """V ~ Q B, for solvers: they see V through V'W = B'(Q'W) and VH' = Q (BH') alone.
+    """V ~ Q B', for solvers: they see V through V'W = B (Q'W) and VH' = Q (B'H') alone.
 
     Its norms are those of V. It has no samples of its own to read: `visit` and `columns` raise
     `NotAvailableError`.
@@ -63,13 +63,13 @@ class Sketch(View):
 
     def coordinates(self, W: Array) -> Array:
         """Return Q'W."""
-        inside: Array = self.Q.T @ W
-        return inside
+        coordinates: Array = self.Q.T @ W
+        return coordinates
 
     def features(self, sums: Array) -> Array:
         """Return Q times sums of samples."""
-        outside: Array = self.Q @ sums.astype(self.dtype, copy=False)
-        return outside.astype(sums.dtype, copy=False)
+        features: Array = self.Q @ sums.astype(self.dtype, copy=False)
+        return features.astype(sums.dtype, copy=False)
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         aligned, shared = (self.B, *work.aligned), {"step": work.step, **work.shared}

@@ -333,8 +333,7 @@ def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
     if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
-    chosen = np.sort(draw_samples(V, size, rng))
-    return take_samples(V, chosen)
+    return take_samples(V, np.sort(draw_samples(V, size, rng)))
 
 
 def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
