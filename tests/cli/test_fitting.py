@@ -129,10 +129,11 @@ def test_a_full_disk_is_said(folder, monkeypatch, capsys, run):
 
 
 def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeypatch, capsys, run):
-    def broken(*_, **__):
+    def broken(result, folder, kind):
+        (folder / "components.csv").write_text("one of four tables")
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("conenmf.export.write_coefficients", broken)
+    monkeypatch.setattr("conenmf.cli.fitting.write_tables", broken)
     assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 5
     assert "Input/output error" in capsys.readouterr().err
     assert {path.name for path in Path("out").iterdir()} == {"result.npz", "summary.json"}
