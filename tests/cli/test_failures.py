@@ -1,10 +1,14 @@
 """Errors on the command line name flags, not the options of Python."""
 
+import ast
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import conenmf
 from conenmf.cli import app
 from conenmf.cli.failures import error_line, flags_of
 from conenmf.errors import DiskFullError, FileFormatError, Message, Option, OptionError
@@ -55,3 +59,20 @@ def test_messages_survive_copies_and_processes():
         assert str(copied) == "raise max_memory or make room"
         line = error_line(copied, flags_of(app.commands["fit"]))
         assert line == "raise --max-memory or make room"
+
+
+def test_no_error_that_a_command_can_meet_spells_an_option_by_itself():
+    root = Path(conenmf.__file__).parent
+    python_only = {"cli", "datasets", "estimator.py", "tl.py"}
+    names = set().union(*(flags_of(command) for command in app.commands.values()))
+    several_words = "|".join(name for name in names if "_" in name)
+    spelled = re.compile(rf"(?<![\w.])(({'|'.join(names)})=|({several_words})\b)")
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] in python_only:
+            continue
+        for statement in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(statement, ast.Raise):
+                for part in ast.walk(statement):
+                    text = part.value if isinstance(part, ast.Constant) else None
+                    if isinstance(text, str) and text not in names:
+                        assert not spelled.search(text), f"{path}:{part.lineno}: use Option"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import NotAvailableError, OptionError, ShapeError
+from ..errors import Message, NotAvailableError, Option, OptionError, ShapeError
 from ..names import Names
 from .blocks import Array, Block
 from .measures import Measures, measure
@@ -118,7 +118,9 @@ class DataMatrix(ABC):
         self.dtype = dtype
         self.n_threads = available_threads() if n_threads is None else int(n_threads)
         if self.n_threads < 1:
-            raise OptionError(f"n_threads={n_threads}; give at least 1, or None for all cores")
+            raise OptionError(
+                Message(Option("n_threads", n_threads), "; give at least 1, or None for all cores")
+            )
         self.names = names.checked(shape[1], shape[0])
         self.clip = clip
         self.passes = 0.0
