@@ -92,17 +92,17 @@ def test_both_algorithms_share_a_pass(V):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_iteration_is_one_pass_and_one_round(V, name):
     W, H, _ = cr1_nmf(V, K)
-    rule = SOLVERS[name]
+    solver = SOLVERS[name]
 
     def run(iterations):
         stopping = Stopping(tol=0, max_iter=iterations)
-        return cost(V, lambda: alternate(V, W, H, rule, stopping=stopping))
+        return cost(V, lambda: alternate(V, W, H, solver, stopping=stopping))
 
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = Traffic(*np.subtract(moved_6, moved_5).tolist())
     assert per_iteration == Traffic(1, P, FK + KK + 4 * 8, FK + KK + 8)
-    assert passes_5 == pytest.approx(5 + (rule.first == "W"))
+    assert passes_5 == pytest.approx(5 + (solver.first == "W"))
 
 
 def test_the_exact_finish(V):

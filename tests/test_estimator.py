@@ -315,7 +315,7 @@ def test_partial_fit_before_and_after_fit(X):
     assert fitted.partial_fit(X).n_samples_seen_ == 400
 
 
-def test_partial_fit_is_the_same_after_a_pickle_and_anew_after_a_clone(X):
+def test_partial_fit_is_the_same_after_a_pickle_and_new_after_a_clone(X):
     model = ConeNMF(4).partial_fit(X[:80])
     back = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(

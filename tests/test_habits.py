@@ -42,7 +42,7 @@ def test_data_frames_in_and_out(X, kind):
     assert type(model.set_output(transform=kind).transform(frame)) is type(table)
 
 
-def test_an_index_of_names_comes_along(X):
+def test_an_index_of_names_is_kept(X):
     frame = frames(X)[0].set_axis([f"cell {n}" for n in range(90)])
     model = ConeNMF(3).set_output(transform="pandas")
     assert list(model.fit_transform(frame).index[:2]) == ["cell 0", "cell 1"]

@@ -1,4 +1,5 @@
 import importlib
+import weakref
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns, make_cones
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.inits import INITS
+from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS, hals
 
@@ -18,7 +19,7 @@ def cones():
 
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("solver", [*SOLVERS, None])
-def test_every_start_with_every_solver(init, solver, small_blocks, sample_matrix):
+def test_every_init_with_every_solver(init, solver, small_blocks, sample_matrix):
     check_factors(from_columns(sample_matrix, **small_blocks), init, solver, sample_matrix)
 
 
@@ -26,7 +27,7 @@ def test_every_start_with_every_solver(init, solver, small_blocks, sample_matrix
     ("init", "solver"),
     [*((init, "hals") for init in INITS), *(("cr1", solver) for solver in [*SOLVERS, None])],
 )
-def test_every_start_and_every_solver_on_every_storage(
+def test_every_init_and_every_solver_on_every_storage(
     init, solver, main_backend, small_blocks, sample_matrix
 ):
     check_factors(main_backend(sample_matrix), init, solver, sample_matrix)
@@ -91,6 +92,32 @@ def test_auto_sketches_large_dense_data_only(monkeypatch):
     assert factorize(from_columns(cones), 3, init="cr1").seconds["sketch"] == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "part", "expected"),
+    [
+        ({"init": "random", "sketch": None}, "H", [False] * 5),
+        ({"init": "auto", "sketch": 6}, "sketch", [True, True, False, False, False]),  # after two
+        ({"init": "auto", "sketch": None}, "sketch", [False] * 5),
+    ],
+)
+def test_what_an_init_made_is_gone_while_the_solver_runs(monkeypatch, options, part, expected):
+    """It may be as large as memory allows, and the loop has its own H."""
+    references, alive = [], []
+
+    def watched(*arguments, **keywords):
+        initial = initialize(*arguments, **keywords)
+        references.append(weakref.ref(getattr(initial, part)))
+        return initial
+
+    monkeypatch.setattr(importlib.import_module("conenmf.pipeline"), "initialize", watched)
+    V = from_columns(np.random.default_rng(0).random((30, 300)) ** 6)  # no cones
+    limits = {"max_iter": 5, "tol": 0, "rng": np.random.default_rng(0)}
+    factorize(
+        V, 3, callback=lambda _: alive.append(references[0]() is not None), **limits, **options
+    )
+    assert alive == expected
+
+
 def test_the_time_on_a_sketch_counts(monkeypatch):
     module = importlib.import_module("conenmf.pipeline")
     limits = []
@@ -110,8 +137,8 @@ def test_the_time_on_a_sketch_counts(monkeypatch):
 
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "plain-hals"])
-def test_a_run_that_is_cut_short_is_not_worse_than_its_start(cones, solver):
-    """The raised start is above cr1-nmf itself at first."""
+def test_a_run_that_is_stopped_early_is_not_worse_than_its_init(cones, solver):
+    """The lifted init is above cr1-nmf itself at first."""
     V = from_columns(cones)
     alone = factorize(V, 4, solver=None)
     for max_iter in (0, 1, 2, 50):
@@ -120,7 +147,7 @@ def test_a_run_that_is_cut_short_is_not_worse_than_its_start(cones, solver):
     assert run.relative_error < 0.999 * alone.relative_error
 
 
-def test_what_a_result_tells(cones):
+def test_what_a_result_contains(cones):
     V = from_columns(cones)
     before = V.passes
     result = factorize(V, 4, init="cr1", max_iter=3, tol=0)
@@ -146,7 +173,7 @@ def test_what_a_result_tells(cones):
         result.W = None
 
 
-def test_own_rules_and_starts_are_named(cones):
+def test_own_solvers_and_inits_are_named(cones):
     def mine(V, K, rng):
         return np.ones((80, K)) + np.eye(80, K), None
 
@@ -184,7 +211,7 @@ def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matr
 def test_max_time_counts_from_the_call(cones):
     result = factorize(from_columns(cones), 4, max_time=0.0)
     assert (result.stop_reason, result.n_iter) == ("max_time", 0)
-    assert result.relative_error < np.sin(0.15)  # the start alone is good
+    assert result.relative_error < np.sin(0.15)  # the init alone is good
 
 
 def test_callback_stops(cones):

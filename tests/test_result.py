@@ -39,7 +39,7 @@ def test_a_result_judges_itself(cones):
     assert V.passes == passes
 
 
-def test_after_pickling_it_knows_what_it_was_asked_before(cones):
+def test_pickling_keeps_the_certificate_and_not_the_data(cones):
     result = factorize(from_columns(cones), 4)
     with pytest.raises(AttributeError, match="certify"):
         pickle.loads(pickle.dumps(result)).certify()
@@ -102,7 +102,7 @@ def test_in_a_notebook(named):
     assert page.count("<") == page.count(">")
 
 
-def test_names_come_along(named, cones):
+def test_names_are_kept(named, cones):
     assert named.names.sample(3) == "person 3"
     assert named.names.feature(2) == "gene 1"
     frame = pd.DataFrame(cones.T, columns=[f"g{f}" for f in range(80)])
@@ -116,9 +116,9 @@ def test_names_come_along(named, cones):
 def test_copies_keep_what_is_known(cones):
     result = factorize(from_columns(cones), 4, max_iter=3, tol=0)
     certificate = result.certify()
-    for made in (copy.copy(result), copy.deepcopy(result)):
-        assert made.data is result.data
-        assert made.certificate == certificate
+    for duplicate in (copy.copy(result), copy.deepcopy(result)):
+        assert duplicate.data is result.data
+        assert duplicate.certificate == certificate
     assert copy.deepcopy(result).W is not result.W
 
 

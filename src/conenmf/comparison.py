@@ -187,9 +187,9 @@ def _checked_names(option: str, names: Iterable[str], valid: Collection[str]) ->
 def _warm_up(V: DataMatrix, K: int, solvers: Iterable[str]) -> None:
     """Run each solver on a few samples, so that none is timed while its code is compiled."""
     index = evenly_spaced(V.shape[1], _WARM_UP_SAMPLES)
-    few = from_columns(V.columns(index), n_threads=V.n_threads)
-    for solver in solvers if few.nonzero else ():
+    subset = from_columns(V.columns(index), n_threads=V.n_threads)
+    for solver in solvers if subset.nonzero else ():
         with suppress(ConeNMFError):  # an error is raised again by the fit of all samples
             factorize(
-                few, K, init="random", solver=solver, max_iter=2, rng=np.random.default_rng(0)
+                subset, K, init="random", solver=solver, max_iter=2, rng=np.random.default_rng(0)
             )

@@ -1,7 +1,7 @@
-"""What can be wrong with an input, by name.
+"""The errors of this library, what their messages are made of, and the two checks that raise them.
 
-Every error says what was wrong, where, and what to do. All derive from `ConeNMFError`; each
-also derives from the built-in exception that scikit-learn's users expect.
+Every error says what is wrong, where, and what to do. All derive from `ConeNMFError`; each also
+derives from the built-in exception that users of scikit-learn expect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Message(str):
 
 
 class ConeNMFError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of all errors that this library raises on purpose."""
 
 
 class DataTypeError(ConeNMFError, TypeError, ValueError):
@@ -80,11 +80,11 @@ class DataTypeError(ConeNMFError, TypeError, ValueError):
 
 
 class NotADataMatrixError(ConeNMFError, TypeError):
-    """A core function was given a bare array, whose layout it cannot know."""
+    """A function got a bare array, which does not say whether samples are rows or columns."""
 
 
 class ShapeError(ConeNMFError, ValueError):
-    """The data are not a matrix, or do not have the expected number of rows or columns."""
+    """Something has the wrong shape: data, labels, names, or parts that belong together."""
 
 
 class EmptyDataError(ShapeError):
@@ -104,43 +104,43 @@ class ZeroDataError(ConeNMFError, ValueError):
 
 
 class ScaleError(ConeNMFError, ValueError):
-    """The entries are so large or so small that their squares leave the number format."""
+    """The entries are so large or so small that their squares overflow or underflow."""
 
 
 class ComponentsError(ConeNMFError, ValueError):
-    """The number of components is below one or above what the data allow."""
+    """The number of components is not an integer, is below 1, or exceeds what the data allow."""
 
 
 class FactorError(ConeNMFError, ValueError):
-    """A factor given by the user has the wrong shape, sign or values."""
+    """A factor, from the user or from a solver, has the wrong shape, sign or values."""
 
 
 class FileFormatError(ConeNMFError, ValueError):
-    """A file does not hold what its name or its header promises."""
+    """A file is damaged, or does not hold what its name or its header claims."""
 
 
 class DatasetError(ConeNMFError, OSError):
-    """A dataset could not be fetched, or what came is not that dataset."""
+    """A dataset could not be downloaded, or the downloaded file is another one."""
 
 
 class DatasetMissingError(DatasetError, FileNotFoundError):
-    """A dataset is not on this machine; the message says where to get it and where to put it."""
+    """A dataset is not on this computer; the message says where to get it and where to put it."""
 
 
 class ReadError(ConeNMFError, OSError):
-    """A part of the data could not be read: a damaged file, an unreadable chunk."""
+    """Some of the data could not be read: a damaged file, an unreadable chunk."""
 
 
 class DataChangedError(ReadError):
-    """The data were changed while they were being read."""
+    """The data changed while they were in use."""
 
 
 class DiskFullError(ConeNMFError, OSError):
-    """There was no room to write a file; earlier files are untouched."""
+    """The disk is full, so a file could not be written; earlier files are intact."""
 
 
 class OutputError(ConeNMFError, OSError):
-    """A result cannot be written to the place that was named."""
+    """A result cannot be written to the file or folder that was named."""
 
 
 class CheckpointError(ConeNMFError, ValueError):
@@ -148,30 +148,30 @@ class CheckpointError(ConeNMFError, ValueError):
 
 
 class ClusterError(ConeNMFError, RuntimeError):
-    """The cluster was lost, or gave up on a task."""
+    """The connection to the cluster was lost, or a task failed on it."""
 
 
 class OptionError(ConeNMFError, ValueError):
-    """An option has a value that is not among the valid ones."""
+    """An option has an invalid value, or does not go with the other options."""
 
     @classmethod
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
-        """Name the option, the value that was given and all that could have been."""
+        """Make the error for an unknown value; it lists the valid ones."""
         choices = ", ".join(map(repr, valid))
         return cls(Message(Option(option, value), f" is unknown; choose one of {choices}"))
 
 
 class NotAvailableError(OptionError, AttributeError):
-    """A method does not exist with these options; `hasattr` says so too."""
+    """Not available with these settings; an AttributeError, so `hasattr` returns False."""
 
 
 def is_disk_full(problem: OSError) -> bool:
-    """Whether an error of the system means that a file could not grow."""
+    """Return whether an error of the operating system means that the disk is full."""
     return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_components(K: object) -> int:
-    """Return K as an int, or say why it is not a number of components."""
+    """Return K as an int; raise `ComponentsError` if it is not a number of components."""
     if isinstance(K, bool) or not isinstance(K, Integral):
         raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
     if K < 1:

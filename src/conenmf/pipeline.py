@@ -28,16 +28,16 @@ from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
 from .solve.loop import alternate
-from .solve.losses import coefficients
+from .solve.losses import Frobenius, coefficients
 from .solve.runs import Leap, Saved
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
-from .solve.stopping import Callback, History, Stopping, StopReason
+from .solve.stopping import Callback, History, Log, Stopping, StopReason
 from .text import function_name
 
 __all__ = ["Factorization", "factorize"]
 
-_MIN_GAIN = 1e-3  # share of the error that an iteration must still bring for a sketch to pay
-_SKETCH_TOL = 2e-3  # tol on a sketch: the rest is done on V itself
+_MIN_GAIN_SHARE = 1e-3  # share of the error that an iteration must still bring for a sketch to pay
+_SKETCH_TOL = 2e-3  # tol on a sketch, which V itself then refines
 
 
 def factorize(
@@ -132,7 +132,7 @@ def factorize(
         W=W,
         H=H,
         labels=labels,
-        loss="frobenius",
+        loss=Frobenius.name,
         objective=objective,
         relative_error=float(np.sqrt(objective / V.total)),
         history=history,
@@ -269,7 +269,7 @@ def _solve(
 ) -> tuple[Array, History, StopReason]:
     """Return the W that the solver ended with, or that of the init if there is no solver."""
     if solver is None:
-        return begun.W, History(np.empty(0), np.empty(0), np.empty(0)), StopReason.INIT
+        return begun.W, Log().history(), StopReason.INIT
     solution = alternate(
         V,
         begun.W,
@@ -282,9 +282,9 @@ def _solve(
         save=None if run is None else run.save_if_due,
     )
     errors = solution.history.relative_error
-    ahead = bool(errors.size and errors[-1] <= begun.error)  # else stopped too early for that
-    W = solution.W if ahead else begun.W
-    if solver.floored:  # what was held off zero is zero
+    is_ahead = bool(errors.size and errors[-1] <= begun.error)
+    W = solution.W if is_ahead else begun.W  # a run that was stopped early may be worse
+    if solver.floored:  # the floor represents zero
         W = np.where(W > FLOOR, W, 0)
     return W, solution.history, solution.stop_reason
 
@@ -354,7 +354,7 @@ def _sketch_rank(
     rank = sketch_rank(V, K) if solver is not None and solver.extrapolate else None
     if rank is None or initial.name not in CONE_INITS or initial.sketch is not None:
         return rank
-    # In cones the last digits come later with it.
+    # In cones a sketch delays the last digits.
     return None if lie_in_cones(V, initial.W, initial.error) else rank
 
 
@@ -368,7 +368,7 @@ def _leap_on_sketch(
 
     def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
         S = begun.take_sketch()
-        if begun.sketch_if_falling and errors[-2] - errors[-1] < _MIN_GAIN * errors[-1]:
+        if begun.sketch_if_falling and errors[-2] - errors[-1] < _MIN_GAIN_SHARE * errors[-1]:
             return None
         with stages.timed("sketch"):
             S = make_sketch(V, rank) if S is None else S

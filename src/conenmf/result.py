@@ -1,7 +1,8 @@
-"""The result of a factorisation: it judges itself, can be saved, and is drawn in a line.
+"""The result of a factorisation: factors, what was decided on the way, and how good they are.
 
 What needs the data is a call: `certify()` and `diagnose()` compute once, and the result remembers
-the answer in a field. A result holds on to its data, but is pickled and saved without them.
+the answer in a field. A result refers to its data, but is pickled and saved without them. The file
+format is in `storage`, the drawing in `judge.plots`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from .cones.bounds import Certificate, certify
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
-from .errors import DataChangedError, NotAvailableError, ShapeError
+from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
 from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
 from .linalg.spectrum import Spectrum
@@ -32,7 +33,7 @@ __all__ = ["Factorization"]
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """A factorisation V ~ W H and how it came about.
+    """A factorisation V ~ W H, how it was computed, and how good it is.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class Factorization:
     relative_error : float
         The same without the scale of the data, ||V - W H|| / ||V||.
     history : History
-        Error, seconds and passes after each iteration of the solver on V itself.
+        Relative error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : StopReason
         Equal to one of "converged", "exact", "max_iter", "max_time", "callback", "interrupted",
         and "init" without a solver.
@@ -67,12 +68,12 @@ class Factorization:
     diagnosis : Diagnosis or None
         What `diagnose()` returned; None until it is called.
     names : Names
-        What samples and features are called, if the data came with names.
+        The names of samples and features, if the data have any.
     spectrum : Spectrum or None
-        What the fit computed of the singular values of the data, so that `certify()` need not;
-        None once the result was pickled or loaded.
+        The singular values of the data that were computed so far, for `certify()`; None once the
+        result was pickled or loaded.
     data : DataMatrix or None
-        What was factored; None once the result was pickled or loaded.
+        The data; None once the result was pickled or loaded.
     """
 
     W: Array
@@ -96,13 +97,9 @@ class Factorization:
 
     def __post_init__(self) -> None:
         K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
-        if (
-            self.W.ndim != 2
-            or self.W.shape[1] != K
-            or self.labels.shape != (N,)
-            or not self.relative_error >= 0
-        ):
-            raise ShapeError(
+        fits = self.W.ndim == 2 and self.W.shape[1] == K and self.labels.shape == (N,)
+        if not (fits and self.relative_error >= 0):
+            raise FactorError(
                 f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
             )
@@ -131,7 +128,7 @@ class Factorization:
         return replace(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Factorization:
-        """Copy everything but the data, which nothing here changes."""
+        """Copy everything but the data, which no method changes."""
         shared = {"spectrum": self.spectrum, "data": self.data}
         return replace(self, **copy.deepcopy(self.__getstate__(), memo) | shared)
 
@@ -147,7 +144,7 @@ class Factorization:
 
     @property
     def converged(self) -> bool:
-        """Whether the error hardly fell any more, or there was none."""
+        """Whether the solver stopped because the error hardly fell any more, or was zero."""
         return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
@@ -160,36 +157,37 @@ class Factorization:
 
         The first call reads the data; later calls return `certificate`.
         """
-        if self.certificate is None:
-            self._remember(certificate=self._certified(self._data("certify(V, W, H)")))
-        assert self.certificate is not None
-        return self.certificate
+        certificate = self.certificate
+        if certificate is None:
+            certificate = self._judge(self._require_data("certify(V, W, H)"))
+            self._remember(certificate=certificate)
+        return certificate
 
     def diagnose(self) -> Diagnosis:
         """Return the certificate, the spectrum, the cones, and a closer look at some samples.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`.
         """
-        if self.diagnosis is None:
-            V = self._data("diagnose(V, W, H, labels)")
-            certificate = self._certified(V)  # again, to see whether the data are still the same
+        diagnosis = self.diagnosis
+        if diagnosis is None:
+            V = self._require_data("diagnose(V, W, H, labels)")
+            certificate = self._judge(V)  # again, to see whether the data are still the same
             diagnosis = diagnose(
                 V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
             )
             self._remember(certificate=certificate, diagnosis=diagnosis)
-        assert self.diagnosis is not None
-        return self.diagnosis
+        return diagnosis
 
-    def _certified(self, V: DataMatrix) -> Certificate:
+    def _judge(self, V: DataMatrix) -> Certificate:
         certificate = certify(V, self.W, self.H, spectrum=self.spectrum)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
-                "the data were changed after the fit, so it cannot be judged: fit again, or call "
-                "certify() before changing the data"
+                "the data were changed after the fit, so it cannot be judged: fit again, and call "
+                "certify() or diagnose() before changing the data"
             )
         return certificate
 
-    def _data(self, function: str) -> DataMatrix:
+    def _require_data(self, function: str) -> DataMatrix:
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() was not called before this result was pickled or "
@@ -197,10 +195,8 @@ class Factorization:
             )
         return self.data
 
-    # --- for people ---
-
     def summary(self) -> tuple[str, ...]:
-        """What was found, in plain sentences; more of them after `certify()` and `diagnose()`."""
+        """Describe the result in sentences; `certify()` and `diagnose()` add one each."""
         K = f"{self.K} component{'s' * (self.K > 1)}"
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
@@ -220,11 +216,12 @@ class Factorization:
             return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
         if geometry.holds:
             return f"yes, margin {geometry.margin:.3g} rad"
-        missed = f"the geometric assumption fails by {-geometry.margin:.3g} rad"
-        few = geometry.ambiguous.size <= _FEW_AMBIGUOUS * cones.sizes.sum()
-        if few and -geometry.margin < geometry.required_angle / 2:
-            return f"nearly; {geometry.ambiguous.size} samples lie between cones, and {missed}"
-        return f"no, {missed}"
+        failure = f"the geometric assumption fails by {-geometry.margin:.3g} rad"
+        n_ambiguous = geometry.ambiguous.size
+        is_near = -geometry.margin < geometry.required_angle / 2
+        if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():
+            return f"nearly; {n_ambiguous} samples lie between cones, and {failure}"
+        return f"no, {failure}"
 
     def __repr__(self) -> str:
         return (
@@ -272,8 +269,8 @@ class Factorization:
     ) -> Any:
         """Draw the components as images, as their `top` features, or as curves.
 
-        Images if an image shape is known or given; the features with most weight if features
-        have names; curves over the features otherwise.
+        Images if an image shape is known or given; the features with the largest entries if
+        features have names; curves over the features otherwise.
 
         Parameters
         ----------
@@ -302,8 +299,6 @@ class Factorization:
             )
         return plots.cones(cones.geometry, ax)
 
-    # --- files ---
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one ``.npz`` file, without pickle.
 
@@ -320,4 +315,4 @@ class Factorization:
             return cls(**fields)
 
 
-_FEW_AMBIGUOUS = 0.05  # share of the samples that may lie between cones that are nearly there
+_MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there

@@ -1,4 +1,8 @@
-"""One line for people who work with AnnData and scanpy: ``conenmf.tl.nmf(adata)``."""
+"""One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``.
+
+It reads the counts by `data.doors.from_rows`, fits by `pipeline.factorize` and annotates by
+`export.annotate`; the name of the module is scanpy's for tools.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from .result import Factorization
 
 __all__ = ["nmf"]
 
-_READING = ("negative", "n_threads", "max_memory")
+_READING_OPTIONS = ("negative", "n_threads", "max_memory")
 
 
 def nmf(
@@ -24,11 +28,11 @@ def nmf(
     key_added: str = "conenmf",
     **options: Any,
 ) -> Factorization:
-    """Factor the counts of an AnnData object and put the result into it.
+    """Factor the counts of an AnnData object and add the result to it.
 
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
-    cell, and ``adata.uns["conenmf"]`` what is known about the fit, as JSON.
+    cell, and ``adata.uns["conenmf"]`` the facts about the fit, as JSON.
 
     Parameters
     ----------
@@ -60,7 +64,7 @@ def nmf(
         raise OptionError.unknown("layer", layer, adata.layers.keys())
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
-    reading = {name: options.pop(name) for name in _READING if name in options}
+    reading = {name: options.pop(name) for name in _READING_OPTIONS if name in options}
     names = Names.of(adata.obs_names, adata.var_names)
     V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
     result = factorize(V, n_components, **options)
