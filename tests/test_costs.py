@@ -101,7 +101,8 @@ def test_an_iteration_is_one_pass_and_one_round(V, name):
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = Traffic(*np.subtract(moved_6, moved_5).tolist())
-    assert per_iteration == Traffic(1, P, FK + KK + 4 * 8, FK + KK + 8)
+    numbers = 6 * 8  # four of the update, and the step of the run with its number of arrays
+    assert per_iteration == Traffic(1, P, FK + KK + numbers, FK + KK + 8)
     assert passes_5 == pytest.approx(5 + (solver.first == "W"))
 
 
