@@ -92,7 +92,7 @@ def _new_path(ending):
 
 
 def _chunk_length(side, at_least, count):
-    """The length of a chunk: `at_least`, and more where that would make far more than `count`."""
+    """At least `at_least`, and so many that there are not far more than `count` chunks."""
     return min(side, max(at_least, side // count + 1))
 
 
@@ -239,7 +239,7 @@ def sample_matrix():
 
 @pytest.fixture
 def same():
-    """Check that V holds the rows of X, bit for bit, and how it is kept."""
+    """Check that V holds the rows of X, bit for bit, and in which kind of matrix."""
 
     def check(V, X, kind=DiskMatrix):
         assert isinstance(V, kind)

@@ -83,7 +83,7 @@ def chunked(X, size=300):
 
 @pytest.fixture(scope="module")
 def undisturbed(client, X):
-    """What a run of 8 iterations gives if nothing happens to it; kept here, not on the workers."""
+    """What a run of 8 iterations gives if nothing happens to it; held here, not on the workers."""
     run = factorize(from_rows(chunked(X)), 4, tol=0, max_iter=8)
     return replace(run, H=np.asarray(run.H))
 
@@ -96,7 +96,7 @@ def same_bits(a, b):
 
 
 def test_processes_without_a_cluster(X, forked):
-    with dask.config.set(scheduler="processes"):  # starts them anew for every round
+    with dask.config.set(scheduler="processes"):  # starts them again for every round
         V = from_rows(chunked(X, 1000))
         norms = np.asarray(V.norms_squared)
     np.testing.assert_allclose(norms, (X**2).sum(axis=1))
@@ -169,8 +169,8 @@ def test_empty_chunks_and_unknown_chunks(X):
     unknown = whole[whole[:, 0] > whole[:, 0].mean()]
     with pytest.raises(ShapeError, match="compute_chunk_sizes"):
         from_rows(unknown)
-    known = from_rows(unknown.compute_chunk_sizes())
-    assert 0 < known.shape[1] < 2000
+    V = from_rows(unknown.compute_chunk_sizes())
+    assert 0 < V.shape[1] < 2000
 
 
 def test_bad_entries_are_named(X):
@@ -371,7 +371,7 @@ def test_a_lost_scheduler_is_a_named_error(X, tmp_path):
 
 @pytest.fixture
 def no_stealing(client):
-    """Dask may move a chunk with all its pieces to an idle worker; here it must not."""
+    """Dask may move a chunk with all its results to an idle worker; here it must not."""
 
     async def steal(dask_scheduler, how):
         await getattr(dask_scheduler.extensions["stealing"], how)()
@@ -400,12 +400,12 @@ def test_what_really_travels_does_not_depend_on_the_samples(client, no_stealing)
 
         factorize(V, K, init="random", tol=0, max_iter=8, callback=watch)
         per_iteration.append((counts[-1] - counts[0]) / 7)
-    assert max(per_iteration) < 20 * 8 * F * K  # a piece of H alone has N / 4 * K numbers
+    assert max(per_iteration) < 20 * 8 * F * K  # the part of H in one chunk has N / 4 * K numbers
     assert per_iteration[1] < per_iteration[0] + 8 * 8 * F * K
 
 
 def test_a_worker_killed_after_a_checkpoint(client, X, undisturbed, tmp_path):
-    """Its pieces come from the checkpoint, and the steps before it are forgotten."""
+    """Its rows come from the checkpoint, and the iterations before it are forgotten."""
 
     def kill(progress):
         if progress.iteration == 5:

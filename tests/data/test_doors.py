@@ -21,12 +21,12 @@ from conenmf.errors import (
 from conenmf.names import Names
 
 
-def products(block, piece, *, W):
+def products(block, rows, *, W):
     C = block.T @ W
-    return C, piece + 1, (block @ C, float(C.sum()))
+    return C, rows + 1, (block @ C, float(C.sum()))
 
 
-def test_sweep_gives_each_block_its_pieces_and_sums_the_rest(backend, small_blocks, sample_matrix):
+def test_sweep_gives_each_block_its_rows_and_sums_the_parts(backend, small_blocks, sample_matrix):
     V = backend(sample_matrix)
     W = np.random.default_rng(0).random((12, 3))
     C, shifted, (VC, total) = V.sweep(products, np.arange(40), W=W)

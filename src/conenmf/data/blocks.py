@@ -232,9 +232,9 @@ def cross_products(block: Block, other: Block) -> Array:
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
     """Return ||v_n - W h_n||^2 for each sample of a block, in float64.
 
-    ||v||^2 - 2 <c, h> + h'Gh costs next to nothing once C = block' W is known, but is a difference
-    of large numbers; where it would lose a third of the digits, the sample's difference is formed
-    after all. `squared` holds the ||v||^2.
+    ||v||^2 - 2 <c, h> + h'Gh costs next to nothing given C = block' W, but is a difference of large
+    numbers; where it would lose a third of the digits, v - W h itself is formed. `squared` holds
+    the ||v||^2.
     """
     residual: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
     doubtful = np.flatnonzero(residual < _DOUBTFUL_RATIO * squared)

@@ -21,12 +21,12 @@ __all__ = [
 Borders: TypeAlias = list[tuple[int, int]]
 
 _BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
-_BLOCK_SAMPLES = 256  # fewer, and adding up the F x K sums of each block would be felt
-_SHARES = 8  # blocks that data of moderate size are cut into, for threads to share ...
-_SHARED_SAMPLES = 64  # ... if they have enough samples
-_SPARSE_BLOCK_ENTRIES = 4 << 20  # at most
+_MIN_BLOCK_SAMPLES = 256  # with fewer, adding up the F x K sums of the blocks takes too long
+_BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
+_MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
+_MAX_SPARSE_ENTRIES = 4 << 20  # of a block
 LARGE_BYTES = 4 * _BLOCK_BYTES
-"""Dense data of so much are better left to the threads of BLAS if they are a single block."""
+"""From this size on, dense data of a single block are left to the threads of BLAS."""
 
 
 def swept_side(F: int, N: int) -> Literal["samples", "features"]:
@@ -45,9 +45,9 @@ def equal_borders(N: int, size: int) -> Borders:
 
 def dense_block_samples(F: int, N: int, itemsize: int) -> int:
     """Return how many samples a dense block has: what fits into a cache, or an eighth of V."""
-    most = max(_BLOCK_SAMPLES, _BLOCK_BYTES // (F * itemsize))
+    most = max(_MIN_BLOCK_SAMPLES, _BLOCK_BYTES // (F * itemsize))
     moderate = F * N * itemsize > _BLOCK_BYTES // 4
-    return min(most, max(_SHARED_SAMPLES, -(-N // _SHARES)) if moderate else N)
+    return min(most, max(_MIN_SHARED_SAMPLES, -(-N // _BLOCKS_FOR_THREADS)) if moderate else N)
 
 
 def sparse_block_samples(F: int, N: int, nnz: int) -> int:
@@ -57,5 +57,5 @@ def sparse_block_samples(F: int, N: int, nnz: int) -> int:
     what fits into memory with ease.
     """
     per_sample = max(nnz, 1) / N
-    entries = max(4.0 * F, min(nnz / _SHARES, _SPARSE_BLOCK_ENTRIES))
-    return max(_BLOCK_SAMPLES, int(np.ceil(entries / per_sample)))
+    entries = max(4.0 * F, min(nnz / _BLOCKS_FOR_THREADS, _MAX_SPARSE_ENTRIES))
+    return max(_MIN_BLOCK_SAMPLES, int(np.ceil(entries / per_sample)))

@@ -133,8 +133,8 @@ def load_rows(index: range, *, folder: str, name: str) -> tuple[Array, None]:
     rows = np.load(path, allow_pickle=False) if path.exists() else None
     if rows is None or len(rows) != len(index):
         raise CheckpointError(
-            f"{path} is missing or has another length than {len(index)}: the chunks are cut "
-            "differently now, or this worker does not see the folder"
+            f"{path} is missing or does not have {len(index)} rows: the chunks have other sizes "
+            "now, or this worker does not see the folder"
         )
     return rows, None
 

@@ -62,7 +62,7 @@ class Traffic(NamedTuple):
     bytes_out : int
         What is shared with all chunks (W, its Gram matrix), counted once a round.
     bytes_in : int
-        The totals that came back.
+        The sums that came back.
     """
 
     rounds: int = 0
@@ -88,7 +88,18 @@ def checked_array(array: Any) -> da.Array:
 
 
 class ClusterMatrix(DataMatrix):
-    """V held in a Dask array of dense or sparse chunks, with one row per sample.
+    """V held in a Dask array of dense or sparse chunks.
+
+    Parameters
+    ----------
+    rows : Dask array (N, F)
+        One row per sample.
+    persist : bool, optional
+        Keep the chunks in the memory of the workers; by default if they take less than half of it.
+    block_samples : int, optional
+        Most samples in a block, into which a worker cuts its chunk.
+    **options
+        As for `DataMatrix`.
 
     Attributes
     ----------
@@ -226,18 +237,18 @@ class ClusterMatrix(DataMatrix):
 
     def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
         """The Dask arrays of what is per sample."""
-        for j, (rest, dtype) in enumerate(kinds):
+        for j, (sides, dtype) in enumerate(kinds):
             name = f"{results.name}-{j}"
-            zeros = (0,) * len(rest)
+            zeros = (0,) * len(sides)
             layer = {(name, i, *zeros): (_item, key, j) for i, key in enumerate(results.keys())}
             layers = {name: layer, results.name: results.graph}
             graph = HighLevelGraph(layers, {name: {results.name}, results.name: set()})
-            array = da.Array(graph, name, (self._sizes, *((side,) for side in rest)), dtype=dtype)
+            array = da.Array(graph, name, (self._sizes, *((side,) for side in sides)), dtype=dtype)
             array._conenmf_results = (results, j)
             yield array
 
     def _gather(self, indices: Array) -> Block:
-        """The named columns, brought to the client."""
+        """Samples, brought to the client."""
         name = f"conenmf-gather-{uuid.uuid4().hex}"
         owner = np.searchsorted(self._starts, indices, side="right") - 1
         graph: dict[Any, Any] = dict(self._chunks.graph)
@@ -339,37 +350,39 @@ def _client() -> Any:
 
 @contextmanager
 def _naming_failures(*, opening: bool = False) -> Iterator[None]:
-    """Turn what happens when a scheduler, a worker or a chunk is lost into an error of ours.
+    """Raise an error of ours if a scheduler, a worker or a chunk is lost.
 
-    While V is opened only its own chunks are computed, so any other failure is theirs.
+    While V is opened only its own chunks are computed, so every other failure is theirs.
     """
     try:
         yield
     except ConeNMFError:
         raise
     except Exception as problem:
-        what = f"{type(problem).__name__}: {problem}"
+        cause = f"{type(problem).__name__}: {problem}"
         library = type(problem).__module__.partition(".")[0]
         lost = library in ("distributed", "asyncio", "concurrent", "tornado")
         if lost or isinstance(problem, TimeoutError):
             raise ClusterError(
-                f"the cluster was lost, or gave up on a task: {what}; "
+                f"the cluster was lost, or gave up on a task: {cause}; "
                 "start it again and repeat the call, which resumes if it has a checkpoint"
             ) from problem
         full = isinstance(problem, OSError) and is_disk_full(problem)
         if opening or (isinstance(problem, OSError) and not full):
-            raise ReadError(f"a chunk of the Dask array could not be computed: {what}") from problem
+            raise ReadError(
+                f"a chunk of the Dask array could not be computed: {cause}"
+            ) from problem
         raise
 
 
-def _bytes(thing: Any) -> int:
-    """About how many bytes travel."""
-    if isinstance(thing, np.ndarray):
-        return int(thing.nbytes)
-    if sp.issparse(thing):
-        return int(thing.data.nbytes + thing.indices.nbytes + thing.indptr.nbytes)
-    if isinstance(thing, dict):
-        return sum(_bytes(value) for value in thing.values())
-    if isinstance(thing, tuple | list):
-        return sum(_bytes(value) for value in thing)
+def _bytes(message: Any) -> int:
+    """About how many bytes a message has."""
+    if isinstance(message, np.ndarray):
+        return int(message.nbytes)
+    if is_sparse(message):
+        return int(message.data.nbytes + message.indices.nbytes + message.indptr.nbytes)
+    if isinstance(message, dict):
+        return sum(_bytes(value) for value in message.values())
+    if isinstance(message, tuple | list):
+        return sum(_bytes(value) for value in message)
     return 8

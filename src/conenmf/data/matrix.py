@@ -83,14 +83,14 @@ class DataMatrix(ABC):
     n_threads : int, optional
         By default as many as this process may use.
     names : Names
-        What samples and features are called, if the data came with names.
+        Of samples and features, where they have any.
     clip : bool
         Read negative entries as zeros.
 
     Attributes
     ----------
     passes : float
-        How much of V has been read so far: columns read / N.
+        How much of V has been read so far: samples read / N.
     is_remote : bool
         Whether the samples are with the workers of a cluster, where every call takes a round of
         messages and aligned arrays are not in this process.
@@ -130,7 +130,7 @@ class DataMatrix(ABC):
 
     @property
     def measures(self) -> Measures:
-        """What one pass learns about V. The doors read it; a matrix made otherwise, when asked."""
+        """What one pass learns about V; the doors make that pass, other matrices when asked."""
         if self._measures is None:
             self._measures = self._measure()
         return self._measures

@@ -14,7 +14,7 @@ from .blocks import Array, Block, exact, is_sparse
 
 __all__ = ["Measures", "measure"]
 
-_MEASURED_BYTES = 1 << 18  # few enough to be still in the cache when they are read twice
+_MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
 
 
 class Measures(NamedTuple):
