@@ -114,10 +114,8 @@ def factorize(
     }
     stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
     with V.own_threads():
-        run = begun = None
-        if checkpoint is not None and updates is not None:
-            run = _checkpointed(checkpoint, V, settings, init, rng)
-            begun = _resume(run, max_iter, stages)
+        run = _checkpointed(checkpoint, V, settings, init, rng)
+        begun = None if run is None else _resume(run, max_iter, stages)
         if begun is None:
             begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
             if run is not None:
@@ -329,12 +327,14 @@ def _checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | st
 
 
 def _checkpointed(
-    checkpoint: str | os.PathLike[str] | Checkpoint,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None,
     V: DataMatrix,
     settings: dict[str, Any],
     init: Init,
     rng: np.random.Generator | None,
-) -> CheckpointedRun:
+) -> CheckpointedRun | None:
+    if checkpoint is None or settings["solver"] is None:
+        return None
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(os.fspath(checkpoint))
     factors = init if isinstance(init, tuple) else (init,)
