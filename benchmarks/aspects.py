@@ -11,7 +11,7 @@ from measure import interleaved, output_of, take_turns
 from sklearn.decomposition._nmf import _initialize_nmf
 
 from conenmf import ConeNMF, from_rows
-from conenmf.solve import inits
+from conenmf.solve.inits import initialize
 from conenmf.solve.solvers import SOLVERS
 
 ITERATIONS = 20
@@ -27,10 +27,10 @@ def start(rounds: int, quick: bool) -> dict[str, Any]:
         if loaded is None:
             continue
         X, K = loaded
-        inits.start(from_rows(datasets.shrunk(X)), 3, "cr1", SOLVERS["hals"])  # compile
+        initialize(from_rows(datasets.shrunk(X)), 3, "cr1", SOLVERS["hals"])  # compile
         median = interleaved(
             {
-                "cr1": lambda X=X, K=K: inits.start(from_rows(X), K, "cr1", SOLVERS["hals"]),
+                "cr1": lambda X=X, K=K: initialize(from_rows(X), K, "cr1", SOLVERS["hals"]),
                 "nndsvd": lambda X=X, K=K: _initialize_nmf(X, K, init="nndsvd", random_state=0),
             },
             rounds,

@@ -30,7 +30,8 @@ from .names import names_of
 from .pipeline import factorize
 from .result import Factorization
 from .solve.checkpoint import Checkpoint
-from .solve.inits import Init, check_factor, raise_off_zero
+from .solve.initial import check_factor, lift_zeros
+from .solve.inits import Init
 from .solve.losses import coefficients
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
@@ -388,7 +389,7 @@ def sklearn_init(
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
         components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
-    return np.ascontiguousarray(raise_off_zero(V, H).T), components
+    return np.ascontiguousarray(lift_zeros(V, H).T), components
 
 
 def _generator(random_state: Any) -> np.random.Generator | None:

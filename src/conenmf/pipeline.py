@@ -26,9 +26,11 @@ from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
-from .solve.inits import CONE_INITS, Init, InitialFactors, initialize, lie_in_cones
+from .solve.cone_inits import CONE_INITS, lie_in_cones
+from .solve.initial import InitialFactors
+from .solve.inits import Init, initialize
 from .solve.loop import alternate
-from .solve.losses import Frobenius, coefficients
+from .solve.losses import Frobenius
 from .solve.runs import Leap, Saved
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
@@ -124,15 +126,16 @@ def factorize(
             stopping = Stopping(tol=tol, max_iter=max_iter, max_time=stages.remaining())
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
-            H, labels, objective = coefficients(V, W)
+            loss = Frobenius(V, rescale=False)
+            H, labels, objective = loss.coefficients(W)
             H = V.keep_aligned(H.T).T
     return Factorization(
         W=W,
         H=H,
         labels=labels,
-        loss=Frobenius.name,
+        loss=loss.name,
         objective=objective,
-        relative_error=float(np.sqrt(objective / V.total)),
+        relative_error=loss.relative_error(objective),
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,
@@ -232,7 +235,7 @@ def _begin(
     with stages.timed("rank"):
         K, decided_by = choose_k(V, spectrum=spectrum) if isinstance(K, str) else (K, "user")
     with stages.timed("init"):
-        initial = initialize(V, K, init, solver, rng)
+        initial = initialize(V, K, init, solver, rng, spectrum=spectrum)
         rank = _sketch_rank(V, sketch, solver, initial)
     S = initial.sketch
     return Begun(
@@ -354,8 +357,10 @@ def _sketch_rank(
     rank = sketch_rank(V, K) if solver is not None and solver.extrapolate else None
     if rank is None or initial.name not in CONE_INITS or initial.sketch is not None:
         return rank
-    # In cones a sketch delays the last digits.
-    return None if lie_in_cones(V, initial.W, initial.error) else rank
+    in_cones = initial.in_cones
+    if in_cones is None:
+        in_cones = lie_in_cones(V, initial.W, initial.error)
+    return None if in_cones else rank  # in cones a sketch delays the last digits
 
 
 def _leap_on_sketch(

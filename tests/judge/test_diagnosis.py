@@ -4,7 +4,7 @@ import pytest
 from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.judge.diagnosis import Diagnosis
-from conenmf.solve.inits import mixing
+from conenmf.solve.cone_inits import mixing
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
 from conenmf.judge.selection import METHODS, Vote, _masked_nnls, choose_k
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.inits import mixing
+from conenmf.solve.cone_inits import mixing
 
 
 @pytest.fixture(scope="module")

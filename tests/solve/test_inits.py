@@ -7,7 +7,9 @@ from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.inits import INITS, initialize, raise_off_zero
+from conenmf.linalg.spectrum import Spectrum
+from conenmf.solve.initial import lift_zeros
+from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -28,7 +30,7 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 
 @pytest.mark.parametrize("name", INITS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matrix):
+def test_every_init_is_an_init(name, dtype, backend, small_blocks, sample_matrix):
     V = backend(sample_matrix.astype(dtype))
     W, H, *_ = initialize(V, 4, name, HALS, rng())
     assert W.shape == (12, 4)
@@ -45,7 +47,7 @@ def test_every_start_is_a_start(name, dtype, backend, small_blocks, sample_matri
     "name",
     ["auto", "cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
 )
-def test_every_storage_gives_the_same_start(name, backend, small_blocks, sample_matrix):
+def test_every_storage_gives_the_same_init(name, backend, small_blocks, sample_matrix):
     W, H, *_ = initialize(backend(sample_matrix), 4, name, HALS, rng())
     W0, H0, *_ = initialize(from_columns(sample_matrix, **small_blocks), 4, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
@@ -60,28 +62,28 @@ def test_the_generator_decides(name, sample_matrix):
     np.testing.assert_array_equal(first[1], second[1])
 
 
-def test_cr1_is_raised_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix):
+def test_cr1_is_lifted_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix):
     V = from_columns(sample_matrix)
     W, H, _ = cr1_nmf(V, 4, tol=5e-2)
-    for rule in (MULT, HALS):
-        start_W, start_H, *_ = initialize(V, 4, "cr1", rule)
-        np.testing.assert_array_equal(start_W, W)
-        np.testing.assert_allclose(start_H, H + H[H > 0].mean(), rtol=1e-14)
-    start_W, start_H, *_ = initialize(V, 4, "cr1", NNLSB)
-    np.testing.assert_array_equal(start_W, W)
-    assert start_H is None
+    for solver in (MULT, HALS):
+        initial_W, initial_H, *_ = initialize(V, 4, "cr1", solver)
+        np.testing.assert_array_equal(initial_W, W)
+        np.testing.assert_allclose(initial_H, H + H[H > 0].mean(), rtol=1e-14)
+    initial_W, initial_H, *_ = initialize(V, 4, "cr1", NNLSB)
+    np.testing.assert_array_equal(initial_W, W)
+    assert initial_H is None
 
 
 @pytest.mark.parametrize("name", ["cr1", "cr1++"])
-def test_what_cones_leave_is_known_and_zeros_are_raised(name, sample_matrix):
+def test_what_cones_leave_is_known_and_zeros_are_lifted(name, sample_matrix):
     V = from_columns(sample_matrix)
     factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
     W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
-    point = initialize(V, 4, name, MULT, rng())
-    np.testing.assert_array_equal(point.W, W)
-    np.testing.assert_allclose(point.H, H + H[H > 0].mean(), rtol=1e-14)
-    assert point.name == name
-    assert point.error == pytest.approx(np.linalg.norm(sample_matrix - W @ H) / V.norm, rel=1e-9)
+    initial = initialize(V, 4, name, MULT, rng())
+    np.testing.assert_array_equal(initial.W, W)
+    np.testing.assert_allclose(initial.H, H + H[H > 0].mean(), rtol=1e-14)
+    assert initial.name == name
+    assert initial.error == pytest.approx(np.linalg.norm(sample_matrix - W @ H) / V.norm, rel=1e-9)
 
 
 def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
@@ -129,7 +131,7 @@ def test_k_means_finds_clusters_and_marks_them():
 
 
 def test_an_empty_cluster_takes_the_farthest_sample():
-    """Five copies of one sample and two others: whatever the seeds, no cluster stays empty."""
+    """Five copies of one sample and two others: for any seed, no cluster stays empty."""
     V = from_columns([[1.0] * 5 + [9.0, 0.0], [1.0] * 5 + [0.0, 7.0]])
     for seed in range(20):
         W, _ = INITS["kmeans"](V, 3, np.random.default_rng(seed))
@@ -148,15 +150,15 @@ def test_more_clusters_than_samples(sample_matrix):
 def test_own_factors(sample_matrix):
     V = from_columns(sample_matrix)
     W, H = rng().random((12, 3)), rng().random((3, 40))
-    start_W, start_H, *_ = initialize(V, 3, (W, H), HALS)
-    np.testing.assert_array_equal(start_W, W)
-    np.testing.assert_array_equal(start_H, H)
-    start_W, start_H, *_ = initialize(V, 3, W, MULT)
+    initial_W, initial_H, *_ = initialize(V, 3, (W, H), HALS)
+    np.testing.assert_array_equal(initial_W, W)
+    np.testing.assert_array_equal(initial_H, H)
+    initial_W, initial_H, *_ = initialize(V, 3, W, MULT)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
-    np.testing.assert_allclose(start_H, raise_off_zero(V, best))
-    start_W, start_H, *_ = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
-    np.testing.assert_array_equal(start_W, W)
-    assert start_H is None
+    np.testing.assert_allclose(initial_H, lift_zeros(V, best))
+    initial_W, initial_H, *_ = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    np.testing.assert_array_equal(initial_W, W)
+    assert initial_H is None
 
 
 @pytest.mark.parametrize(
@@ -188,9 +190,9 @@ def test_bad_options(sample_matrix):
         initialize(from_columns(sample_matrix), 13, "nndsvd", HALS)
 
 
-def test_raising_an_empty_h():
+def test_lifting_an_empty_h():
     V = from_columns(np.eye(2))
-    np.testing.assert_array_equal(raise_off_zero(V, np.zeros((2, 2))), np.ones((2, 2)))
+    np.testing.assert_array_equal(lift_zeros(V, np.zeros((2, 2))), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "spa", "snpa"])
@@ -202,3 +204,27 @@ def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
         np.testing.assert_allclose(W_small / scale, W, rtol=1e-9)
     else:
         np.testing.assert_allclose(W_small @ H_small / scale, W @ H, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["nndsvd", "nndsvda", "nnsvdlrc"])
+def test_the_spectrum_of_a_fit_is_used(name):
+    V = from_columns(rng().random((30, 50)))
+    spectrum = Spectrum(V)
+    spectrum.truncated_svd(3)  # of a small V one pass serves all requests
+    before = V.passes
+    W, H, *_ = initialize(V, 4, name, HALS, rng(), spectrum=spectrum)
+    shared = V.passes - before
+    W0, H0, *_ = initialize(V, 4, name, HALS, rng())
+    assert V.passes - before - shared == shared + 1
+    np.testing.assert_array_equal(W, W0)
+    np.testing.assert_array_equal(H, H0)
+
+
+def test_auto_says_whether_samples_lie_in_cones(sample_matrix):
+    cones = make_cones(60, 3, 0.1, n_samples=200, rng=rng()).V
+    initial = initialize(from_columns(cones), 3, "auto", HALS)
+    assert (initial.name, initial.in_cones, initial.sketch) == ("cr1", True, None)
+    initial = initialize(from_columns(sample_matrix), 3, "auto", HALS)
+    assert initial.in_cones is False
+    assert initial.sketch is not None
+    assert initialize(from_columns(cones), 3, "cr1", HALS).in_cones is None

@@ -24,7 +24,7 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
-from ..solve.inits import MOSTLY_CONES, lie_in_cones, mixing
+from ..solve.cone_inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]

@@ -27,7 +27,8 @@ from ..data.validate import require_data_matrix
 from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
-from ..solve.inits import MOSTLY_CONES, initialize, mixing
+from ..solve.cone_inits import MOSTLY_CONES, mixing
+from ..solve.inits import initialize
 from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS, hals
 from ..solve.stopping import Stopping

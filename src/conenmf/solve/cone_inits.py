@@ -1,0 +1,82 @@
+"""Inits from cones, and whether the samples lie in cones at all.
+
+The factors are those of Algorithm 2 of the paper, to the accuracy that an init needs. If samples
+lie in cones they are close to the best there are; if samples are mixtures of several components,
+they are not, and `mixing` measures by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..cones.clustering import Cones
+from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.seeding import cr1_plus_plus
+from ..data.blocks import Array, Block, cross_products
+from ..data.matrix import DataMatrix
+from ..data.sampling import evenly_spaced
+from ..data.views import take_samples
+from .initial import Generator, InitialFactors
+from .losses import coefficients
+
+__all__ = [
+    "CONE_INITS",
+    "MOSTLY_CONES",
+    "from_cones",
+    "lie_in_cones",
+    "mixing",
+]
+
+MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
+_MAX_RESIDUAL_SQ = 0.25  # ... if cr1-nmf leaves no more than this share of their squared norms
+_AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
+
+CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
+    "cr1": cr1_nmf,
+    "cr1++": cr1_plus_plus,
+}
+
+
+def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> InitialFactors:
+    """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error."""
+    W, H, _ = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    return InitialFactors(W, H, name, error=cr1_error(V, H))
+
+
+def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
+    """Return how much of the error of cr1-nmf goes if samples may mix cones, from 0 to 1.
+
+    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
+    best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
+    mixtures of components. The axes W* are computed if they are not given.
+    """
+    W = from_cones(V, K, None).W if axes is None else axes
+    (explained,) = V.sweep(_explained_by_one_axis, W=W)
+    pure = V.total - float(explained)
+    if pure <= 1e-12 * V.total:
+        return 0.0
+    mixed = coefficients(V, W)[2]
+    return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+
+
+def _explained_by_one_axis(block: Block, *, W: Array) -> tuple[float]:
+    return (float((cross_products(block, W).max(axis=1) ** 2).sum()),)
+
+
+def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
+    """Return whether cr1-nmf explains the samples, and a few hundred of them hardly mix its axes.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+        The axes, unit vectors.
+    error : float
+        The relative error of cr1-nmf.
+    """
+    if error**2 > _MAX_RESIDUAL_SQ:
+        return False
+    subset = take_samples(V, evenly_spaced(V.shape[1], V.max_gather))
+    return mixing(subset, W.shape[1], W) <= MOSTLY_CONES
