@@ -249,7 +249,7 @@ def test_what_travels_does_not_depend_on_the_number_of_samples(X):
 
         factorize(V, K, tol=0, max_iter=6, callback=watch)
         per_iteration = Traffic(*np.subtract(traffic[-1], traffic[-2]))
-        out = 8 * (F * K + K * K) + 4 * 8  # W, G, unit, beta, floor, the rule
+        out = 8 * (F * K + K * K) + 6 * 8  # W, G; unit, beta, floor, solver, step, its arrays
         back = 8 * (F * K + K * K) + 8  # VH', HH', <V, WH>
         assert per_iteration == Traffic(1, 2 * copies, out, back)
 
@@ -324,7 +324,7 @@ def test_a_killed_client_resumes_with_the_same_bits(client, X, undisturbed, tmp_
 def test_a_checkpoint_cut_differently_is_refused(client, X, tmp_path):
     checkpoint = Checkpoint(tmp_path, every=0)
     factorize(from_rows(chunked(X)), 4, max_iter=3, tol=0, checkpoint=checkpoint)
-    with pytest.raises(CheckpointError, match="the chunks are cut differently now"):
+    with pytest.raises(CheckpointError, match="the chunks have other sizes now"):
         factorize(from_rows(chunked(X, 400)), 4, tol=0, checkpoint=checkpoint)
 
 
