@@ -228,8 +228,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._stream = stream
         self.components_ = np.ascontiguousarray(stream.W.T, dtype=V.dtype)
         self.n_components_ = stream.K
-        self.n_samples_seen_ = stream.samples
-        self.n_iter_ = stream.batches
+        self.n_samples_seen_ = stream.n_samples
+        self.n_iter_ = stream.n_batches
         return self
 
     def _new_stream(self, n_features: int, K: int) -> ConeStream:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns
 from conenmf.errors import ComponentsError, NotADataMatrixError
-from conenmf.solve.separable import _in_simplex, snpa, spa
+from conenmf.solve.separable import nnls_in_simplex, snpa, spa
 
 
 def separable(seed, F=12, K=4, N=60):
@@ -47,7 +47,7 @@ def test_lazy_spa_is_the_plain_one(seed):
 def test_projection_onto_the_simplex_is_optimal(seed):
     rng = np.random.default_rng(seed)
     W, V = rng.random((8, 3)), 2 * rng.random((8, 10))
-    H = _in_simplex(W.T @ W, V.T @ W)
+    H = nnls_in_simplex(W.T @ W, V.T @ W)
     assert H.min() >= 0
     assert H.sum(axis=1).max() <= 1 + 1e-9
     for _ in range(20):  # no point of the simplex is closer

@@ -2,9 +2,9 @@
 
 The paper leaves an online version of its algorithms open. Here is one. A stream keeps at most K
 centres and, for each of their cones, the sum of its samples (Algorithm 1 as samples arrive); and K
-components with the statistics HH' and VH' from which they are updated (the loop of `solvers`, one
-batch at a time). The two halves meet in one place: a cone whose sum is badly served by the
-components gets one of its own. Nothing grows with the number of samples.
+components with the statistics HH' and VH' from which they are updated (a loop of its own, one batch
+at a time, since no sample is read twice). The two halves meet in one place: a cone whose sum the
+components approximate badly gets one of its own. Nothing grows with the number of samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ..cones.clustering import cosine_rounding, farthest_first
-from ..data.blocks import Array, Block
+from ..data.blocks import Array, Block, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ShapeError, check_components
@@ -26,11 +26,13 @@ from .solvers import FLOOR, hals
 __all__ = ["ConeStream", "StreamCones"]
 
 # Chosen on simulated cones and on spectra, faces and texts; see benchmarks/online.py.
-_ROUNDS = 3  # updates of H and W for each batch
-_FIRST_ROUNDS = 50  # the same for the first batch, which later ones build upon
-_SWEEPS = 4  # of hals over W in each round
-_FORGET = 0.5  # the past n samples weigh (n / (n + m))^0.5 when m new ones come
-_EVIDENCE = 3.0  # a component moves if it repairs so many times the error that moving it makes
+_BATCH_ITER = 3  # updates of H and W for each batch
+_FIRST_BATCH_ITER = 50  # the same for the first batch, which later ones build upon
+_SWEEPS = 4  # of hals over W in each iteration
+_FORGET_POWER = 0.5  # the past n samples weigh (n / (n + m))^0.5 when m new ones come
+_EVIDENCE_RATIO = 3.0  # of the error that moving a component removes to the error that it makes
+_NEGLIGIBLE = 1e-12  # share of a squared norm up to which rounding counts as zero
+_FLOORED_NORM = 1e-8  # of a component that hals has driven to the floor
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class _Factors:
     B: Array
     D: Array
 
-    def grown(self, w: Array) -> _Factors:
-        """With one more component, without any mass."""
+    def extended(self, w: Array) -> _Factors:
+        """The same with one more component, which no sample uses."""
         edge = ((0, 1), (0, 1))
         return _Factors(
             np.column_stack([self.W, w]),
@@ -75,13 +77,13 @@ class _Factors:
         )
 
     def scaled(self, size: Array) -> _Factors:
-        """The same with columns w_k / size_k, and hence rows size_k h_k; size 0 ends one."""
+        """The same with columns w_k / size_k, and hence rows size_k h_k; size 0 empties one."""
         both = np.outer(size, size)
         W = self.W / np.where(size > 0, size, 1.0)
         return _Factors(W, self.A * both, self.B * size, self.D * both)
 
     def cheapest_merge(self) -> tuple[float, int, int]:
-        """The two components that one could replace at the smallest cost, and that cost.
+        """The squared error of replacing two components by one, at its smallest, and which two.
 
         w_i h_i' + w_j h_j' is a matrix of rank two. The best one of rank one leaves its smaller
         squared singular value, the smaller root of x^2 - t x + d with t = tr(G D), d = det(G D)
@@ -93,13 +95,13 @@ class _Factors:
         t = own[:, None] + own + 2.0 * G * D
         d = (1.0 - G**2) * np.maximum(np.outer(own, own) - D**2, 0.0)
         larger = (t + np.sqrt(np.maximum(t**2 - 4.0 * d, 0.0))) / 2.0
-        cost = np.divide(d, larger, out=np.zeros_like(d), where=larger > 0)
-        cost[np.tril_indices_from(cost)] = np.inf
-        i, j = np.unravel_index(int(np.argmin(cost)), cost.shape)
-        return float(cost[i, j]) * unit, int(i), int(j)
+        error = np.divide(d, larger, out=np.zeros_like(d), where=larger > 0)
+        error[np.tril_indices_from(error)] = np.inf
+        i, j = np.unravel_index(int(np.argmin(error)), error.shape)
+        return float(error[i, j]) * unit, int(i), int(j)
 
-    def moved(self, i: int, j: int, total: Array, count: float) -> _Factors:
-        """Components i and j become one; j stands for `count` samples with that sum instead."""
+    def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
+        """Components i and j become one; j represents `count` samples with that sum instead."""
         W, M = self.W.copy(), np.eye(len(self.A))
         weights = np.sqrt(self.D[[i, j], [i, j]])
         joint = W[:, [i, j]] @ (weights if weights.any() else np.ones(2))
@@ -107,9 +109,9 @@ class _Factors:
         M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # what their coefficients are worth on it
         M[j, j] = 0.0
         A, B, D = M @ self.A @ M.T, self.B @ M.T, M @ self.D @ M.T
-        length = float(np.linalg.norm(total))
-        W[:, j] = total / length
-        A[j, j] = D[j, j] = length**2 / count
+        norm = float(np.linalg.norm(total))
+        W[:, j] = total / norm
+        A[j, j] = D[j, j] = norm**2 / count
         B[:, j] = W[:, j] * A[j, j]
         return _Factors(W, A, B, D)
 
@@ -127,14 +129,14 @@ class ConeStream:
     Attributes
     ----------
     cones : StreamCones
-    samples : int
+    n_samples : int
         How many samples came, zero samples included.
-    batches : int
+    n_batches : int
 
     Notes
     -----
-    *How the cones change.* Of the samples of a batch, the one farthest from all centres is looked
-    at, again and again. While there are fewer than K centres it becomes one, if its direction is
+    *How the cones change.* Of the samples of a batch, the one farthest from all centres is taken,
+    again and again. While there are fewer than K centres it becomes one, if its direction is
     new. With K centres it becomes one if its angle to all of them is larger than the smallest
     angle between two of them; those two then become one cone, which keeps one of the two centres
     and the sum of both. Every sample is added to the sum of its nearest centre.
@@ -167,23 +169,23 @@ class ConeStream:
 
     The axis s_k / ||s_k|| of a settled cone of size angle alpha_k lies inside it, so all its
     samples are within 2 alpha_k of it: with the axes as W the relative error of everything seen
-    is at most the largest sin(2 alpha_k), whatever the order.
+    is at most the largest sin(2 alpha_k), for any order.
 
     *How the components change.* Each new cone brings a component until there are K. After that,
-    the axis of a cone takes over a component where that pays: n_k samples with sum s_k cost at
-    least ||s_k - W h||^2 / n_k for the best h >= 0, because the squared distance to a convex cone
-    is convex. If that is several times what is lost by joining the two most dispensable
-    components, known from HH', these are joined. So a lone outlier, which always becomes a centre,
-    does not cost a component that many samples use. Then H is found by exact nonnegative least
-    squares for the batch, W by hals from HH' and VH', a few times in turn. The past enters with
-    the coefficients it was given when it came, so later components cannot serve it any more;
+    the axis of a cone takes over a component where that pays: n_k samples with sum s_k have an
+    error of at least ||s_k - W h||^2 / n_k for the best h >= 0, because the squared distance to a
+    convex cone is convex. If that is several times the error made by merging the two components
+    that are needed least, known from HH', these are merged. So a lone outlier, which always
+    becomes a centre, does not cost a component that many samples use. Then H is found by exact
+    nonnegative least squares for the batch, W by hals from HH' and VH', a few times in turn. The
+    past enters with the coefficients it had when it came, which later components cannot change;
     recent samples weigh more.
 
     *What is only measured.* About the error of W itself nothing is proved. On simulated cones of
     a thousand samples or more in random order it was within 0.8% of that of `factorize` on all
     samples at once; of 200 samples, one at a time, within 1.4%. With one whole cone after the
     other it was within 1% for 200 features and 8 cones, and up to 1.6% above for fewer: there
-    the start of `factorize`, Algorithm 2, is that much above what its solver reaches, and a
+    the init of `factorize`, Algorithm 2, is that much above what its solver reaches, and a
     stream cannot go back over its samples.
 
     Examples
@@ -198,13 +200,13 @@ class ConeStream:
 
     def __init__(self, F: int, K: int) -> None:
         self.F, self.K = F, check_components(K)
-        self.samples = self.batches = 0
+        self.n_samples = self.n_batches = 0
         columns, none = np.zeros((F, 0)), np.zeros((0, 0))
         self.cones = StreamCones(columns, columns, np.zeros(0))
         self._factors = _Factors(columns, none, columns, none)
 
     @classmethod
-    def from_factors(cls, W: Array, HH: Array, sums: Array, samples: int) -> Self:
+    def from_factors(cls, W: Array, HH: Array, sums: Array, n_samples: int) -> Self:
         """Continue from a factorisation of earlier samples, as if they were exactly W H.
 
         Parameters
@@ -214,17 +216,17 @@ class ConeStream:
             HH'.
         sums : array (K,)
             The sum of each row of H.
-        samples : int
+        n_samples : int
             N.
         """
         stream = cls(*W.shape)
-        stream.samples = samples
+        stream.n_samples = n_samples
         W = np.asarray(W, dtype=np.float64)
         size = np.linalg.norm(W, axis=0)
-        known = (size > 0) & (np.diagonal(HH) > 0)
-        W, size = W[:, known] / size[known], size[known]
-        A = HH[np.ix_(known, known)] * np.outer(size, size)
-        sums = np.asarray(sums, dtype=np.float64)[known] * size
+        used = (size > 0) & (np.diagonal(HH) > 0)
+        W, size = W[:, used] / size[used], size[used]
+        A = HH[np.ix_(used, used)] * np.outer(size, size)
+        sums = np.asarray(sums, dtype=np.float64)[used] * size
         # So many equal samples have this sum and this sum of squares.
         stream.cones = StreamCones(W, W * sums, sums**2 / np.diagonal(A))
         stream._factors = _Factors(W, A, W @ A, A)
@@ -247,67 +249,65 @@ class ConeStream:
         cones, factors = self.cones, self._factors
         if V.nonzero:
             with V.own_threads():
-                cones = _see(V, cones, self.K)
-                factors = _learn(V, _attend(cones, factors), self.samples)
+                cones = _update_centres(V, cones, self.K)
+                factors = _update_W(V, _assign_components(cones, factors), self.n_samples)
         self.cones, self._factors = cones, factors
-        self.samples += V.shape[1]
-        self.batches += 1
+        self.n_samples += V.shape[1]
+        self.n_batches += 1
 
 
 # --- cones ------------------------------------------------------------------------------------
 
 
-class _Look(NamedTuple):
-    """What blocks see: samples that may become centres (F, m); sums and counts of the cones."""
+class _Scan(NamedTuple):
+    """What blocks yield: samples that may become centres (F, m); sums and counts of the cones."""
 
-    offered: Array
+    candidates: Array
     sums: Array
     counts: Array
 
 
-def _see(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
+def _update_centres(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     """Find the centres after a batch, and add its samples to their cones."""
     Z = cones.directions
     tie = cosine_rounding(V)
-    enough = -1.0 if Z.shape[1] < K else -_closest(Z)[0]
-    options: dict[str, Any] = {"Z": Z, "most": K, "enough": enough, "tie": tie}
-    together = partial(_look_together, **options)
-    (look,) = V.sweep(_look, V.norms_squared, reduce=together, **options)
-    moved = _settle(cones, look.offered, K, tie)
-    if moved.directions is not Z:  # the sums are to be of the new cones
-        options |= {"Z": moved.directions, "most": 0}
-        together = partial(_look_together, **options)
-        (look,) = V.sweep(_look, V.norms_squared, reduce=together, **options)
-    return replace(moved, sums=moved.sums + look.sums, counts=moved.counts + look.counts)
+    min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
+    options: dict[str, Any] = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
+    merge = partial(_merge_scans, **options)
+    (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    after = _replace_centres(cones, scan.candidates, K, tie)
+    if after.directions is not Z:  # the sums are to be of the new cones
+        options |= {"Z": after.directions, "max_count": 0}
+        merge = partial(_merge_scans, **options)
+        (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    return replace(after, sums=after.sums + scan.sums, counts=after.counts + scan.counts)
 
 
-def _look(
-    block: Block, squared: Array, *, Z: Array, most: int, enough: float, tie: float
-) -> tuple[_Look]:
-    exact = block.astype(np.float64, copy=False)
-    nonzero = squared > 0
-    norms = np.sqrt(np.where(nonzero, squared, 1.0))
-    member = np.zeros((norms.size, Z.shape[1]))
-    best = np.full(norms.size, -2.0)
+def _scan_block(
+    block: Block, squared: Array, *, Z: Array, max_count: int, min_score: float, tie: float
+) -> tuple[_Scan]:
+    samples, sample_norms, nonzero = exact(block), norms(squared), squared > 0
+    member = np.zeros((squared.size, Z.shape[1]))
+    best = np.full(squared.size, -2.0)
     if Z.shape[1]:
-        cosines = (exact.T @ Z) / norms[:, None]
+        cosines = (samples.T @ Z) / sample_norms[:, None]
         best = cosines.max(axis=1)
         nearest = (cosines >= best[:, None] - tie).argmax(axis=1)
-        member[np.arange(norms.size), nearest] = nonzero
+        member[np.arange(squared.size), nearest] = nonzero
     scores = np.where(nonzero, -best, -np.inf)
-    _, offered = farthest_first(exact, norms, scores, most, enough, tie)
-    return (_Look(offered, exact @ member, member.sum(axis=0)),)
+    _, candidates = farthest_first(samples, sample_norms, scores, max_count, min_score, tie)
+    return (_Scan(candidates, samples @ member, member.sum(axis=0)),)
 
 
-def _look_together(a: _Look, b: _Look, **options: Any) -> _Look:
-    offered = np.hstack([a.offered, b.offered])
-    if offered.shape[1]:
-        (both,) = _look(offered, np.ones(offered.shape[1]), **options)
-        offered = both.offered
-    return _Look(offered, a.sums + b.sums, a.counts + b.counts)
+def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
+    candidates = np.hstack([a.candidates, b.candidates])
+    if candidates.shape[1]:
+        (both,) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)
+        candidates = both.candidates
+    return _Scan(candidates, a.sums + b.sums, a.counts + b.counts)
 
 
-def _closest(Z: Array) -> tuple[float, int, int]:
+def _closest_centres(Z: Array) -> tuple[float, int, int]:
     """The cosine of the two closest centres, and which they are; of a single one, -1."""
     cosines = Z.T @ Z
     cosines[np.tril_indices_from(cosines)] = -1.0
@@ -315,74 +315,74 @@ def _closest(Z: Array) -> tuple[float, int, int]:
     return float(cosines[i, j]), int(i), int(j)
 
 
-def _settle(cones: StreamCones, offered: Array, K: int, tie: float) -> StreamCones:
-    """Make centres of the offered samples, the farthest first, as long as that is due."""
+def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) -> StreamCones:
+    """Make centres of candidates, the farthest first, as long as one is due."""
     Z, S, counts = cones.directions, cones.sums, cones.counts
-    while offered.shape[1]:
-        nearest = (offered.T @ Z).max(axis=1, initial=-2.0)
+    while candidates.shape[1]:
+        nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
         n = int(np.argmin(nearest))
         if Z.shape[1] < K:
             if nearest[n] >= 1.0 - tie:
                 break
-            Z = np.column_stack([Z, offered[:, n]])
+            Z = np.column_stack([Z, candidates[:, n]])
             S, counts = np.pad(S, ((0, 0), (0, 1))), np.append(counts, 0.0)
             continue
-        cosine, i, j = _closest(Z)
+        cosine, i, j = _closest_centres(Z)
         if nearest[n] >= cosine - tie or K == 1:
             break
         if Z is cones.directions or S is cones.sums or counts is cones.counts:
             Z, S, counts = Z.copy(), S.copy(), counts.copy()
         S[:, i] += S[:, j]
         counts[i] += counts[j]
-        Z[:, j], S[:, j], counts[j] = offered[:, n], 0.0, 0.0
+        Z[:, j], S[:, j], counts[j] = candidates[:, n], 0.0, 0.0
     return cones if Z is cones.directions else StreamCones(Z, S, counts)
 
 
 # --- components -------------------------------------------------------------------------------
 
 
-def _attend(cones: StreamCones, factors: _Factors) -> _Factors:
+def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
     """Give components to new cones, and to those that need one more than others do."""
     S, counts = cones.sums, np.maximum(cones.counts, 1.0)
     K = S.shape[1]
     for k in range(factors.W.shape[1], K):
-        length = np.linalg.norm(S[:, k])
-        axis = S[:, k] / length if length > 0 else cones.directions[:, k]
-        factors = factors.grown(axis)
+        norm = np.linalg.norm(S[:, k])
+        axis = S[:, k] / norm if norm > 0 else cones.directions[:, k]
+        factors = factors.extended(axis)
     if not factors.D.any() or K == 1:
         return factors
     for _ in range(K):
         W = factors.W
-        misfit = S - W @ nnls(W.T @ W, S.T @ W).T
-        unserved = np.einsum("fk,fk->k", misfit, misfit) / counts
-        k = int(np.argmax(unserved))
-        cost, i, j = factors.cheapest_merge()
-        if unserved[k] <= _EVIDENCE * cost or unserved[k] <= 1e-12 * S[:, k] @ S[:, k]:
+        residual = S - W @ nnls(W.T @ W, S.T @ W).T
+        error = np.einsum("fk,fk->k", residual, residual) / counts
+        k = int(np.argmax(error))
+        added, i, j = factors.cheapest_merge()
+        if error[k] <= _EVIDENCE_RATIO * added or error[k] <= _NEGLIGIBLE * S[:, k] @ S[:, k]:
             break
-        factors = factors.moved(i, j, S[:, k], counts[k])
+        factors = factors.with_merged(i, j, S[:, k], counts[k])
     return factors
 
 
-def _learn(V: DataMatrix, factors: _Factors, samples: int) -> _Factors:
+def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
     """Update W from a batch, and add the coefficients it ends with to the statistics."""
-    past = (samples / (samples + V.shape[1])) ** _FORGET
+    past = (n_samples / (n_samples + V.shape[1])) ** _FORGET_POWER
     W = factors.W
     Ht: list[Aligned] = []
-    for _ in range(_ROUNDS if factors.D.any() else _FIRST_ROUNDS):
-        *Ht, (VH, HH) = V.sweep(_code, *Ht, W=W, G=W.T @ W)
+    for _ in range(_BATCH_ITER if factors.D.any() else _FIRST_BATCH_ITER):
+        *Ht, (VH, HH) = V.sweep(_solve_H, *Ht, W=W, G=W.T @ W)
         A, B = past * factors.A + HH, past * factors.B + VH
         for _ in range(_SWEEPS):
             W = hals(A, B, W)
     size = np.linalg.norm(W, axis=0)
-    size = np.where(size > 1e-8, size, 0.0)  # a component that hals has driven to the floor ...
+    size = np.where(size > _FLOORED_NORM, size, 0.0)  # a component at the floor ...
     after = _Factors(W, A, B, factors.D + HH).scaled(size)
-    return replace(after, W=np.where(size > 0, after.W, factors.W))  # ... waits without mass
+    return replace(after, W=np.where(size > 0, after.W, factors.W))  # ... stays without samples
 
 
-def _code(
+def _solve_H(
     block: Block, H: Array | None = None, *, W: Array, G: Array
 ) -> tuple[Array, tuple[Array, Array]]:
     """The coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
-    exact = block.astype(np.float64, copy=False)
-    H = nnls(G, exact.T @ W, H)
-    return H, (exact @ H, H.T @ H)
+    samples = exact(block)
+    H = nnls(G, samples.T @ W, H)
+    return H, (samples @ H, H.T @ H)

@@ -1,8 +1,8 @@
-"""Successive projection: samples that are far from what the samples chosen so far can express.
+"""Successive projection: samples that those chosen so far cannot express.
 
 SPA (Araujo et al., 2001; Gillis and Vavasis, 2014) and SNPA (Gillis, 2014) solve NMF exactly if
 the data are separable, that is, if every component occurs as a sample. They are the strongest
-rivals of Algorithm 1 as starts: Algorithm 1 looks for samples in new directions, these for samples
+rivals of Algorithm 1 as inits: Algorithm 1 looks for samples in new directions, these for samples
 outside the span, or outside the convex hull, of those chosen.
 """
 
@@ -11,15 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from ..cones.greedy import LazyScores, Score
-from ..data.blocks import Array, Block
+from ..data.blocks import Array, Block, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, check_components
 from ..linalg.nnls import nnls
 
-__all__ = ["snpa", "spa"]
+__all__ = ["nnls_in_simplex", "snpa", "spa"]
 
-_BISECTIONS = 40
+_N_BISECTIONS = 40
+_NEGLIGIBLE = 1e-12  # share of a squared norm up to which rounding counts as zero
 
 
 def spa(V: DataMatrix, K: int) -> Array:
@@ -31,20 +32,20 @@ def spa(V: DataMatrix, K: int) -> Array:
     >>> spa(from_columns([[4.0, 0.0, 2.0], [0.0, 3.0, 1.5]]), 2)
     array([0, 1])
     """
-    F, lazy, chosen = _begin(V, K, _outside_span)
+    F, lazy, indices = _begin(V, K, _outside_span)
     Q = np.empty((F, K), order="F")  # orthonormal basis of the span
     for k in range(K):
-        chosen[k], score, column = lazy.worst(k, chosen[:k], Q=Q[:, :k])
+        indices[k], score, column = lazy.worst(k, indices[:k], Q=Q[:, :k])
         _require_new(score, float(column @ column), k, K, "linearly independent samples")
         for _ in range(2):
             column = column - Q[:, :k] @ (Q[:, :k].T @ column)
         Q[:, k] = column / np.linalg.norm(column)
-    return chosen
+    return indices
 
 
 def _outside_span(block: Block, squared: Array, *, seen: int, Q: Array) -> Array:
     """Squared distances to the span of the orthonormal columns of Q."""
-    products = block.astype(np.float64, copy=False).T @ Q
+    products = exact(block).T @ Q
     outside: Array = squared - (products**2).sum(axis=1)
     return outside
 
@@ -59,19 +60,19 @@ def snpa(V: DataMatrix, K: int) -> Array:
     >>> snpa(from_columns([[4.0, 0.0, 2.0, 3.0], [0.0, 3.0, 1.5, 3.0]]), 3)
     array([3, 0, 1])
     """
-    F, lazy, chosen = _begin(V, K, _outside_hull)
+    F, lazy, indices = _begin(V, K, _outside_hull)
     W = np.empty((F, K), order="F")
     for k in range(K):
-        chosen[k], score, W[:, k] = lazy.worst(k, chosen[:k], W=W[:, :k])
+        indices[k], score, W[:, k] = lazy.worst(k, indices[:k], W=W[:, :k])
         squared = float(W[:, k] @ W[:, k])
         _require_new(score, squared, k, K, "samples outside the hull of others")
-    return chosen
+    return indices
 
 
 def _outside_hull(block: Block, squared: Array, *, seen: int, W: Array) -> Array:
     """Squared distances to the convex hull of zero and the columns of W."""
-    G, C = W.T @ W, block.astype(np.float64, copy=False).T @ W
-    H = _in_simplex(G, C)
+    G, C = W.T @ W, exact(block).T @ W
+    H = nnls_in_simplex(G, C)
     fitted = 2 * np.einsum("nk,nk->n", C, H) - np.einsum("nk,nk->n", H @ G, H)
     distance: Array = squared - fitted
     return distance
@@ -87,25 +88,25 @@ def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]
 
 
 def _require_new(score: float, squared: float, k: int, K: int, what: str) -> None:
-    if score <= 1e-12 * squared:
+    if score <= _NEGLIGIBLE * squared:
         raise ComponentsError(
             f"the data have only {k} {what}, fewer than the {K} components asked for: "
             f"use at most {k}"
         )
 
 
-def _in_simplex(G: Array, C: Array) -> Array:
+def nnls_in_simplex(G: Array, C: Array) -> Array:
     """Minimise y'Gy / 2 - c'y over y >= 0 with sum(y) <= 1, for every row c of C.
 
     Where the sum of the free solution is above 1, the multiplier of the constraint, which is
     subtracted from c, is found by bisection.
     """
     Y = nnls(G, C)
-    over = np.flatnonzero(Y.sum(axis=1) > 1)
-    low, high = np.zeros(over.size), np.maximum(C[over].max(axis=1, initial=0.0), 0.0)
-    for _ in range(_BISECTIONS if over.size else 0):
+    rows = np.flatnonzero(Y.sum(axis=1) > 1)
+    low, high = np.zeros(rows.size), np.maximum(C[rows].max(axis=1, initial=0.0), 0.0)
+    for _ in range(_N_BISECTIONS if rows.size else 0):
         middle = (low + high) / 2
-        Y[over] = nnls(G, C[over] - middle[:, None], Y[over])
-        outside = Y[over].sum(axis=1) > 1
+        Y[rows] = nnls(G, C[rows] - middle[:, None], Y[rows])
+        outside = Y[rows].sum(axis=1) > 1
         low, high = np.where(outside, middle, low), np.where(outside, high, middle)
     return Y
