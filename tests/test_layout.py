@@ -1,0 +1,87 @@
+"""The shape of the code: short files and functions, no name with two meanings, fast imports."""
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conenmf
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+MAX_LINES, MAX_TEST_LINES, MAX_FUNCTION_LINES = 400, 500, 60
+
+
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def n_lines(path):
+    return len(path.read_text("utf-8").splitlines())
+
+
+def functions(path):
+    """Name and lines, docstring left out, of every function in a file."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+            length = node.end_lineno - node.lineno + 1
+            if docstring is not None:
+                length -= docstring.end_lineno - docstring.lineno + 1
+            yield node.name, length
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_files_and_functions_are_short(path):
+    if path.name == "kernels.py":  # compiled loops are long
+        return
+    assert n_lines(path) <= MAX_LINES
+    long = {name: length for name, length in functions(path) if length > MAX_FUNCTION_LINES}
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_test_files_are_short(path):
+    assert n_lines(path) <= MAX_TEST_LINES
+
+
+def test_every_file_says_what_it_is_about():
+    for path in SOURCES:
+        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), relative(path)
+
+
+def test_no_name_hides_a_module():
+    packages = [
+        "conenmf",
+        *(m.name for m in pkgutil.walk_packages(conenmf.__path__, "conenmf.") if m.ispkg),
+    ]
+    for name in packages:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__):
+            if module.name == "__main__":
+                continue
+            importlib.import_module(f"{name}.{module.name}")
+            attribute = getattr(package, module.name)
+            assert attribute is sys.modules[f"{name}.{module.name}"], f"{name}.{module.name}"
+
+
+def test_importing_the_package_imports_little():
+    program = "import sys, conenmf; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {"numpy", "scipy", "sklearn", "numba", "dask", "pandas", "pyarrow", "matplotlib"}
+    assert heavy & set(done.stdout.split()) == set()
+
+
+def test_what_is_exported_can_be_listed_and_imported():
+    assert set(conenmf.__all__) <= set(dir(conenmf))
+    for name in conenmf.__all__:
+        assert getattr(conenmf, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        conenmf.nothing  # noqa: B018
