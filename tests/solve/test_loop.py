@@ -100,6 +100,20 @@ def test_every_storage_gives_the_same_factors(name, backend, small_blocks, sampl
     np.testing.assert_allclose(run.H, plain.H, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["mult", "plain-hals", "plain-nnlsb"])
+def test_h_exists_once_where_no_step_is_taken_back(name, small_blocks, sample_matrix, init):
+    V, arrays = from_columns(sample_matrix, **small_blocks), []
+    alternate(
+        V,
+        *init,
+        name,
+        stopping=Stopping(0, max_iter=3),
+        save=lambda run, ended: arrays.append(run.state.Ht),
+    )
+    assert len(arrays) == 3
+    assert all(array is arrays[0] for array in arrays)
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_float32(name, main_backend, sample_matrix, init):
     single = alternate(

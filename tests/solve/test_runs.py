@@ -95,9 +95,9 @@ def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
         sizes.append(run.state.W.max(axis=0))
 
     H = rng.random((3, 40)).astype(dtype)
-    found = alternate(V, W, H, "hals", stopping=Stopping(tol=0, max_iter=8), save=look)
+    run = alternate(V, W, H, "hals", stopping=Stopping(tol=0, max_iter=8), save=look)
     assert max(size.max() for size in sizes) < 1e7
-    assert found.history.relative_error[-1] < found.history.relative_error[0]
+    assert run.history.relative_error[-1] < run.history.relative_error[0]
 
 
 # --- a loss that knows its value only where the pass was made ---------------------------------

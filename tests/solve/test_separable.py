@@ -35,12 +35,12 @@ def test_every_storage(method, backend, small_blocks, sample_matrix):
 def test_lazy_spa_is_the_plain_one(seed):
     rng = np.random.default_rng(seed)
     V = rng.random((10, 40))
-    R, chosen = V.copy(), []
+    R, indices = V.copy(), []
     for _ in range(6):
-        chosen.append(int(np.argmax((R**2).sum(axis=0))))
-        q = R[:, chosen[-1]] / np.linalg.norm(R[:, chosen[-1]])
+        indices.append(int(np.argmax((R**2).sum(axis=0))))
+        q = R[:, indices[-1]] / np.linalg.norm(R[:, indices[-1]])
         R = R - np.outer(q, q @ R)
-    assert spa(from_columns(V), 6).tolist() == chosen
+    assert spa(from_columns(V), 6).tolist() == indices
 
 
 @given(seed=st.integers(0, 10**6))

@@ -24,9 +24,9 @@ def test_an_update_never_increases_the_objective(update, both_twins, seed):
     rng = np.random.default_rng(seed)
     W, v = rng.random((10, 4)), rng.random((10, 20))
     G, C, Y = W.T @ W, v.T @ W, rng.random((20, 4))
-    kept = Y.copy()
+    before = Y.copy()
     after = update(G, C, Y)
-    np.testing.assert_array_equal(Y, kept)  # pure
+    np.testing.assert_array_equal(Y, before)  # pure
 
     def objective(Y):
         return 0.5 * np.einsum("nk,nk->n", Y @ G, Y) - np.einsum("nk,nk->n", C, Y)

@@ -94,13 +94,14 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
         return
     proposals = [run.propose() for run in runs]
     counts = [len(proposal.aligned) for proposal in proposals]
+    old = [array for proposal in proposals for array in proposal.out]
     *rows, sums = V.sweep(
         _step_runs,
         *(array for proposal in proposals for array in proposal.aligned),
         steps=[run.loss.step for run in runs],
         counts=counts,
         arguments=[run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)],
-        out=[array for proposal in proposals for array in proposal.out],
+        out=old if any(array is not None for array in old) and not V.is_one_block else (),
     )
     for run, proposal, count, part in zip(runs, proposals, counts, sums, strict=True):
         mine, rows = rows[:count], rows[count:]
