@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +36,11 @@ def available_threads() -> int:
     return int(cpu_count())
 
 
+@cache
 def available_memory(root: Path = Path("/")) -> int:
     """Return the memory of the machine in bytes, or the limit of the container if that is less.
 
-    `root` is the folder that holds ``proc`` and ``sys``.
+    `root` is the folder that holds ``proc`` and ``sys``. It is asked once: the answer is kept.
     """
     machine = _DEFAULT_BYTES
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
