@@ -3,6 +3,7 @@ import pytest
 
 from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
+from conenmf.errors import ShapeError
 from conenmf.judge.diagnosis import Diagnosis
 from conenmf.solve.cone_inits import mixing
 
@@ -120,7 +121,7 @@ def test_taken_apart_and_put_together(model):
 )
 def test_parts_that_do_not_fit_are_refused(model, part, value):
     arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
-    with pytest.raises(ValueError, match=f"its part {part} cannot be of this factorisation"):
+    with pytest.raises(ShapeError, match=f"its part {part} cannot be of this factorisation"):
         Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
 
 

@@ -22,7 +22,7 @@ from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError
+from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MOSTLY_CONES, lie_in_cones, mixing
 from .metrics import match_components
@@ -145,7 +145,7 @@ class Diagnosis:
 
         Raises
         ------
-        ValueError
+        ShapeError
             If an array cannot belong to a factorisation of these F, N and K.
         """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
@@ -178,7 +178,7 @@ class Diagnosis:
             within = array.size == 0 or low <= array.min()
             within &= array.size == 0 or stop is None or array.max() < stop
             if array.shape != shapes.get(name, array.shape) or not within:
-                raise ValueError(f"its part {name} cannot be of this factorisation")
+                raise ShapeError(f"its part {name} cannot be of this factorisation")
         diagnosis = _unflatten(cls, "", arrays)
         assert isinstance(diagnosis, cls)
         return diagnosis
@@ -212,8 +212,8 @@ def _unflatten(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
         name = prefix + field.name
         part = _PARTS.get(kind, {}).get(field.name)
         if part is not None:
-            is_stored = any(key.startswith(f"{name}_") for key in arrays)
-            values[field.name] = _unflatten(part, f"{name}_", arrays) if is_stored else None
+            has_part = any(key.startswith(f"{name}_") for key in arrays)
+            values[field.name] = _unflatten(part, f"{name}_", arrays) if has_part else None
         elif name not in arrays:
             values[field.name] = None
         else:
@@ -296,8 +296,8 @@ def _renumber(index: range, labels: Array, *, component: Array) -> tuple[Array, 
 
 
 def _component_sizes(labels: Aligned, K: int) -> Array:
-    gathered = np.asarray(labels)
-    return np.bincount(gathered[gathered >= 0], minlength=K)
+    components = np.asarray(labels)
+    return np.bincount(components[components >= 0], minlength=K)
 
 
 def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedSamples:

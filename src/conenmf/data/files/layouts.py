@@ -74,15 +74,15 @@ class OpenFile:
     def fill(self, buffer: Array, offset: int) -> Array:
         """Read into a contiguous array from a place in the file."""
         view: Any = memoryview(buffer.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
-        done = 0
-        while done < len(view):
-            count = os.preadv(self._descriptor, [view[done:]], offset + done)
+        n_read = 0
+        while n_read < len(view):
+            count = os.preadv(self._descriptor, [view[n_read:]], offset + n_read)
             if count == 0:
                 raise DataChangedError(
-                    f"{self.path} ends at byte {offset + done}: it had {self.size} bytes when it "
+                    f"{self.path} ends at byte {offset + n_read}: it had {self.size} bytes when it "
                     "was opened; copy or download it again"
                 )
-            done += count
+            n_read += count
         return buffer
 
 
@@ -200,11 +200,11 @@ class ChunkedSource(Source):
         return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
 
 
-def path_of(stored: Any) -> str | None:
+def path_of(dataset: Any) -> str | None:
     """The file or folder that an open dataset or group is in, if it is in one."""
-    if hasattr(stored, "file"):  # HDF5
-        return str(stored.file.filename)
-    store = getattr(stored, "store", None)  # Zarr
+    if hasattr(dataset, "file"):  # HDF5
+        return str(dataset.file.filename)
+    store = getattr(dataset, "store", None)  # Zarr
     root = getattr(store, "root", None)
     return None if root is None else str(root)
 
@@ -329,7 +329,7 @@ class CompressedSource(Source):
         data = data.astype(compute_dtype(self.dtype), copy=False)  # scipy.sparse lacks float16
         indices = np.asarray(self._indices[first:last])
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
-            raise ValueError(
+            raise FileFormatError(
                 f"column indices run from {indices.min()} to {indices.max()} in a matrix of "
                 f"{self.shape[1]} columns"
             )
