@@ -25,9 +25,9 @@ from .names import Names
 from .result import Factorization
 
 __all__ = [
-    "ANNOTATED",
-    "REPORT",
-    "RESULT",
+    "ANNOTATED_FILE",
+    "REPORT_FILE",
+    "RESULT_FILE",
     "TABLES",
     "TABLE_NAMES",
     "annotate",
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 TABLES = ("csv", "parquet")
-RESULT = "result.npz"
-ANNOTATED = "annotated.h5ad"
-REPORT = "report.html"
+RESULT_FILE = "result.npz"
+ANNOTATED_FILE = "annotated.h5ad"
+REPORT_FILE = "report.html"
 TABLE_NAMES = ("components", "coefficients", "labels", "history")
 _BATCH_ROWS = 1 << 16
 

@@ -20,7 +20,7 @@ import numpy as np
 
 __all__ = [
     "AVAILABLE",
-    "SIDE_BY_SIDE",
+    "HALS_BATCH_ROWS",
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
@@ -34,7 +34,7 @@ __all__ = [
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-SIDE_BY_SIDE = 128  # rows that `hals_rows` updates at a time
+HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
@@ -149,13 +149,13 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     next row then takes its place. Each row is updated independently of the others.
     """
     K = G.shape[0]
-    y = np.zeros((K, SIDE_BY_SIDE), Y.dtype)
-    c = np.zeros((K, SIDE_BY_SIDE), Y.dtype)
-    gradient = np.zeros(SIDE_BY_SIDE, Y.dtype)
-    moved = np.zeros(SIDE_BY_SIDE, Y.dtype)
-    first = np.zeros(SIDE_BY_SIDE, Y.dtype)  # what a row moved in its first sweep
-    row = np.zeros(SIDE_BY_SIDE, np.intp)
-    counts = np.zeros(SIDE_BY_SIDE, np.intp)  # sweeps over a row so far
+    y = np.zeros((K, HALS_BATCH_ROWS), Y.dtype)
+    c = np.zeros((K, HALS_BATCH_ROWS), Y.dtype)
+    gradient = np.zeros(HALS_BATCH_ROWS, Y.dtype)
+    moved = np.zeros(HALS_BATCH_ROWS, Y.dtype)
+    first = np.zeros(HALS_BATCH_ROWS, Y.dtype)  # what a row moved in its first sweep
+    row = np.zeros(HALS_BATCH_ROWS, np.intp)
+    counts = np.zeros(HALS_BATCH_ROWS, np.intp)  # sweeps over a row so far
     inverse = np.zeros(K, Y.dtype)
     for k in range(K):
         if G[k, k] > 0.0:
@@ -164,7 +164,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     width = 0
     next_row = 0
     while True:
-        while width < SIDE_BY_SIDE and next_row < Y.shape[0]:
+        while width < HALS_BATCH_ROWS and next_row < Y.shape[0]:
             for k in range(K):
                 y[k, width] = Y[next_row, k]
                 c[k, width] = C[next_row, k]
@@ -174,24 +174,24 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
             next_row += 1
         if width == 0:
             return
-        for t in range(SIDE_BY_SIDE):
+        for t in range(HALS_BATCH_ROWS):
             moved[t] = 0.0
         for k in range(K):
             if inverse[k] == 0.0:
                 continue
-            for t in range(SIDE_BY_SIDE):
+            for t in range(HALS_BATCH_ROWS):
                 gradient[t] = -c[k, t]
             for j in range(0, fours, 4):  # four at a time save most loads of the gradient
                 g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
                 y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
-                for t in range(SIDE_BY_SIDE):
+                for t in range(HALS_BATCH_ROWS):
                     gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
             for j in range(fours, K):
                 g0, y0 = G[k, j], y[j]
-                for t in range(SIDE_BY_SIDE):
+                for t in range(HALS_BATCH_ROWS):
                     gradient[t] += g0 * y0[t]
             entries, scale, weight = y[k], inverse[k], G[k, k]
-            for t in range(SIDE_BY_SIDE):
+            for t in range(HALS_BATCH_ROWS):
                 new = max(entries[t] - gradient[t] * scale, floor)
                 step = new - entries[t]
                 entries[t] = new

@@ -30,6 +30,8 @@ from .storage import saved_factorization, write_factorization
 
 __all__ = ["Factorization"]
 
+_MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there
+
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
@@ -313,6 +315,3 @@ class Factorization:
         """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
         with saved_factorization(path) as fields:
             return cls(**fields)
-
-
-_MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there

@@ -12,7 +12,7 @@ from rich.table import Table
 from ..comparison import Comparison
 from ..cones.bounds import Certificate
 from ..data.blocks import Array
-from ..export import REPORT
+from ..export import REPORT_FILE
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..result import Factorization
@@ -33,7 +33,7 @@ def show_fit(out: Console, result: Factorization, target: Path, data: str) -> No
     out.print(f"{iterations}{ending}, {result.total_seconds:.3g} s")
     out.print(f"results are in {visible(target, None)}")
     if result.diagnosis is not None:
-        out.print(f"open {visible(target / REPORT, None)} in a browser")
+        out.print(f"open {visible(target / REPORT_FILE, None)} in a browser")
     else:
         command = shlex.join(["conenmf", "report", str(target), "--data", data])
         out.print(f"No report written. To create it: {visible(command, None)}")

@@ -13,9 +13,9 @@ import click
 from .. import __version__
 from ..errors import OptionError, OutputError
 from ..export import (
-    ANNOTATED,
-    REPORT,
-    RESULT,
+    ANNOTATED_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
     TABLES,
     annotate_file,
     check_packages,
@@ -200,18 +200,18 @@ def _write_result(
 
     The result itself is written first: a table or a report that fails does not lose it.
     """
-    result.save(folder / RESULT)
-    files = [RESULT]
+    result.save(folder / RESULT_FILE)
+    files = [RESULT_FILE]
     try:
         if options.tables != "none":
             files += [path.name for path in write_tables(result, folder, options.tables)]
         if options.anndata:
-            annotate_file(source, folder / ANNOTATED, result)
-            files.append(ANNOTATED)
+            annotate_file(source, folder / ANNOTATED_FILE, result)
+            files.append(ANNOTATED_FILE)
         if result.diagnosis is not None:
             title = options.title or source.resolve().name
-            write_report(result, folder / REPORT, title=title, view=options.view)
-            files.append(REPORT)
+            write_report(result, folder / REPORT_FILE, title=title, view=options.view)
+            files.append(REPORT_FILE)
     except Exception as problem:
         for path in folder.iterdir():
             if path.name not in files:  # one of several tables

@@ -16,10 +16,10 @@ from typing import Any
 
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..errors import ConeNMFError, OptionError, OutputError
-from ..export import ANNOTATED, REPORT, RESULT, TABLE_NAMES, TABLES
+from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES
 
 __all__ = [
-    "SUMMARY",
+    "SUMMARY_FILE",
     "check_folder",
     "check_parent",
     "check_picture",
@@ -32,7 +32,7 @@ __all__ = [
     "writing",
 ]
 
-SUMMARY = "summary.json"
+SUMMARY_FILE = "summary.json"
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150
 
@@ -73,13 +73,19 @@ def check_picture(path: str | None) -> None:
 def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
     """The names of the files that a result is written to."""
     names = [f"{name}.{tables}" for name in TABLE_NAMES if tables in TABLES]
-    return [RESULT, SUMMARY, *names, *([ANNOTATED] * anndata), *([REPORT] * report)]
+    return [
+        RESULT_FILE,
+        SUMMARY_FILE,
+        *names,
+        *([ANNOTATED_FILE] * anndata),
+        *([REPORT_FILE] * report),
+    ]
 
 
 def earlier_files(folder: Path) -> set[str]:
     """The files of an earlier result in a folder; none if there is no result."""
     try:
-        summary = json.loads((folder / SUMMARY).read_bytes())
+        summary = json.loads((folder / SUMMARY_FILE).read_bytes())
         is_ours = summary["made_by"] == "conenmf"
         names = {str(name) for name in summary["files"]} if is_ours else set()
     except (OSError, ValueError, KeyError, TypeError):
@@ -118,9 +124,9 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:
     """Write the facts about a result as JSON, with a list of its files; return that list."""
-    names = sorted({*files, SUMMARY})
+    names = sorted({*files, SUMMARY_FILE})
     content = {"made_by": "conenmf", **facts, "files": names}
-    with written_whole(folder / SUMMARY) as stream:
+    with written_whole(folder / SUMMARY_FILE) as stream:
         stream.write(json.dumps(content, indent=2, allow_nan=False).encode())
     return names
 

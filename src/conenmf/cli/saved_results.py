@@ -13,7 +13,7 @@ from rich.console import Console
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, ShapeError
-from ..export import REPORT, RESULT, check_table, write_coefficients
+from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..report import write_report
 from ..result import Factorization
 from ..solve.losses import coefficients
@@ -82,7 +82,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
 def _load(path: str) -> Factorization:
     target = Path(path)
     if target.is_dir():
-        target /= RESULT
+        target /= RESULT_FILE
     if not target.exists():
         raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
     return Factorization.load(target)
@@ -133,7 +133,7 @@ def report(
     factorization = _load(result)
     display = common.display
     folder = Path(result) if Path(result).is_dir() else Path(result).parent
-    target = folder / REPORT if output is None else Path(output)
+    target = folder / REPORT_FILE if output is None else Path(output)
     if data is not None:
         V = common.open(display)
         if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):

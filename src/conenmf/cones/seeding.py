@@ -28,10 +28,10 @@ from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus", "draw_centres"]
 
-_RUNS = 4
+_N_RUNS = 4
 _COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
 _RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
-_SMALLEST_WEIGHT = 1e-290  # a smaller share of ||V||^2 cannot be divided by
+_MIN_WEIGHT_SHARE = 1e-290  # a smaller share of ||V||^2 cannot be divided by
 
 
 def cr1_plus_plus(
@@ -39,7 +39,7 @@ def cr1_plus_plus(
     K: int,
     *,
     rng: np.random.Generator | None = None,
-    runs: int = _RUNS,
+    runs: int = _N_RUNS,
     tol: float = 1e-10,
 ) -> tuple[Array, Array, Cones]:
     """Factor V as `cr1_nmf` does, with centres drawn at random; the best of several runs.
@@ -182,7 +182,7 @@ def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
     runs = weights.shape[1]
     uniform = np.hstack([uniform_rows(index, _RUNS_PER_SEED, seed) for seed in seeds])[:, :runs]
     times = np.full(weights.shape, np.inf)
-    np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _SMALLEST_WEIGHT)
+    np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _MIN_WEIGHT_SHARE)
     first = times.argmin(axis=0)
     return _Winners(times[first, np.arange(runs)], index.start + first)
 

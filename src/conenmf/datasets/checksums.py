@@ -18,7 +18,7 @@ from .originals import Contents
 
 __all__ = ["fingerprint", "has_expected_size", "is_expected", "is_verified"]
 
-_ROWS_AT_ONCE = 1024
+_BATCH_ROWS = 1024
 
 
 def fingerprint(X: Any, labels: Array | None) -> str:
@@ -41,8 +41,8 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     else:
         arrays = [(X, _digest_dtype(X))]
     for array, dtype in arrays:
-        for start in range(0, array.shape[0], _ROWS_AT_ONCE):
-            digest.update(array[start : start + _ROWS_AT_ONCE].astype(dtype).tobytes())
+        for start in range(0, array.shape[0], _BATCH_ROWS):
+            digest.update(array[start : start + _BATCH_ROWS].astype(dtype).tobytes())
     if labels is not None:
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
         digest.update(np.argsort(np.argsort(first))[number].astype("<i8").tobytes())

@@ -20,11 +20,11 @@ from ..errors import ComponentsError, OptionError
 
 __all__ = ["Spectrum"]
 
-_SMALL_SIDE = 500  # side of V up to which its Gram matrix is formed for any k
-_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
+_MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k
+_GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
 _MAX_STEPS = 100
 _MAX_ROUGH_STEPS = 15
-_ROUGH_CHANGE = 1e-4  # of an eigenvalue, relative, in a step
+_ROUGH_TOL = 1e-4  # of an eigenvalue, relative, in a step
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
@@ -143,7 +143,7 @@ class Spectrum:
         size = min(k + max(8, k // 4), smaller)  # more than asked for: they speed up convergence
         form_gram = self._form_gram
         if form_gram is None:
-            form_gram = smaller <= max(_SMALL_SIDE, _SIDE_PER_VECTOR * size)
+            form_gram = smaller <= max(_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR * size)
         with V.own_threads():
             if form_gram:
                 return self._from_gram(k, normalize, vectors)
@@ -192,8 +192,8 @@ def _stack(a: Array, b: Array) -> Array:
 
 
 def _triangle(B: Array) -> Array:
-    missing = max(B.shape[1] - B.shape[0], 0)  # zero rows make it square
-    triangle: Any = np.linalg.qr(np.pad(B, ((0, missing), (0, 0))), mode="r")
+    n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # which make it square
+    triangle: Any = np.linalg.qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r")
     return np.asarray(triangle)
 
 
@@ -273,7 +273,7 @@ def _davidson(
         relevant = np.maximum(values[:k], 1e-9 * values[0])
         if np.all(residuals <= tol * relevant):
             break
-        steady = np.all(values[:k] - before <= _ROUGH_CHANGE * relevant)
+        steady = np.all(values[:k] - before <= _ROUGH_TOL * relevant)
         if rough and (step == _MAX_ROUGH_STEPS or steady):
             break
         before = values[:k]

@@ -2,7 +2,7 @@
 
 A chart is an area that stretches with its frame, with its axes as text beside it, so that lines
 stay thin and text stays legible on any screen. Colours are left to the style of the page: what
-belongs to component k has the class ``c`` and the colour number k modulo `COLOURS`.
+belongs to component k has the class ``c`` and the colour number k modulo `N_COLOURS`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..data.blocks import Array
 from .markup import Html, data_uri, element, join, style
 
 __all__ = [
-    "COLOURS",
+    "N_COLOURS",
     "Axis",
     "Curve",
     "bars",
@@ -34,8 +34,8 @@ __all__ = [
     "upright",
 ]
 
-COLOURS = 8
-_SIDE = 1000.0  # units of SVG; a chart is drawn in a square of this side, and stretched
+N_COLOURS = 8
+_SIDE_UNITS = 1000.0  # units of SVG; a chart is drawn in a square of this side, and stretched
 _MAX_BINS = 400  # places at which a long curve is drawn
 
 
@@ -44,7 +44,7 @@ _MAX_BINS = 400  # places at which a long curve is drawn
 
 def colour(k: int) -> str:
     """Return the style that gives an element the colour of component k."""
-    return style(colour="var(--none)" if k < 0 else f"var(--c{k % COLOURS})")
+    return style(colour="var(--none)" if k < 0 else f"var(--c{k % N_COLOURS})")
 
 
 # Outlines of about the unit circle's size: with the colour, they distinguish components.
@@ -59,7 +59,7 @@ _SHAPES = (
 
 def shape(k: int, size: float) -> str:
     """Return the outline of component k's mark as path commands relative to its middle."""
-    outline = np.array(_SHAPES[(max(k, 0) // COLOURS) % len(_SHAPES)]) * size
+    outline = np.array(_SHAPES[(max(k, 0) // N_COLOURS) % len(_SHAPES)]) * size
     if len(outline) == 1:
         r = f"{size:.3g}"
         return f"m-{r} 0a{r} {r} 0 1 0 {2 * size:.3g} 0a{r} {r} 0 1 0 -{2 * size:.3g} 0z"
@@ -142,7 +142,7 @@ def chart(drawing: Html, x: Axis, y: Axis, *, label: str, id_: str | None = None
         The id of the chart, by which the script finds it.
     """
     grid = join(
-        element("path", d=f"M0 {_at(1 - place)}H{_SIDE:.0f}", class_="grid")
+        element("path", d=f"M0 {_at(1 - place)}H{_SIDE_UNITS:.0f}", class_="grid")
         for place, _ in y.ticks()
     )
     return element(
@@ -159,7 +159,7 @@ def chart(drawing: Html, x: Axis, y: Axis, *, label: str, id_: str | None = None
                 "svg",
                 grid,
                 drawing,
-                viewBox=f"0 0 {_SIDE:.0f} {_SIDE:.0f}",
+                viewBox=f"0 0 {_SIDE_UNITS:.0f} {_SIDE_UNITS:.0f}",
                 preserveAspectRatio="none",
                 aria_hidden="true",
                 focusable="false",
@@ -194,25 +194,25 @@ def dots(x: Array, y: Array, class_: str) -> Html:
 
 def level(y: float, class_: str) -> Html:
     """Return a line across the chart."""
-    return element("path", d=f"M0 {_at(1 - y)}H{_SIDE:.0f}", class_=f"line {class_}")
+    return element("path", d=f"M0 {_at(1 - y)}H{_SIDE_UNITS:.0f}", class_=f"line {class_}")
 
 
 def upright(x: float, class_: str) -> Html:
     """Return a line from the bottom to the top of the chart."""
-    return element("path", d=f"M{_at(x)} 0V{_SIDE:.0f}", class_=f"line {class_}")
+    return element("path", d=f"M{_at(x)} 0V{_SIDE_UNITS:.0f}", class_=f"line {class_}")
 
 
 def bars(x: Array, heights: Array, width: float, class_: str) -> Html:
     """Return bars centred at x."""
     outlines = "".join(
-        f"M{_at(a - width / 2)} {_SIDE:.0f}V{_at(1 - b)}h{_at(width)}V{_SIDE:.0f}z"
+        f"M{_at(a - width / 2)} {_SIDE_UNITS:.0f}V{_at(1 - b)}h{_at(width)}V{_SIDE_UNITS:.0f}z"
         for a, b in zip(x, heights, strict=True)
     )
     return element("path", d=outlines, class_=class_)
 
 
 def _at(place: float) -> str:
-    return f"{_SIDE * float(place):.1f}".removesuffix(".0")
+    return f"{_SIDE_UNITS * float(place):.1f}".removesuffix(".0")
 
 
 def _percent(place: float) -> str:

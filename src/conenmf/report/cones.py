@@ -16,9 +16,9 @@ from .page import Section, degrees, readout, rounded
 
 __all__ = ["cones"]
 
-_LEVELS = 6  # of colour on either side of the required angle
+_N_LEVELS = 6  # of colour on either side of the required angle
 _MAX_NUMBERS = 14  # along an axis of the map
-_TIMES = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
+_TIMES_SIGN = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
 
 
 def cones(context: ReportContext) -> Section:
@@ -58,7 +58,7 @@ def _describe_assumption(geometry: ConeGeometry) -> str:
         )
     return (
         f"The two largest size angles are {degrees(largest)} and {degrees(second)}, so the axes of "
-        f"any two cones must be more than 3{_TIMES}{degrees(largest)} + {degrees(second)} = "
+        f"any two cones must be more than 3{_TIMES_SIGN}{degrees(largest)} + {degrees(second)} = "
         f"{degrees(required)} apart. {verdict} The closest axes, of cones {first} and {other}, "
         f"are {degrees(float(geometry.between[first, other]))} apart; "
         f"{_count_ambiguous(geometry)} between cones."
@@ -114,10 +114,10 @@ def _heat_map(angles: Array, required: float) -> Html:
     close = (angles <= required) & off_diagonal
     span = np.where(close, middle, np.pi / 2 - middle)
     share = np.divide(np.abs(angles - middle), span, out=np.ones_like(angles), where=span > 0)
-    levels = np.clip(np.ceil(share * _LEVELS), 1, _LEVELS).astype(int)
+    levels = np.clip(np.ceil(share * _N_LEVELS), 1, _N_LEVELS).astype(int)
     levels = np.where(close, -levels, levels)
     squares = []
-    for level in (*range(-_LEVELS, 0), *range(1, _LEVELS + 1)):
+    for level in (*range(-_N_LEVELS, 0), *range(1, _N_LEVELS + 1)):
         rows, columns = np.nonzero((levels == level) & off_diagonal)
         if rows.size:
             d = "".join(f"M{c} {r}h1v1h-1z" for r, c in zip(rows, columns, strict=True))
@@ -151,7 +151,7 @@ def _scale(required: float) -> Html:
 
 
 def _swatches(kind: str) -> Html:
-    levels = range(1, _LEVELS + 1)
+    levels = range(1, _N_LEVELS + 1)
     order = reversed(levels) if kind == "close" else levels
     return element(
         "span", *(element("i", class_=f"swatch {kind} l{n}") for n in order), class_="steps"

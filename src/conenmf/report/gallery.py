@@ -20,7 +20,7 @@ _MAX_TERMS = 12  # features listed for a component
 _MAX_COMPARED_TERMS = 8  # features listed for a sample and its reconstruction
 _MAX_STRONGEST_SAMPLES = 6  # listed for a component
 _MAX_SHARES = 4  # components listed for a sample
-_HEADROOM = 1.05  # top of an axis, in units of the largest value
+_HEADROOM_RATIO = 1.05  # top of an axis, in units of the largest value
 
 
 def components(context: ReportContext) -> Section:
@@ -103,7 +103,7 @@ def _component_picture(context: ReportContext, k: int) -> Html:
     if context.view == "images":
         return context.image(w, float(w.max()), f"component {k} as an image")
     if context.view == "curves":
-        y = Axis("value", 0.0, float(w.max()) * _HEADROOM or 1.0)
+        y = Axis("value", 0.0, float(w.max()) * _HEADROOM_RATIO or 1.0)
         path = context.curve.path(w, context.feature_axis, y, "own")
         return charts.chart(
             path, context.feature_axis, y, label=f"component {k} as a curve", id_=f"curve-{k}"
@@ -124,7 +124,7 @@ def _curve_data(context: ReportContext) -> dict[str, Any]:
         last = [context.names.feature(int(f)) for f in curve.order[ends]]
         names = [f"{a} to {b}" for a, b in zip(names, last, strict=True)]
     highs = [curve.highs(w) for w in context.W.T]
-    tops = [float(w.max()) * _HEADROOM or 1.0 for w in highs]
+    tops = [float(w.max()) * _HEADROOM_RATIO or 1.0 for w in highs]
     return {
         "x": rounded(context.feature_axis.place(curve.x)),
         "names": names,
@@ -312,7 +312,7 @@ def _compared(context: ReportContext, original: Array, reconstruction: Array) ->
             class_="both",
         )
     if context.view == "curves":
-        x, y = context.feature_axis, Axis("value", 0.0, top * _HEADROOM or 1.0)
+        x, y = context.feature_axis, Axis("value", 0.0, top * _HEADROOM_RATIO or 1.0)
         lines = (
             context.curve.path(original, x, y, "original"),
             context.curve.path(reconstruction, x, y, "main"),

@@ -22,11 +22,11 @@ _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
 def settings(context: ReportContext, source: str | None, extra: dict[str, object]) -> Section:
     """Return the section on what was asked for and decided, how long it took, how to repeat it."""
     result = context.result
-    asked_for = dict(result.settings)
-    command = extra.pop("command", asked_for.pop("command", None))
-    rows = {name: _plain(value) for name, value in asked_for.items()}
-    decided = {"K_decided_by": result.K_decided_by, "init_used": result.init_used}
-    rows |= {name: visible(value) for name, value in decided.items()}
+    options = dict(result.settings)
+    command = extra.pop("command", options.pop("command", None))
+    rows = {name: _plain(value) for name, value in options.items()}
+    decisions = {"K_decided_by": result.K_decided_by, "init_used": result.init_used}
+    rows |= {name: visible(value) for name, value in decisions.items()}
     rows |= {"passes over the data": f"{result.passes:.4g}"}
     rows |= {str(name): visible(value) for name, value in extra.items()}
     return Section.of(

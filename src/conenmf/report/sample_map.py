@@ -25,7 +25,7 @@ _CROWD_AREA = 1.5  # of all samples when they touch
 _MAX_SPACING = 0.05
 _ROW_SPACING = 0.866  # of a honeycomb, in units of its spacing
 _NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples before it
-_RIM = 0.08
+_RIM_WIDTH = 0.08
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +89,14 @@ class SampleMap:
         aside = np.abs(
             self.places[:, :1] * self.anchors[:, 1] - self.places[:, 1:] * self.anchors[:, 0]
         )
-        before = np.where(aside < _RIM, along, 0.0).max(axis=0)
+        before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0)
         places: Array = self.anchors * (np.maximum(before, 1.0) + _NUMBER_GAP)[:, None]
         return places
 
     @cached_property
     def half_side(self) -> float:
         """Half the side of a square that holds all samples and numbers."""
-        return max(float(np.abs(np.vstack([self.numbers, self.places])).max()), 1.0) + _RIM
+        return max(float(np.abs(np.vstack([self.numbers, self.places])).max()), 1.0) + _RIM_WIDTH
 
     def svg(self, labels: Array) -> Html:
         """Return the map; labels (S,) give samples the colour and shape of their component."""

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from ...errors import FileFormatError
 from ...text import visible
 
-__all__ = ["MISSING", "Dialect", "fault", "guess"]
+__all__ = ["MISSING_TEXTS", "Dialect", "fault", "guess"]
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _MAX_COLUMNS = 1_000_000
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
@@ -62,7 +62,7 @@ class Dialect(NamedTuple):
         plain = field.strip()
         if "," in self.decimals:
             plain = plain.replace(",", ".")
-        return plain in MISSING or _NUMBER.fullmatch(plain) is not None
+        return plain in MISSING_TEXTS or _NUMBER.fullmatch(plain) is not None
 
 
 def guess(lines: list[str], name: object) -> Dialect:

@@ -20,7 +20,7 @@ from ...errors import EmptyDataError, FileFormatError, Message, Option
 from ...names import Names
 from ...text import visible
 from ..blocks import Array
-from .dialects import MISSING, Dialect, fault, guess
+from .dialects import MISSING_TEXTS, Dialect, fault, guess
 from .limits import named_damage, require_package
 from .sources import NamedMatrix
 from .spool import RowNames, Spool, batch_bytes
@@ -140,7 +140,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
         reading = reader.ReadOptions(column_names=columns, block_size=len(text) + 1)
         for sign in dialect.decimals:
             conversion = reader.ConvertOptions(
-                column_types=types, null_values=MISSING, decimal_point=sign, check_utf8=False
+                column_types=types, null_values=MISSING_TEXTS, decimal_point=sign, check_utf8=False
             )
             try:
                 return reader.read_csv(pa.BufferReader(text), reading, parsing, conversion)
