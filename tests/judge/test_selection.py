@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
-from conenmf.judge.selection import METHODS, Vote, _masked_nnls, choose_k
+from conenmf.judge.selection import METHODS, Vote, choose_k, masked_nnls
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.cone_inits import mixing
 
@@ -128,11 +128,11 @@ def test_masked_least_squares_sees_only_known_entries():
     rng = np.random.default_rng(0)
     W, H = rng.random((30, 3)), rng.random((20, 3))
     V = W @ H.T
-    known = rng.random(V.shape) < 0.7
-    corrupted = np.where(known, V, 100.0)
+    observed = rng.random(V.shape) < 0.7
+    corrupted = np.where(observed, V, 100.0)
     found = np.full_like(H, 0.5)
     for _ in range(100):
-        found = _masked_nnls(W, corrupted, known, found)
+        found = masked_nnls(W, corrupted, observed, found)
     np.testing.assert_allclose(found, H, atol=1e-6)
 
 

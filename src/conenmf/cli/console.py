@@ -135,14 +135,14 @@ class Display:
                 if steepest > tol:
                     shares.append(math.log(steepest / fall) / math.log(steepest / tol))
             share = min(max(shares), 1.0)
-            left = now.elapsed * (1 - share) / share
+            seconds = now.elapsed * (1 - share) / share
             if max_time:  # which counts from the call, not from the first iteration
                 elapsed = time.perf_counter() - self._began
                 share = min(max(share, elapsed / max_time), 1.0)
-                left = min(left, max_time - elapsed)
+                seconds = min(seconds, max_time - elapsed)
             note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
             if share < 1:
-                note += f", about {left:.0f} s left"
+                note += f", about {seconds:.0f} s left"
             self.update(note, share, what if share < 1 else "finishing")
 
         return show

@@ -150,12 +150,12 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
         for _ in range(_MAX_PASSES):
             # <x_n, u> of each sample, of which each cone's lowest matter
             (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
-            done = True
+            is_done = True
             for k, (heights, indices) in enumerate(low):
                 new = (heights < 1.0 - tol) & ~np.isin(indices, active[k])
                 if not new.any():
                     continue
-                done = False
+                is_done = False
                 active[k] = np.concatenate([active[k], indices[new]])
                 supports[k] = np.hstack([supports[k], _unit_samples(V, indices[new])])
                 gram = supports[k].T @ supports[k]
@@ -163,7 +163,7 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
                 u[k] = supports[k] @ multipliers
                 positive = multipliers > 0  # ||u|| grows every pass: dropping others cannot cycle
                 active[k], supports[k] = active[k][positive], supports[k][:, positive]
-            if done:
+            if is_done:
                 break
         else:
             (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
@@ -226,12 +226,12 @@ def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extr
 
 
 def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
-    joined = []
+    extremes = []
     for (values_a, indices_a), (values_b, indices_b) in zip(a, b, strict=True):
         values, indices = np.append(values_a, values_b), np.append(indices_a, indices_b)
         order = np.argsort(values, kind="stable")[:_MAX_NEW_SAMPLES]
-        joined.append((values[order], indices[order]))
-    return joined
+        extremes.append((values[order], indices[order]))
+    return extremes
 
 
 def _unit_samples(V: DataMatrix, indices: Array) -> Array:

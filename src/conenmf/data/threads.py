@@ -127,16 +127,16 @@ def read_ahead(
     """
     lock = threading.Lock()
     futures: dict[int, Future[Any]] = {}
-    asked = begun = 0
+    n_taken = n_begun = 0
     reader = ThreadPoolExecutor(1, "conenmf-reader")
 
     def take(index: int) -> Any:
-        nonlocal asked, begun
+        nonlocal n_taken, n_begun
         with lock:
-            asked += 1
-            while begun < min(count, max(asked + depth, index + 1)):
-                futures[begun] = reader.submit(read, begun)
-                begun += 1
+            n_taken += 1
+            while n_begun < min(count, max(n_taken + depth, index + 1)):
+                futures[n_begun] = reader.submit(read, n_begun)
+                n_begun += 1
             future = futures.pop(index)
         return future.result()
 

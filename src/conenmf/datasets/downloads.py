@@ -67,18 +67,18 @@ class Download:
         return PurePosixPath(self.url).name
 
 
-def show_progress(name: str, done: int, total: int | None) -> None:
+def show_progress(name: str, n_bytes: int, total: int | None) -> None:
     """Draw a bar on the terminal, if there is one."""
     if not _on_terminal():
         return
-    share = f"{done / 1e6:.1f} MB"
+    share = f"{n_bytes / 1e6:.1f} MB"
     if total:
         share += f" of {total / 1e6:.1f} MB"
         width = min(30, shutil.get_terminal_size().columns - len(f"{name} [] {share}") - 1)
         if width > 0:
-            filled = width * min(done, total) // total
+            filled = width * min(n_bytes, total) // total
             share = f"[{'#' * filled}{'.' * (width - filled)}] {share}"
-    end = "\n" if done == total else ""
+    end = "\n" if n_bytes == total else ""
     print(f"\r{name} {share}", end=end, file=sys.stderr, flush=True)
 
 
@@ -133,10 +133,10 @@ def _copy(
     """Copy an answer to a file; return its checksum."""
     length = answer.headers.get("Content-Length")
     total = int(length) if length is not None and length.isdecimal() else None
-    digest, done = hashlib.sha256(), 0
+    digest, n_bytes = hashlib.sha256(), 0
     try:
         while True:
-            if max(done, total or 0) > download.max_bytes:
+            if max(n_bytes, total or 0) > download.max_bytes:
                 raise DatasetError(
                     f"{download.url} has more than the expected {download.max_bytes} "
                     "bytes; nothing was kept"
@@ -145,20 +145,20 @@ def _copy(
                 break
             digest.update(chunk)
             file.write(chunk)
-            done += len(chunk)
+            n_bytes += len(chunk)
             if progress is not None:
-                progress(download.name, done, total)
-        if total is not None and done != total:
+                progress(download.name, n_bytes, total)
+        if total is not None and n_bytes != total:
             raise DatasetError(
-                f"{download.url} was cut off after {done} of {total} bytes: try again; nothing "
+                f"{download.url} was cut off after {n_bytes} of {total} bytes: try again; nothing "
                 "was kept"
             )
     except BaseException:
-        if progress is show_progress and done and _on_terminal():
+        if progress is show_progress and n_bytes and _on_terminal():
             print(file=sys.stderr)  # the message that follows begins on a line of its own
         raise
     if total is None and progress is not None:
-        progress(download.name, done, done)
+        progress(download.name, n_bytes, n_bytes)
     return digest.hexdigest()
 
 

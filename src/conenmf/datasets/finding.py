@@ -88,9 +88,9 @@ def where_to_get(description: Description) -> str:
     """Where to get a missing dataset, on what terms, and where to put it."""
     name = description.name
     places = [folder / name for folder in _folders()]
-    missing = f"{name} is not in {' or '.join(map(str, places))}"
+    problem = f"{name} is not in {' or '.join(map(str, places))}"
     if not places:
-        missing = f"{name} is not on this machine: CONENMF_DATA names no folder"
+        problem = f"{name} is not on this machine: CONENMF_DATA names no folder"
     files = "V.npz (samples in rows) and labels.npy"
     if description.official_files:
         files += f", or {description.official_files},"
@@ -100,7 +100,7 @@ def where_to_get(description: Description) -> str:
     if description.downloads:
         fetching = f"or load({name!r}, download=True) fetches it"
     return (
-        f"{missing}. Get it from {description.source}; terms: {description.licence}. "
+        f"{problem}. Get it from {description.source}; terms: {description.licence}. "
         f"Put {files} into {folder}{elsewhere}; {fetching}"
     )
 

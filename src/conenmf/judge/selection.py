@@ -36,7 +36,7 @@ from ..text import function_name
 from . import plots
 from .metrics import cosines, match_components
 
-__all__ = ["METHODS", "Selection", "Vote", "choose_k", "select_k"]
+__all__ = ["METHODS", "Selection", "Vote", "choose_k", "masked_nnls", "select_k"]
 
 _MAX_DEFAULT_K = 20
 _MAX_SAMPLES = 1000
@@ -351,21 +351,21 @@ def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generat
     solution = alternate(filled, init.W, init.H, SOLVERS["hals"], stopping=stopping)
     W, H = solution.W, solution.H.T.copy()
     for _ in range(_CV_MAX_ITER):
-        W = _masked_nnls(H, data.T, observed.T, W)
-        H = _masked_nnls(W, data, observed, H)
+        W = masked_nnls(H, data.T, observed.T, W)
+        H = masked_nnls(W, data, observed, H)
     difference = np.where(observed, 0.0, data - W @ H.T)
     return float(np.linalg.norm(difference) / np.linalg.norm(data))
 
 
-def _masked_nnls(W: Array, V: Array, known: Array, H: Array) -> Array:
-    """Nonnegative least squares for the columns of V on their known entries only.
+def masked_nnls(W: Array, V: Array, observed: Array, H: Array) -> Array:
+    """Nonnegative least squares for the columns of V on their observed entries only.
 
-    Each sample has its own Gram matrix, W' diag(known) W; a few sweeps of `hals` from H.
+    Each sample has its own Gram matrix, W' diag(observed) W; a few sweeps of `hals` from H.
     """
     K = W.shape[1]
     outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
-    grams = (known.T.astype(float) @ outer).reshape(-1, K, K)
-    C = (V * known).T @ W
+    grams = (observed.T.astype(float) @ outer).reshape(-1, K, K)
+    C = (V * observed).T @ W
     for _ in range(_MASKED_SWEEPS):
         H = hals(grams, C, H, floor=0.0)
     return H

@@ -80,13 +80,13 @@ class _Archive:
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if dtype.hasobject:
             raise DataTypeError(f"{path}: member {name} holds objects, expected numbers")
-        stored = info.compress_type == zipfile.ZIP_STORED
-        place = self._place(info) + length if stored else 0
-        if info.file_size < length + size or (stored and self.file.size < place + size):
+        is_plain = info.compress_type == zipfile.ZIP_STORED
+        place = self._place(info) + length if is_plain else 0
+        if info.file_size < length + size or (is_plain and self.file.size < place + size):
             raise FileFormatError(
                 f"{path}: member {name} is cut off; copy or download the file again"
             )
-        if stored:
+        if is_plain:
             return RawArray(self.file, place, shape, fortran, dtype)
         check_fits(
             f"{path}: member {name}", size, self.budget, "it is compressed", "save it uncompressed"

@@ -34,13 +34,13 @@ _MAX_LISTED_NAMES = 12  # in a message
 _NAME_BYTES = 100  # memory for a name
 
 
-def check_expansion(name: object, stored: int, claimed: int) -> None:
+def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
     """Refuse numbers that no honest compression could have put into so few bytes."""
-    if claimed > HARMLESS_BYTES and claimed > MAX_EXPANSION_RATIO * stored:
+    if claimed_bytes > max(HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
         raise FileFormatError(
-            f"{name}: header claims {claimed / 1e9:.3g} GB but only {stored} bytes are stored "
-            f"(limit: {MAX_EXPANSION_RATIO}x). Refusing a possible decompression bomb; if you "
-            "trust the file, convert it to .npy"
+            f"{name}: header claims {claimed_bytes / 1e9:.3g} GB but only {stored_bytes} bytes are "
+            f"stored (limit: {MAX_EXPANSION_RATIO}x). Refusing a possible decompression bomb; if "
+            "you trust the file, convert it to .npy"
         )
 
 
@@ -78,10 +78,10 @@ def name_one(path: object, names: Iterable[object]) -> FileFormatError:
 
 def listed(names: Iterable[object]) -> str:
     """The first names, for a message."""
-    shown = [visible(name) for name in names]
-    if len(shown) > _MAX_LISTED_NAMES:
-        shown[_MAX_LISTED_NAMES:] = [f"and {len(shown) - _MAX_LISTED_NAMES} more"]
-    return ", ".join(shown) or "nothing"
+    texts = [visible(name) for name in names]
+    if len(texts) > _MAX_LISTED_NAMES:
+        texts[_MAX_LISTED_NAMES:] = [f"and {len(texts) - _MAX_LISTED_NAMES} more"]
+    return ", ".join(texts) or "nothing"
 
 
 @contextmanager

@@ -99,8 +99,8 @@ def _open_version_5(stream: IO[bytes], path: Path, dataset: str | None, budget: 
     indices, at = _numbers(element, variable.content, order)
     indptr, at = _numbers(element, at, order)
     data, _ = _numbers(element, at, order)
-    used = int(indptr[-1])  # there may be room for more
-    parts = (data[:used].astype(float), indices[:used], indptr)
+    n_entries = int(indptr[-1])  # there may be room for more
+    parts = (data[:n_entries].astype(float), indices[:n_entries], indptr)
     return NamedMatrix(CompressedSource(str(path), path, parts, variable.shape, "csc", budget))
 
 

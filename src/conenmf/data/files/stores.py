@@ -46,19 +46,19 @@ _CODECS = {  # of Zarr; none of them runs code that comes with the data
 # --- objects that the caller has opened -------------------------------------------------------
 
 
-def open_object(stored: Any, budget: int) -> NamedMatrix:
+def open_object(member: Any, budget: int) -> NamedMatrix:
     """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData."""
-    if type(stored).__module__.partition(".")[0] == "anndata":
-        if not hasattr(stored, "group"):
+    if type(member).__module__.partition(".")[0] == "anndata":
+        if not hasattr(member, "group"):
             raise DataTypeError(
                 "an AnnData object holds more than a matrix: pass its .X or a layer"
             )
-        stored = stored.group
-    if hasattr(stored, "dtype"):
-        return NamedMatrix(ChunkedSource(stored))
-    path = path_of(stored)
-    name = f"{path or 'the store'}:{stored.name}"
-    return NamedMatrix(_sparse_group(stored, stored.__getitem__, name, path, budget))
+        member = member.group
+    if hasattr(member, "dtype"):
+        return NamedMatrix(ChunkedSource(member))
+    path = path_of(member)
+    name = f"{path or 'the store'}:{member.name}"
+    return NamedMatrix(_sparse_group(member, member.__getitem__, name, path, budget))
 
 
 def _sparse_group(
@@ -204,13 +204,13 @@ class _HDF5Store(Store):
         super()._check(array, name)
 
     def _stored_bytes(self, array: Any, name: str) -> int:
-        stored, size = int(array.id.get_storage_size()), self.path.stat().st_size
-        if stored > size:
+        size, file_size = int(array.id.get_storage_size()), self.path.stat().st_size
+        if size > file_size:
             raise FileFormatError(
-                f"{name} is cut off: it claims {stored} bytes in a file of {size}; "
+                f"{name} is cut off: it claims {size} bytes in a file of {file_size}; "
                 "copy or download it again"
             )
-        return stored
+        return size
 
 
 class _ZarrStore(Store):
