@@ -10,7 +10,11 @@ import pytest
 
 import conenmf
 from conenmf import errors
+from conenmf.cli import EXIT_CODES, app
+from conenmf.data.files.formats import KINDS
 from conenmf.datasets import DATASETS
+from conenmf.solve.inits import INITS
+from conenmf.solve.solvers import SOLVERS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -77,6 +81,53 @@ def test_the_reference_lists_what_is_public():
     for module in modules:
         for name in getattr(conenmf, module).__all__:
             assert f"{module}.{name}" in entries
+
+
+def test_modules_that_contributors_are_shown_exist():
+    overview = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("```")[1]
+    folders = re.findall(r"^(\w+)/ +(.+(?:\n {10,}.+)*)", overview, re.MULTILINE)
+    assert [folder for folder, _ in folders] == ["judge", "solve", "cones", "linalg", "data"]
+    for folder, modules in folders:
+        for module in re.split(r"\s*·\s*", re.sub(r" \(.*?\)", "", modules)):
+            home = ROOT / "src" / "conenmf" / folder
+            assert (home / f"{module}.py").is_file() or module in ("the inits", "files/"), module
+
+
+def quoted(text):
+    return set(re.findall(r'"([\w+-]+)"', text))
+
+
+def described(function, parameter):
+    """The description of a parameter in a docstring."""
+    text = inspect.cleandoc(function.__doc__)
+    return re.search(rf"^{parameter} : .*\n((?: {{4}}.*\n)+)", text, re.MULTILINE)[1]
+
+
+def test_lists_of_inits_and_solvers_are_complete():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    solvers, inits = re.findall(r"^- (?:Solvers|Inits): ((?:.+\n)+?)(?=-|\n)", readme, re.MULTILINE)
+    for text in (solvers, described(conenmf.factorize, "solver")):
+        assert quoted(text) == set(SOLVERS), text
+    rows = [
+        re.search(r"^\| `init=\"(?!custom).*", text, re.MULTILINE)[0]
+        for text in (readme, (DOCS / "from_sklearn.md").read_text("utf-8"))
+    ]
+    for text in (inits, described(conenmf.factorize, "init"), *rows):
+        assert quoted(text) == {*INITS, "auto"}, text
+
+
+def test_lists_of_file_formats_are_complete():
+    table = (DOCS / "files.md").read_text("utf-8")
+    first_cells = " ".join(re.findall(r"^\| ([^|]*`.*?) \|", table, re.MULTILINE))
+    (help_text,) = re.findall(r"DATA is a file: (.*?)images", app.help, re.DOTALL)
+    for text in (first_cells, described(conenmf.open_data, "path"), help_text):
+        endings = set(re.findall(r"(?<!\w)\.[a-z]\w*", text)) - {".gz", ".zarr"}
+        assert endings == {ending.removesuffix(".gz") for ending in KINDS}, text
+
+
+def test_the_table_of_exit_codes_is_that_of_the_program():
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == EXIT_CODES
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)

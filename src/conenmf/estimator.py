@@ -68,18 +68,17 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components : int or "auto"
         "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
         else by parallel analysis; ``result_.K_decided_by`` says which.
-    init : str, callable or array or pair of arrays
+    init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
         "nndsvda" or "random"; "auto" takes "cr1" for samples in cones, and elsewhere lets it
         compete with an init from singular vectors. Or your own components
         (n_components, n_features), or a pair of coefficients (n_samples, n_components) and
         components.
-    solver : {"hals", "mult", "nnlsb"} or "plain-hals" etc., Solver, callable or None
     max_iter : int
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
-    max_time, sketch, callback, checkpoint
-        See `factorize`, also for solvers.
+    solver, max_time, sketch, callback, checkpoint
+        See `factorize`.
     n_threads, negative, max_memory
         How X is read, see `from_rows` and `open_data`. The result has the same bits for any number
         of threads.
