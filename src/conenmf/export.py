@@ -98,7 +98,11 @@ def check_packages(tables: str, *, anndata: bool = False) -> None:
 
 
 def write_tables(
-    result: Factorization, folder: str | os.PathLike[str], kind: str = "csv"
+    result: Factorization,
+    folder: str | os.PathLike[str],
+    kind: str = "csv",
+    *,
+    batch_rows: int = _BATCH_ROWS,
 ) -> list[Path]:
     """Write components, coefficients, labels and history, one table each; return their paths.
 
@@ -110,6 +114,8 @@ def write_tables(
     folder : path
         An existing folder.
     kind : {"csv", "parquet"}
+    batch_rows : int
+        Rows that are written at a time.
     """
     if kind not in TABLES:
         raise OptionError.unknown("tables", kind, TABLES)
@@ -123,8 +129,8 @@ def write_tables(
         "passes": result.history.passes,
     }
     paths = [target / f"{name}.{kind}" for name in TABLE_NAMES]
-    _write_factor(paths[0], "feature", names.feature_names, result.W)
-    _write_factor(paths[1], "sample", names.sample_names, result.H.T)
+    _write_factor(paths[0], "feature", names.feature_names, result.W, batch_rows)
+    _write_factor(paths[1], "sample", names.sample_names, result.H.T, batch_rows)
     samples = _row_names(names.sample_names, labels.size)
     _write_batches(paths[2], iter([{"sample": samples, "component": labels}]))
     _write_batches(paths[3], iter([history]))
@@ -158,15 +164,21 @@ def _row_names(names: tuple[str, ...] | None, count: int) -> Any:
     return np.arange(count) if names is None else names
 
 
-def _write_factor(path: Path, header: str, names: tuple[str, ...] | None, factor: Any) -> None:
+def _write_factor(
+    path: Path,
+    header: str,
+    names: tuple[str, ...] | None,
+    factor: Any,
+    batch_rows: int = _BATCH_ROWS,
+) -> None:
     """Write W (F, K) or the transpose of H (N, K), with the names of its rows."""
     row_names = _row_names(names, factor.shape[0])
 
     def batches() -> Iterator[dict[str, Any]]:
-        for start in range(0, factor.shape[0], _BATCH_ROWS):
-            rows = np.asarray(factor[start : start + _BATCH_ROWS])
+        for start in range(0, factor.shape[0], batch_rows):
+            rows = np.asarray(factor[start : start + batch_rows])
             columns = {f"component {k}": rows[:, k] for k in range(rows.shape[1])}
-            yield {header: row_names[start : start + _BATCH_ROWS], **columns}
+            yield {header: row_names[start : start + batch_rows], **columns}
 
     _write_batches(path, batches())
 
