@@ -32,6 +32,8 @@ LARGE_BYTES = 4 * _BLOCK_BYTES
 def swept_side(F: int, N: int) -> Literal["samples", "features"]:
     """Return the side of V to sweep: the longer one, so that sums have the size of the other.
 
+    The products take as long either way, for any number of nonzero entries and any type.
+
     >>> swept_side(3, 100), swept_side(100, 3)
     ('samples', 'features')
     """
