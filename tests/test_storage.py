@@ -1,4 +1,3 @@
-import importlib
 import json
 import os
 import zipfile
@@ -85,7 +84,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
         stream.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(importlib.import_module("conenmf.storage"), "write_array", full_disk)
+    monkeypatch.setattr("conenmf.storage.write_array", full_disk)
     with pytest.raises(DiskFullError, match=r"no room to write .*result.npz; an earlier"):
         result.save(target)
     assert target.read_bytes() == before

@@ -12,6 +12,7 @@ from conenmf import ConeNMF, Factorization, factorize, from_rows, make_cones, op
 from conenmf.cones.geometry import cone_geometry
 from conenmf.data import aligned
 from conenmf.data.disk import DiskMatrix
+from conenmf.data.files.formats import open_path
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
 
@@ -57,16 +58,16 @@ def test_every_byte_that_is_read_is_counted(path, X):
     assert V.bytes_read - before == pytest.approx((V.passes - passes) * X.nbytes, rel=1e-3)
 
 
-def test_blocks_are_read_ahead_and_in_order(path, monkeypatch):
-    V = open_data(path, max_memory="200kB", n_threads=2)
-    reads = []
-    original = DiskMatrix._read_rows
+def test_blocks_are_read_ahead_and_in_order(path):
+    source = open_path(path, None, 200_000).matrix
+    read, reads = source.read, []
 
-    def watched(self, start, stop):
+    def watched(start, stop):
         reads.append((threading.current_thread().name, start))
-        return original(self, start, stop)
+        return read(start, stop)
 
-    monkeypatch.setattr(DiskMatrix, "_read_rows", watched)
+    source.read = watched
+    V = DiskMatrix(source, 200_000, n_threads=2)
     V.sweep(lambda block: (float(block.sum()),))
     assert {name for name, _ in reads} == {"conenmf-reader_0"}
     assert [start for _, start in reads] == list(range(0, 600, V.block_samples))

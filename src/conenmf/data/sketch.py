@@ -21,7 +21,7 @@ from .measures import Measures
 from .validate import require_data_matrix
 from .views import View
 
-__all__ = ["Sketch", "is_dense", "sketch", "sketch_rank"]
+__all__ = ["Sketch", "is_dense", "orthonormal", "sketch", "sketch_rank"]
 
 _SUBSPACE_STEPS = 3  # text has flat spectra, for which two are too few
 _VECTORS_PER_COMPONENT = 2
@@ -112,13 +112,13 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
     with V.own_threads():
         for _ in range(_SUBSPACE_STEPS):
             (image,) = V.sweep(_apply, Q=Q)
-            Q = _orthonormal(image).astype(dtype)
+            Q = orthonormal(image).astype(dtype)
         B, _ = V.sweep(_coordinates, Q=Q)
     return Sketch(V, Q, B)
 
 
-def _orthonormal(Y: Array) -> Array:
-    """An orthonormal basis of the columns of Y (F, r), by Cholesky decomposition done twice.
+def orthonormal(Y: Array) -> Array:
+    """Return an orthonormal basis of the columns of Y (F, r), by Cholesky decomposition done twice.
 
     Much faster than Householder's method for long columns. That is used instead if the columns are
     too close to dependent.
