@@ -1,4 +1,4 @@
-"""What a race over iterations does not show: the start, threads, the import, the first call."""
+"""What a race over iterations does not show: the init, threads, the import, the first call."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ITERATIONS = 20
 FRESH = 7  # interpreters for each import
 
 
-def start(rounds: int, quick: bool) -> dict[str, Any]:
-    """The cr1 start, opening of the data included, and scikit-learn's nndsvd on the same array."""
+def init(rounds: int, quick: bool) -> dict[str, Any]:
+    """The cr1 init, opening of the data included, and scikit-learn's nndsvd on the same array."""
     found: dict[str, Any] = {}
     parts = []
     for name in ("cones", "faces94"):
@@ -38,7 +38,7 @@ def start(rounds: int, quick: bool) -> dict[str, Any]:
         ratio = median["nndsvd"] / median["cr1"]
         found[name] = {"shape": X.shape, "K": K, "seconds": median, "ratio": ratio}
         parts.append(
-            f"start on {name} {X.shape}, K={K}: cr1 {median['cr1']:.4f} s, scikit-learn's nndsvd "
+            f"init on {name} {X.shape}, K={K}: cr1 {median['cr1']:.4f} s, scikit-learn's nndsvd "
             f"{median['nndsvd']:.4f} s, ratio {ratio:.1f}"
         )
     return found | {"summary": "; ".join(parts)}
@@ -126,7 +126,7 @@ for _ in range(2):
 
 def measure_all(rounds: int, quick: bool) -> dict[str, Any]:
     return {
-        "start": start(rounds, quick),
+        "init": init(rounds, quick),
         "threads": threads(rounds, quick),
         "import": imports(quick),
         "first_call": first_call(),

@@ -2,7 +2,7 @@
 
     python benchmarks/cluster.py [--samples 80000] [--repeats 3]
 
-Prints seconds of the solver's loop (hals, 20 iterations) and of the whole fit (cr1 start, loop,
+Prints seconds of the solver's loop (hals, 20 iterations) and of the whole fit (cr1 init, loop,
 exact finish) on cones, F = 1600, K = 40, float64, and what a round over the workers costs.
 """
 

@@ -123,7 +123,7 @@ class Descent:
     seconds: list[float]
     errors: list[float]
     finish: float  # seconds of the exact coefficients after the last iteration
-    start: str
+    init: str
     stop_reason: str
 
     def time_to(self, error: float) -> float:
@@ -179,7 +179,7 @@ def expected_seconds(name: str, X: Any, K: int, iterations: int, enough: float) 
 
     first = seconds(1)
     if first * iterations <= enough:
-        return first * iterations  # too much: the start is in it
+        return first * iterations  # too much: the init is in it
     return first + max(seconds(3) - first, 0.0) / 2 * (iterations - 1)
 
 

@@ -1,4 +1,4 @@
-"""Speed and memory of Algorithm 2 and of the nnlsb rule at the paper's size, as ratios.
+"""Speed and memory of Algorithm 2 and of the nnlsb solver at the paper's size, as ratios.
 
 Every contender is timed in turn, round after round, in one process; medians are printed.
 """
@@ -61,11 +61,11 @@ def speed_of_cr1(V: np.ndarray, rounds: int) -> None:
 
 def speed_of_nnlsb(V: np.ndarray, rounds: int) -> None:
     data = from_rows(np.ascontiguousarray(V.T))
-    start, _, _ = cr1_nmf(data, K, tol=1e-4)
+    W, _, _ = cr1_nmf(data, K, tol=1e-4)
 
     def iterate(compiled: bool) -> float:
         kernels.AVAILABLE = compiled
-        run = factorize(data, K, init=start, solver="nnlsb", max_iter=4, tol=0)
+        run = factorize(data, K, init=W, solver="nnlsb", max_iter=4, tol=0)
         kernels.AVAILABLE = True
         return float(np.median(np.diff(run.history.elapsed)))
 

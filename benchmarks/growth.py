@@ -63,12 +63,12 @@ def seconds(matrices: dict[int, tuple[Any, int]], rounds: int) -> dict[str, list
     smallest = min(opened)
     fit(smallest)  # compile, or load what was compiled
     take_turns({size: lambda size=size: fit(size) for size in opened}, rounds, record)
-    starts = interleaved(
+    inits = interleaved(
         {size: lambda V=V, K=K: cr1_nmf(V, K, tol=1e-4) for size, (V, K) in opened.items()}, rounds
     )
     return {
         "iteration, s": [statistics.median(iterations[size]) for size in opened],
-        "cr1_nmf, s": list(starts.values()),
+        "cr1_nmf, s": list(inits.values()),
     }
 
 

@@ -1,7 +1,7 @@
-"""Which start wins where: error at equal time, and what ``init="auto"`` chooses.
+"""Which init wins where: error at equal time, and what ``init="auto"`` chooses.
 
-For every dataset the time is set by the slower of cr1 and nndsvd, start included, when it
-converges by the default rule; every start then gets exactly that time with hals. Printed is the
+For every dataset the time is set by the slower of cr1 and nndsvd, init included, when it
+converges by the default tol; every init then gets exactly that time with hals. Printed is the
 relative error of each, and how far "auto" is from the better of cr1 and nndsvd.
 
 Real datasets are read from the folder named by CONENMF_DATA (a folder for each, with V.npz, rows

@@ -36,7 +36,7 @@ def headline(races: dict[str, Any]) -> list[str]:
     first = next(iter(contenders.OURS))
     lines = [
         f"| set | samples x features, K | iterations | scikit-learn's best | its error | its s "
-        f"| {first} to that error, s | ratio | default fit, s | its error | plain rule |",
+        f"| {first} to that error, s | ratio | default fit, s | its error | plain solver |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, race in races.items():
@@ -79,7 +79,7 @@ def details(name: str, race: dict[str, Any]) -> list[str]:
         last = result["descents"][-1]
         finish = statistics.median(descent["finish"] for descent in result["descents"])
         lines.append(
-            f"- {one}: init {last['start']}, {len(last['errors'])} iterations to "
+            f"- {one}: init {last['init']}, {len(last['errors'])} iterations to "
             f"{last['errors'][-1]:.6f} ({last['stop_reason']}); of every time, {finish:.3f} s are "
             "for the exact coefficients that end a fit."
         )
