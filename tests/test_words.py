@@ -28,7 +28,8 @@ def ruled_out():
 
 
 PATTERN = re.compile(
-    rf"(?<!new )\b({'|'.join(word.replace(' ', chr(92) + 's+') for word in ruled_out())})\b", re.IGNORECASE
+    rf"(?<!new )\b({'|'.join(word.replace(' ', chr(92) + 's+') for word in ruled_out())})\b",
+    re.IGNORECASE,
 )
 
 
