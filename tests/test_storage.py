@@ -85,7 +85,10 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("conenmf.storage.write_array", full_disk)
-    with pytest.raises(DiskFullError, match=r"no room to write .*result.npz; an earlier"):
+    with pytest.raises(
+        DiskFullError,
+        match=r"not enough disk space to write .*result.npz: free some.*earlier one is intact",
+    ):
         result.save(target)
     assert target.read_bytes() == before
     assert os.listdir(tmp_path) == ["result.npz"]

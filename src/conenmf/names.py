@@ -53,7 +53,9 @@ class Names:
             ("features", self.feature_names, n_features),
         ):
             if names is not None and len(names) != count:
-                raise ShapeError(f"there are {len(names)} names for {count} {kind}")
+                raise ShapeError(
+                    f"there are {len(names)} names for {count} {kind}: give one for each"
+                )
         if self.image_shape is not None and self.image_shape[0] * self.image_shape[1] != n_features:
             rows, columns = self.image_shape
             raise OptionError(

@@ -323,8 +323,8 @@ def _checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | st
         raise OptionError(f"sketch={sketch!r}, expected a rank of at least 1, 'auto' or None")
     if solver is None or not solver.extrapolate:
         raise OptionError(
-            f"sketch={sketch} needs a solver that can take back a failed step: 'hals' or "
-            "'nnlsb', or a Solver with extrapolate=True"
+            f"sketch={sketch} needs a solver that is extrapolated: 'hals', 'nnlsb', "
+            "or a Solver with extrapolate=True"
         )
     return int(sketch)
 

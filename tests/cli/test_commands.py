@@ -82,8 +82,8 @@ ERRORS = [
     (2, ["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     # the data cannot be read or used
     (3, ["fit", "gone.csv"], "there is no file gone.csv"),
-    (3, ["fit", "notes.doc"], "notes.doc: unknown kind of file; known are"),
-    (3, ["fit", "broken.npy"], "broken.npy does not begin like an .npy file"),
+    (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
+    (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
     (3, ["fit", "pickled.npy"], "entries have type object, expected numbers"),
     (3, ["fit", "minus.npy"], "Negative values in data: row 1 (sample), column 0 (feature) is -2"),
     (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature) is NaN"),

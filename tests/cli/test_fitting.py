@@ -124,7 +124,7 @@ def test_a_full_disk_is_said(folder, monkeypatch, capsys, run):
 
     monkeypatch.setattr("conenmf.storage.write_array", full)
     assert run("fit", "cells.csv", "-o", "out", "--no-report") == 5
-    assert "no room to write" in capsys.readouterr().err
+    assert "not enough disk space to write" in capsys.readouterr().err
     assert not Path("out").exists()
 
 

@@ -34,5 +34,5 @@ def test_names_that_repeat(tmp_path):
     path.write_text("a,0\na,1\nb,2\nc,3\n")
     assert read_labels(path, V).tolist() == ["0", "1", "2", "3"]
     path.write_text("c,0\na,1\nb,2\na,3\n")
-    with pytest.raises(FileFormatError, match="names that repeat, in another order"):
+    with pytest.raises(FileFormatError, match="repeated names, and not in the order"):
         read_labels(path, V)

@@ -128,7 +128,7 @@ def test_a_full_disk(path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("no room for 1.44e-05 GB of coefficients in ")
+    assert done.stdout.startswith("not enough disk space for 1.44e-05 GB of coefficients in ")
     assert sorted(os.listdir(path.parent)) == ["data.npy", "data.npy.H.npy"]
     assert np.load(path.with_name("data.npy.H.npy")).shape == (600, 2)
 
@@ -177,14 +177,14 @@ def test_a_file_that_grows_or_shrinks(path):
     with pytest.raises(DataChangedError, match=r"ends at byte .* copy or download it again"):
         V.columns([599])
     path.unlink()
-    with pytest.raises(DataChangedError, match="is gone"):
+    with pytest.raises(DataChangedError, match="can no longer be read"):
         factorize(V, 3)
 
 
 def test_a_file_that_is_rewritten(path, X):
     V = open_data(path)
     os.utime(path, (1, 1))
-    with pytest.raises(DataChangedError, match="was written to since"):
+    with pytest.raises(DataChangedError, match="was changed after it was opened"):
         factorize(V, 3)
 
 

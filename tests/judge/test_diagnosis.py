@@ -121,7 +121,7 @@ def test_taken_apart_and_put_together(model):
 )
 def test_parts_that_do_not_fit_are_refused(model, part, value):
     arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
-    with pytest.raises(ShapeError, match=f"its part {part} cannot be of this factorisation"):
+    with pytest.raises(ShapeError, match=f"its {part} does not fit the factors"):
         Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
 
 

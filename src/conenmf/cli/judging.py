@@ -94,7 +94,7 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
     last = min(max_k or _DEFAULT_MAX_K, min(V.shape))
     first = min_k or min(2, last)
     if first > last:
-        raise OptionError(f"--min {first} is above --max {last}")
+        raise OptionError(f"--min {first} is above --max {last}: lower --min or raise --max")
     return range(first, last + 1)
 
 

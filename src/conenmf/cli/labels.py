@@ -36,8 +36,10 @@ def read_labels(path: str, V: DataMatrix) -> Array:
         return np.array(classes)
     class_of = dict(zip(names, classes, strict=True))
     if len(class_of) < N:
-        raise FileFormatError(f"{path} has names that repeat, in another order than the data")
+        raise FileFormatError(
+            f"{path} has repeated names, and not in the order of the samples: make names unique"
+        )
     missing = [name for name in sample_names if name not in class_of]
     if missing:
-        raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}")
+        raise FileFormatError(f"{path} has no label for the sample {missing[0]!r}: add it")
     return np.array([class_of[name] for name in sample_names])

@@ -92,23 +92,32 @@ def _matched_components(result: Factorization, V: DataMatrix) -> Array:
     """W with its rows in the order of the features of V."""
     F = result.W.shape[0]
     if V.shape[0] != F:
-        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}")
+        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}: they must agree")
     model_names, data_names = result.names.feature_names, V.names.feature_names
     if model_names is None or data_names is None or model_names == data_names:
         return result.W
     row = {name: f for f, name in enumerate(model_names)}
     missing = [name for name in data_names if name not in row]
     if missing:
-        raise ShapeError(f"the model has no feature {missing[0]!r}, which the data have")
+        raise ShapeError(
+            f"the model has no feature {missing[0]!r}, but the data do: use the model's features"
+        )
     if len(row) < F or len(set(data_names)) < F:
-        raise ShapeError("features share names and are in another order than those of the model")
+        raise ShapeError(
+            "features share names and differ in order from the model: give each its own name"
+        )
     return result.W[[row[name] for name in data_names]]
 
 
 @click.command()
 @click.argument("result", type=click.Path())
 @with_options(
-    click.option("-o", "--output", type=click.Path(), help="By default report.html beside it."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(),
+        help="File of the report; by default report.html in the folder of RESULT.",
+    ),
     click.option("--data", help="The data that were factorised, if fit did not judge the result."),
     *READING_OPTIONS,
     *REPORT_OPTIONS,
@@ -137,7 +146,9 @@ def report(
     if data is not None:
         V = common.open(display)
         if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
-            raise ShapeError(f"{data} has another shape than the data of {result}")
+            raise ShapeError(
+                f"{data} has another shape than the data of {result}: name the right file"
+            )
         factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
         with display.working("judging the result"):
             factorization.diagnose()

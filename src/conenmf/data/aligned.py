@@ -65,8 +65,8 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
         if is_disk_full(problem):
             raise DiskFullError(
                 Message(
-                    f"no room for {size / 1e9:.3g} GB of coefficients in {folder}: make room "
-                    "there, or raise ",
+                    f"not enough disk space for {size / 1e9:.3g} GB of coefficients in {folder}: "
+                    "free some, or raise ",
                     Option("max_memory"),
                     " so that they stay in memory",
                 )
@@ -108,7 +108,7 @@ def keep_file(array: Array, stem: str) -> Array:
 
 
 def release_rows(array: Array, start: int, stop: int) -> None:
-    """Let go of the memory of rows in a file of ours; they stay in the file."""
+    """Release the memory of rows that are in a file of ours; they stay in the file."""
     mapping = _mapping_of(array)
     if mapping is None or mapping not in _ours:
         return

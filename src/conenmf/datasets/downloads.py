@@ -115,7 +115,9 @@ def fetch(download: Download, folder: Path, progress: ProgressCallback | None = 
         if isinstance(problem, urllib.error.HTTPError):
             problem.close()  # it holds the connection
         if isinstance(problem, OSError) and is_disk_full(problem):
-            raise DiskFullError(f"no room for {download.name} in {folder}") from problem
+            raise DiskFullError(
+                f"not enough disk space for {download.name} in {folder}: free some"
+            ) from problem
         raise DatasetError(
             f"{download.url} could not be fetched: {visible(problem)}; try again later, or get "
             "the file another way"
@@ -150,8 +152,8 @@ def _copy(
                 progress(download.name, n_bytes, total)
         if total is not None and n_bytes != total:
             raise DatasetError(
-                f"{download.url} was cut off after {n_bytes} of {total} bytes: try again; nothing "
-                "was kept"
+                f"{download.url} was truncated after {n_bytes} of {total} bytes: try again; "
+                "nothing was kept"
             )
     except BaseException:
         if progress is show_progress and n_bytes and _on_terminal():
@@ -182,7 +184,9 @@ def unpack(
         raise
     except OSError as problem:
         if is_disk_full(problem):
-            raise DiskFullError(f"no room for {archive.name}, unpacked, in {folder}") from problem
+            raise DiskFullError(
+                f"not enough disk space to unpack {archive.name} in {folder}: free some"
+            ) from problem
         raise DatasetError(
             f"{archive.name} cannot be unpacked into {folder}: {visible(problem)}"
         ) from problem
@@ -224,7 +228,9 @@ def _member_path(name: str, folder: Path) -> Path:
     """The path of a member, always below the folder."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if not parts or parts[0].endswith((":", "/")) or ".." in parts:
-        raise DatasetError(f"an archive has a member that leads out of it: {visible(name)}")
+        raise DatasetError(
+            f"the archive has a member that leads out of it, {visible(name)}: nothing was kept"
+        )
     path = folder.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

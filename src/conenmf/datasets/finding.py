@@ -1,8 +1,7 @@
 """Finding a dataset: in a folder that the user names, in the cache, in installed packages.
 
-What is not on this machine is fetched into the cache, if that is asked for: official files are
-read and checked in a temporary folder, which is then renamed, so the cache holds only complete
-datasets.
+On request a missing dataset is fetched into the cache: its official files are read and checked in
+a temporary folder, which is then renamed, so the cache holds only complete datasets.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["fetch_dataset", "find", "is_here", "where_to_get"]
 
 
 def cache_folder() -> Path | None:
-    """The folder for what can be fetched again; None if this user has no home."""
+    """The folder for fetched datasets; None if this user has no home."""
     if sys.platform == "win32":
         variable, default = os.environ.get("LOCALAPPDATA"), "~/AppData/Local"
     elif sys.platform == "darwin":
@@ -118,16 +117,13 @@ def fetch_dataset(
     target = cache / description.name
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        in_the_way = target.exists() and (not target.is_dir() or any(target.iterdir()))
+        occupied = target.exists() and (not target.is_dir() or any(target.iterdir()))
         temporary = tempfile.TemporaryDirectory(prefix=f".{description.name}-", dir=cache)
     except OSError as problem:
         raise DatasetError(f"{cache} cannot be written to: {problem}") from problem
     with temporary as place:
-        if in_the_way:
-            raise DatasetError(
-                f"{target} is in the way: nothing in it can be read as {description.name}; "
-                "remove it"
-            )
+        if occupied:
+            raise DatasetError(f"{target} exists but does not hold {description.name}: remove it")
         folder = Path(place) / description.name
         folder.mkdir()
         contents = _fetch_into(folder, description, progress)
@@ -152,12 +148,11 @@ def _fetch_into(
         contents = read_folder(folder, description)
     except ConeNMFError as problem:
         raise DatasetError(
-            f"what was fetched for {description.name} cannot be read, and nothing was kept: "
-            f"{problem}"
+            f"the files fetched for {description.name} cannot be read; nothing was kept: {problem}"
         ) from problem
     if contents is None or not is_expected(description, contents):
         raise DatasetError(
-            f"what was fetched for {description.name} is not that dataset: its checksum or shape "
+            f"the files fetched are not those of {description.name}: their checksum or shape "
             f"differs; nothing was kept. See {description.source}"
         )
     return contents

@@ -73,7 +73,7 @@ class InspectedSamples:
     indices : array (S,)
         Their places in the data.
     coefficients : array (S, K)
-        ||w_k|| H(k, n): the norm of what each component contributes.
+        ||w_k|| H(k, n): the norm of the contribution of each component.
     labels : array (S,)
         The component of each, -1 for none.
     errors : array (S,)
@@ -95,7 +95,7 @@ class InspectedSamples:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """How good a factorisation is, and what its data look like.
+    """How good a factorisation is, and a description of its data.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class Diagnosis:
             within = array.size == 0 or low <= array.min()
             within &= array.size == 0 or stop is None or array.max() < stop
             if array.shape != shapes.get(name, array.shape) or not within:
-                raise ShapeError(f"its part {name} cannot be of this factorisation")
+                raise ShapeError(f"its {name} does not fit the factors")
         diagnosis = _unflatten(cls, "", arrays)
         assert isinstance(diagnosis, cls)
         return diagnosis

@@ -61,7 +61,10 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     for opened in (written_whole, folder_written_whole):
-        with pytest.raises(DiskFullError, match=r"no room to write .*out; an earlier one"):
+        with pytest.raises(
+            DiskFullError,
+            match=r"not enough disk space to write .*out: free some.*earlier one is intact",
+        ):
             fill(opened, tmp_path / "out")
         assert list(tmp_path.iterdir()) == []
 

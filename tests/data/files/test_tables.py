@@ -165,8 +165,8 @@ def test_a_full_disk(tmp_path, frame):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("no room for the numbers of ")
-    assert "set TMPDIR to a larger place" in done.stdout
+    assert done.stdout.startswith("not enough disk space for the numbers of ")
+    assert "set TMPDIR to a folder with more" in done.stdout
 
 
 def test_many_columns(tmp_path):

@@ -45,7 +45,7 @@ def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dty
         }[version]
         shape, fortran, dtype = read(stream)
     except Exception as problem:  # the parser raises many kinds for a damaged header
-        raise FileFormatError(f"{name} does not begin like an .npy file: {problem}") from problem
+        raise FileFormatError(f"{name} has no valid .npy header: {problem}") from problem
     if any(side < 0 for side in shape):
         raise FileFormatError(f"{name}: header claims the shape {shape}; copy or download it again")
     return shape, fortran, dtype
@@ -61,7 +61,7 @@ class _Archive:
             self._zip = zipfile.ZipFile(path)
         except zipfile.BadZipFile as problem:
             raise FileFormatError(
-                f"{path} is not an .npz file, or is cut off: {problem}"
+                f"{path} is not an .npz file, or is truncated: {problem}"
             ) from problem
         self.members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
 
@@ -84,7 +84,7 @@ class _Archive:
         place = self._place(info) + length if is_plain else 0
         if info.file_size < length + size or (is_plain and self.file.size < place + size):
             raise FileFormatError(
-                f"{path}: member {name} is cut off; copy or download the file again"
+                f"{path}: member {name} is truncated; copy or download the file again"
             )
         if is_plain:
             return RawArray(self.file, place, shape, fortran, dtype)

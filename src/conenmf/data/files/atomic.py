@@ -70,5 +70,6 @@ def _named_if_full(target: Path) -> Iterator[None]:
         if not is_disk_full(problem):
             raise
         raise DiskFullError(
-            f"no room to write {target}; an earlier one is intact: make room and repeat the call"
+            f"not enough disk space to write {target}: free some and try again "
+            "(an earlier one is intact)"
         ) from problem

@@ -1,4 +1,4 @@
-"""Kinds of files: the opener of a file by its name, and of datasets that are open already."""
+"""File formats: the opener of a file by its name, and of datasets that are open already."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def _opener(file: Path) -> Opener:
         is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES)
         return open_zarr if is_zarr else open_images
     if not file.is_file():
-        raise FileFormatError(f"{file} is neither a file nor a folder: save its data as a file")
+        raise FileFormatError(f"{file} is neither a file nor a folder: save the data as a file")
     endings = "".join(file.suffixes[-2:]).lower(), file.suffix.lower()
     for ending in endings:
         if ending in KINDS:
             return KINDS[ending]
     raise FileFormatError(
-        f"{file}: unknown kind of file; known are {', '.join(sorted(KINDS))}, "
+        f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, "
         "folders that hold a Zarr store, and folders of images"
     )
 

@@ -175,7 +175,7 @@ class _ImageSource(Source):
     def _grey(self, index: int) -> Array:
         file = self._files[index]
         if _state(file) != self._states[index]:
-            raise DataChangedError(f"{file} was changed since it was opened: open the folder again")
+            raise DataChangedError(f"{file} was changed after it was opened: open the folder again")
         if self._read_format(file) != self.format:
             raise DataChangedError(f"{file} has another size now: open the folder again")
         with self._open(file) as image:
@@ -187,7 +187,7 @@ class _ImageSource(Source):
                 return np.asarray(plain.convert("L"))
             except Exception as problem:
                 raise FileFormatError(
-                    f"{file} is damaged or cut off: {problem}; copy or download it again"
+                    f"{file} is damaged or truncated: {problem}; copy or download it again"
                 ) from problem
 
 
@@ -195,5 +195,5 @@ def _state(file: Path) -> tuple[int, int]:
     try:
         status = os.stat(file)
     except OSError as problem:
-        raise DataChangedError(f"{file} is gone: {problem}") from problem
+        raise DataChangedError(f"{file} can no longer be read: {problem}") from problem
     return status.st_size, status.st_mtime_ns

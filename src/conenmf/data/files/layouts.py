@@ -26,14 +26,14 @@ from .sources import Compressed, Source
 
 __all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSource", "path_of"]
 
-_MIN_SIDE_BYTES = 64 << 20  # a vector may take so many for any budget
+_MIN_SIDE_BYTES = 64 << 20  # allowed for a vector with any budget
 
 
 # --- numbers one after the other --------------------------------------------------------------
 
 
 class OpenFile:
-    """A file that threads read at any place, and that must not change meanwhile.
+    """A file that several threads read, and that must not change meanwhile.
 
     A `descriptor` is that of a nameless copy of what the path holds; it is closed in the end.
     """
@@ -62,14 +62,14 @@ class OpenFile:
         try:
             state = self._current_state()
         except OSError as problem:
-            raise DataChangedError(f"{self.path} is gone: {problem}") from problem
+            raise DataChangedError(f"{self.path} can no longer be read: {problem}") from problem
         if state[0] != self.size:
             raise DataChangedError(
                 f"{self.path} had {self.size} bytes when it was opened and now has {state[0]}: "
                 "open it again when no other program writes to it"
             )
         if state != self._state:
-            raise DataChangedError(f"{self.path} was written to since it was opened: open it again")
+            raise DataChangedError(f"{self.path} was changed after it was opened: open it again")
 
     def fill(self, buffer: Array, offset: int) -> Array:
         """Read into a contiguous array from a place in the file."""
@@ -116,8 +116,8 @@ class RawSource(Source):
         claimed = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if file.size < array.offset + claimed or min(shape) < 0:
             raise FileFormatError(
-                f"{file.path} is cut off: its header claims {shape[0]} x {shape[1]} numbers, which "
-                f"take {claimed} bytes; it holds {max(file.size - array.offset, 0)}; copy or "
+                f"{file.path} is truncated: its header claims {shape[0]} x {shape[1]} numbers, "
+                f"which take {claimed} bytes; it holds {max(file.size - array.offset, 0)}; copy or "
                 "download it again"
             )
         self.array = array
@@ -247,7 +247,9 @@ class CompressedSource(Source):
             )
         for part in parts:
             if len(part.shape) != 1:
-                raise FileFormatError(f"{name}: a part of the sparse matrix has shape {part.shape}")
+                raise FileFormatError(
+                    f"{name}: a part of the sparse matrix has shape {part.shape}, not a vector's"
+                )
         if min(rows, columns) < 0 or 8 * max(rows, columns) > max(budget, _MIN_SIDE_BYTES):
             raise FileFormatError(
                 Message(

@@ -3,9 +3,9 @@
 Neither can be read in blocks (but for version 7.3, which is HDF5), so both have to fit in memory.
 
 SciPy's `loadmat` and `mmread` are not used because they trust the file: fuzzing showed that damaged
-numbers behind an intact header end the process (SciPy 1.17). What has to be read is little: one
-matrix of numbers, whose header is compared with the file first.
-Cells, structures, objects and functions, which can be nested without end, are skipped. The price,
+numbers behind an intact header crash the process (SciPy 1.17). Only one matrix of numbers has to be
+read, and its header is compared with the file first.
+Cells, structures, objects and functions, which can be nested without end, are skipped. The cost,
 measured on 2 million entries of Matrix Market: `numpy.loadtxt` takes 10 times as long as `mmread`.
 Save such files as ``.npz`` or HDF5 if they are read often.
 """
@@ -128,7 +128,7 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     columns = variable.shape[1] if sparse else 0
     if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
         raise FileFormatError(
-            f"{path} is cut off: {variable.name!r} claims {variable.shape} numbers in "
+            f"{path} is truncated: {variable.name!r} claims {variable.shape} numbers in "
             f"{variable.unpacked} bytes; copy or download it again"
         )
     size = 12 if sparse else np.dtype(_CLASS_TYPES[variable.kind]).itemsize
@@ -168,14 +168,17 @@ def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]
         kind, size = struct.unpack(f"{order}II", stream.read(8))
         if place + 8 + size > end:
             raise FileFormatError(
-                f"{path} is cut off in the middle of a variable; copy or download it again"
+                f"{path} is truncated in the middle of a variable; copy or download it again"
             )
         stream.seek(place)
         beginning = _unpacked(stream.read(8 + min(size, _BEGINNING_BYTES)), order, _BEGINNING_BYTES)
         inner, unpacked = struct.unpack(f"{order}II", beginning[:8])
         if inner == _MATRIX:
             if unpacked > size * (1 if kind == _MATRIX else MAX_EXPANSION_RATIO):
-                raise FileFormatError(f"{path} claims more than it can hold: {unpacked} bytes")
+                raise FileFormatError(
+                    f"{path} claims more than it can hold, {unpacked} bytes; copy or "
+                    "download it again"
+                )
             yield _read_beginning(beginning, order, place, 8 + size, unpacked)
         place += 8 + size
     raise FileFormatError(f"{path} holds more than {_MAX_VARIABLES} variables: save fewer")
@@ -281,7 +284,7 @@ def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMat
         size = path.stat().st_size * (MAX_EXPANSION_RATIO if packed else 1)
         if min(rows, columns, entries) < 0 or 2 * header.fields * entries > size + 1:
             raise FileFormatError(
-                f"{path} is cut off: its header claims {entries} numbers, which its "
+                f"{path} is truncated: its header claims {entries} numbers, which its "
                 f"{path.stat().st_size} bytes cannot hold; copy or download it again"
             )
         check_kind(np.dtype(float), (rows, columns))
@@ -300,11 +303,13 @@ def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMat
 def _read_market_header(stream: IO[bytes], path: Path) -> _MarketHeader:
     banner = stream.readline(_BEGINNING_BYTES).decode("latin1").lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
-        raise FileFormatError(f"{path} does not begin like a Matrix Market file")
+        raise FileFormatError(f"{path} has no valid Matrix Market header: save it again as .mtx")
     if banner[3] == "complex":
         check_kind(np.dtype(complex), (1, 1))
     if banner[4] not in ("general", "symmetric"):
-        raise FileFormatError(f"{path} is {visible(banner[4])}, expected general or symmetric")
+        raise FileFormatError(
+            f"{path} is {visible(banner[4])}, expected a general or symmetric matrix"
+        )
     line = b"%"
     for _ in range(_MAX_COMMENT_LINES):
         line = stream.readline(_BEGINNING_BYTES)
@@ -312,7 +317,9 @@ def _read_market_header(stream: IO[bytes], path: Path) -> _MarketHeader:
             break
     sides, sparse = [int(side) for side in line.split()], banner[2] == "coordinate"
     if len(sides) != 2 + sparse or banner[2] not in ("array", "coordinate"):
-        raise FileFormatError(f"{path} does not say how many rows and columns it has")
+        raise FileFormatError(
+            f"{path} has no line with its numbers of rows and columns: save it again"
+        )
     rows, columns = sides[:2]
     symmetric = banner[4] == "symmetric"
     if symmetric and rows != columns:

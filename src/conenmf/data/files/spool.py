@@ -1,6 +1,6 @@
 """Numbers that arrive in batches: held in memory, and in a temporary file once they are many.
 
-So a text, which can only be read from its beginning, is read once and then like any other file.
+A text can only be read from its beginning; so it is read once, and then read like any other file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def batch_bytes(budget: int) -> int:
 
 
 class RowNames:
-    """Collects names, unless they become too many to be worth the memory."""
+    """Collects names, as long as they take little of the memory budget."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -83,8 +83,9 @@ class Spool:
                 raise
             raise DiskFullError(
                 Message(
-                    f"no room for the numbers of {self._path} in {tempfile.gettempdir()} after "
-                    f"{size / 1e9:.3g} GB: make room, set TMPDIR to a larger place, or raise ",
+                    f"not enough disk space for the numbers of {self._path} in "
+                    f"{tempfile.gettempdir()}, after {size / 1e9:.3g} GB: free some, set TMPDIR to "
+                    "a folder with more, or raise ",
                     Option("max_memory"),
                     " so that they stay in memory",
                 )

@@ -1,8 +1,8 @@
 """HDF5 and Zarr: datasets, sparse groups and AnnData. The only code that imports h5py and Zarr.
 
-The libraries read; what is done here is what they leave to their callers. Both formats can lead a
-reader to other files and other code: links, virtual datasets, raw data elsewhere, codecs that
-unpickle. So members are looked up step by step, and nothing outside the file is opened.
+The libraries read; this module adds the checks that they leave to their callers. Both formats can
+lead a reader to other files and other code: links, virtual datasets, raw data elsewhere, codecs
+that unpickle. So members are looked up step by step, and nothing outside the file is opened.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .sources import NamedMatrix
 
 __all__ = ["Store", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
 
-_MAX_LINKS = 16  # one after the other, before they are taken for a circle
-_HARMLESS_CHUNK_BYTES = 1 << 20  # a chunk may take so many for any budget
+_MAX_LINKS = 16  # links followed before they count as a circle
+_HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 _PARTS = ("data", "indices", "indptr")
 _CODECS = {  # of Zarr; none of them runs code that comes with the data
     *("bytes", "endian", "transpose", "sharding_indexed", "crc32c"),
@@ -75,7 +75,7 @@ def _sparse_group(
     if shape is None and "shape" in group:
         shape = part("shape")[:]
     if shape is None:
-        raise FileFormatError(f"{name} does not say its shape: expected an attribute 'shape'")
+        raise FileFormatError(f"{name} has no attribute 'shape': save the sparse matrix with it")
     order = attributes.get("encoding-type", attributes.get("h5sparse_format", "csr"))
     data, indices, indptr = (part(key) for key in _PARTS)
     parts = (data, indices, indptr)
@@ -96,7 +96,7 @@ def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     zarr = require_package("zarr", path)
     try:
         root = zarr.open(str(path), mode="r")
-    except Exception as problem:  # the library has many
+    except Exception as problem:  # the library raises many kinds
         raise FileFormatError(f"{path} is not a Zarr store: {problem}") from problem
     with named_damage(path):
         return _open_member(_ZarrStore(root, path, budget), dataset)
@@ -110,7 +110,9 @@ def hdf5_store(path: Path, budget: int) -> Iterator[Store]:
         # A chunk that is larger than a block is needed several times in a row: keep it in memory.
         root = h5py.File(path, "r", rdcc_nbytes=max(1 << 20, budget // 16))
     except OSError as problem:
-        raise FileFormatError(f"{path} is not an HDF5 file, or is cut off: {problem}") from problem
+        raise FileFormatError(
+            f"{path} is not an HDF5 file, or is truncated: {problem}"
+        ) from problem
     try:
         with named_damage(path):
             yield _HDF5Store(root, path, budget)
@@ -207,7 +209,7 @@ class _HDF5Store(Store):
         size, file_size = int(array.id.get_storage_size()), self.path.stat().st_size
         if size > file_size:
             raise FileFormatError(
-                f"{name} is cut off: it claims {size} bytes in a file of {file_size}; "
+                f"{name} is truncated: its header claims {size} bytes in a file of {file_size}; "
                 "copy or download it again"
             )
         return size
@@ -227,12 +229,16 @@ class _ZarrStore(Store):
         total, root = 0, self.path.resolve()
         folder = root / array.path
         if not folder.resolve().is_relative_to(root):
-            raise FileFormatError(f"{name} is a link that leads out of the store")
+            raise FileFormatError(
+                f"{name} is a link that leads out of the store: copy its target into it"
+            )
         for place, folders, files in os.walk(folder):
             for entry in (*folders, *files):
                 path = Path(place, entry)
                 if not path.resolve().is_relative_to(root):
-                    raise FileFormatError(f"{path} is a link that leads out of the store")
+                    raise FileFormatError(
+                        f"{path} is a link that leads out of the store: copy its target there"
+                    )
                 if not (path.is_file() or path.is_dir()):
                     raise FileFormatError(f"{path} is not a file: copy or download the store again")
             total += sum(Path(place, entry).stat().st_size for entry in files)
