@@ -1,4 +1,4 @@
-"""Factor samples in cones, say how good the answer is; leave a picture and a report."""
+"""Factor samples in cones, print how good the fit is, write a picture and a report."""
 
 from __future__ import annotations
 

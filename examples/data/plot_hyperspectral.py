@@ -2,9 +2,9 @@
 Hyperspectral unmixing
 ======================
 
-A camera that sees a hundred wavelengths looks at a landscape. Most pixels show several materials
-at once. The components are the spectra of the materials, the coefficients are maps of how much of
-each there is.
+A hyperspectral camera records a scene at many wavelengths. Most pixels show several materials at
+once. The components are the spectra of the materials, the coefficients are maps of how much of each
+there is.
 """
 
 # %%
@@ -115,7 +115,7 @@ plt.show()
 # -------------------------------------
 #
 # A solver that continues from there lowers the error, but mixtures of overlapping spectra can be
-# written in many ways, and nothing holds it at the pure pixels. The error is smaller, the spectra
+# written in many ways, and nothing keeps it near the pure pixels. The error is smaller, the spectra
 # are worse. Without pure pixels this could not be seen.
 
 solved = ConeNMF(n_components=4, init="snpa", max_iter=500).fit(X)

@@ -4,7 +4,7 @@ Single-cell counts
 
 Counts of genes in cells, in an ``AnnData`` object. The coefficients become an embedding of the
 cells in ``adata.obsm["X_nmf"]``, the components become gene programs in ``adata.varm["NMF"]``, and
-what follows (neighbours, UMAP, clusters) takes it from there.
+the usual tools (neighbours, UMAP, clusters) continue from there.
 """
 
 # %%
@@ -55,8 +55,8 @@ print(adata)
 # ------------------------
 #
 # Scale every cell to the same total and take the logarithm of one plus that, as is usual. Zeros
-# stay zeros, so the matrix stays sparse and nonnegative, which is all that is asked for. (Do not
-# centre or scale genes to unit variance with a shift: that makes entries negative.)
+# stay zeros, so the matrix stays sparse and nonnegative, as required. (Do not centre or scale genes
+# to unit variance with a shift: that makes entries negative.)
 
 adata.layers["counts"] = adata.X.copy()
 total = np.asarray(adata.X.sum(axis=1))
@@ -104,7 +104,7 @@ right.legend(markerscale=2.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
 # %%
-# How well are the programs found again? The component that all cells share is not asked for.
+# How well are the programs found again? The component that all cells share is left out.
 
 expected = np.log1p(1e4 * programs) * (markers > 0)
 _, cosines = match_components(expected.T, adata.varm["NMF"])

@@ -3,7 +3,7 @@ Topics in text
 ==============
 
 The help texts of Python's own modules become a matrix of words, and its components are topics:
-words that go together. No corpus needs to be downloaded.
+words that occur together. No corpus needs to be downloaded.
 """
 
 # %%

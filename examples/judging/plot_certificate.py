@@ -3,8 +3,8 @@ Reading the certificate
 =======================
 
 Every fit can be judged: how large its error is, how small it could be at best, and whether the
-solver still had somewhere to go. This example reads the four numbers of a certificate, for fits of
-different quality and for a factorisation from somewhere else.
+solver could still lower it. This example reads the four numbers of a certificate, for fits of
+different quality and for a factorisation from another library.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ print(model.certify())
 
 # %%
 # - ``relative_error`` is the norm of the residual over the norm of the data.
-# - ``lower_bound`` comes from the singular values: *no* ten components, nonnegative or not, found
-#   by any method, have a smaller error.
+# - ``lower_bound`` is computed from the singular values: *no* ten components, nonnegative or not,
+#   found by any method, have a smaller error.
 # - ``gap`` is the difference. The fit is at most this far from the best one possible.
 # - ``kkt_residual`` says how far the factors are from a point at which no small step helps.
 #   A solver that was stopped early leaves it large.
@@ -50,9 +50,9 @@ right.minorticks_off()
 plt.show()
 
 # %%
-# A gap that stays open does not mean that the fit is bad: the bound is that of singular vectors,
+# A gap that remains does not mean that the fit is bad: the bound is that of singular vectors,
 # which may be negative. For data that do lie in cones the gap is nearly zero, and then the fit is
-# proven to be nearly the best there is.
+# proven to be nearly the best possible.
 #
 # Other libraries
 # ---------------

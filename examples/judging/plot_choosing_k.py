@@ -2,17 +2,17 @@
 Choosing the number of components
 =================================
 
-``n_components="auto"`` estimates the number. This example shows what it looks at: the ratios of
-singular values where samples lie in cones, and what else can be asked where they do not.
+``n_components="auto"`` estimates the number. This example shows the ratios of singular values that
+it uses where samples lie in cones, and the other estimators for samples that do not.
 """
 
 # %%
 # Samples in cones
 # ----------------
 #
-# Seven cones, with noise. The singular values fall off a cliff after the seventh, and the ratio of
-# neighbours has its largest value there. For such data the paper proves that this finds the number
-# of cones, given enough samples (Theorem 9).
+# Seven cones, with noise. The singular values drop after the seventh, and the ratio of neighbours
+# has its largest value there. For such data the paper proves that this finds the number of cones,
+# given enough samples (Theorem 9).
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,8 +33,9 @@ plt.show()
 # Samples that are mixtures
 # -------------------------
 #
-# Handwritten digits share strokes, so no cliff is to be seen. ``select_k`` asks four estimators
-# and prints what each of them thinks. It says, too, why the ratio is not to be trusted here.
+# Handwritten digits share strokes, so the singular values fall without a drop. ``select_k`` runs
+# four estimators and prints the number that each chooses. It also prints why the ratio cannot be
+# trusted here.
 
 digits = load_digits().data[:800]
 V = from_rows(digits)
@@ -64,8 +65,8 @@ plt.show()
 # More components always mean less error
 # --------------------------------------
 #
-# So the error itself does not choose. But beside what no K components can beat, it shows what the
-# next component would bring.
+# So the error itself cannot choose. Compared with its lower bound for K components, it shows how
+# much the next component would gain.
 
 ks = [2, 4, 7, 10, 15, 20]
 fits = [ConeNMF(k, tol=1e-3).fit(digits) for k in ks]

@@ -1,6 +1,6 @@
 """
-Starts and solvers side by side
-===============================
+Inits and solvers side by side
+==============================
 
 Which init, which solver? ``compare`` runs them on your data and reports error, time and, if
 you know classes, how well the components match them.
@@ -26,5 +26,5 @@ found.plot(ax)
 plt.show()
 
 # %%
-# Errors end within a few percent of each other; what differs is the time. The best error and the
-# best agreement with classes need not go together: classes are not what a factorisation looks for.
+# Errors end within a few percent of each other; what differs is the time. The lowest error and
+# the best agreement with classes need not coincide: a factorisation does not know the classes.

@@ -2,18 +2,17 @@
 Samples in cones
 ================
 
-The method of this library starts from a picture: samples are arrows, and arrows of one kind point
-in about the same direction. They form cones. Here is that picture, in three dimensions, where it
-can be drawn.
+The method of this library is geometric: samples are vectors, and samples of one kind point in about
+the same direction, so they form cones. This example draws cones in three dimensions.
 """
 
 # %%
 # Three cones
 # -----------
 #
-# Samples with three features are drawn from three cones. What matters about a sample is its
-# direction, so we look at where each arrow meets the plane x + y + z = 1: a triangle, whose corners
-# are the three features.
+# Samples with three features are drawn from three cones. Only the direction of a sample matters, so
+# each one is drawn where its line meets the plane x + y + z = 1: a triangle, whose corners are the
+# three features.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,10 +39,10 @@ W, H, _ = cr1_nmf(V, 3)
 geometry = cone_geometry(V, cones.labels)
 
 # %%
-# Algorithm 1 takes the longest sample as its first centre (a cross), then the sample whose
-# direction is farthest from it, then the one farthest from both. Every sample belongs to the
-# nearest centre. Algorithm 2 replaces each centre by the best single direction of its cone (a
-# star). The circles are the smallest cones that hold all samples of a group.
+# Algorithm 1 takes the sample with the largest norm as its first centre (a cross), then the
+# sample whose direction is farthest from it, then the one farthest from both. Every sample belongs
+# to the nearest centre. Algorithm 2 replaces each centre by the best single direction of its cone
+# (a star). The circles are the smallest cones that hold all samples of a cluster.
 
 corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 

@@ -2,8 +2,8 @@
 Pictures of a result
 ====================
 
-A result draws itself. Four methods take matplotlib axes if you have some, make them if you do not,
-and return them: ``plot_history``, ``plot_spectrum``, ``plot_components`` and ``plot_cones``.
+A result has four methods that draw it. They take matplotlib axes, or make new ones, and return
+them: ``plot_history``, ``plot_spectrum``, ``plot_components`` and ``plot_cones``.
 """
 
 import matplotlib.pyplot as plt
@@ -21,9 +21,9 @@ print("\n".join(result.summary()))
 # On axes of your own
 # -------------------
 #
-# The dashed line in the history is the error that no eight components can beat. In the spectrum,
-# bars are the ratios of neighbouring singular values. Between cones, a cross would mark a pair
-# that is too close for the geometric assumption.
+# The dashed line in the history is the lower bound for the error of any eight components. In the
+# spectrum, bars are the ratios of neighbouring singular values. Between cones, a cross would mark a
+# pair that is too close for the geometric assumption.
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
 result.plot_history(axes[0])
@@ -45,8 +45,8 @@ plt.show()
 # Components
 # ----------
 #
-# Curves over the features by default; images if their shape is given; the heaviest features if
-# features have names, as in :doc:`/auto_examples/data/plot_topics`.
+# Curves over the features by default; images if their shape is given; the features with the largest
+# values if features have names, as in :doc:`/auto_examples/data/plot_topics`.
 
 digits = factorize(from_rows(load_digits().data), 12)
 digits.plot_components(image_shape=(8, 8))
@@ -61,7 +61,7 @@ plt.show()
 print("\n".join(digits.summary()))
 
 # %%
-# In a notebook a result shows itself as a table:
+# In a notebook a result is shown as a table:
 
 result
 

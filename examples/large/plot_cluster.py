@@ -2,9 +2,9 @@
 On a cluster
 ============
 
-A Dask array is factored where it is. Samples and their coefficients stay on the workers; only
-small sums travel. Here the cluster is two workers on this machine; on a real one only the first
-line differs.
+A Dask array is factored where it is. Samples and their coefficients stay on the workers; only small
+sums are sent. Here the cluster is two workers on this machine; on a real one only the first line
+differs.
 """
 
 # %%
@@ -32,8 +32,8 @@ X
 # The fit
 # -------
 #
-# Nothing else changes. What comes back per sample is a Dask array again; the components, which are
-# small, are an array of NumPy.
+# Nothing else changes. Results with one row per sample are Dask arrays; the components, which are
+# small, are a NumPy array.
 
 model = ConeNMF(n_components=8)
 A = model.fit_transform(X)
@@ -42,11 +42,11 @@ print(f"relative error {model.relative_error_:.4f}")
 labels = model.labels_.compute()
 
 # %%
-# What travels
+# What is sent
 # ------------
 #
-# The components go out, sums of the size of the components come back. That is the same for six
-# thousand samples and for six billion. For an iteration with float64 data:
+# The client sends the components; the workers return sums of the size of the components. That is
+# the same for six thousand samples and for six billion. For an iteration with float64 data:
 
 F, K, chunks = 200, 8, X.numblocks[0]
 ns = np.logspace(3, 9, 7)

@@ -29,8 +29,8 @@ np.save(path, model.V.T.astype(np.float32))
 print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB")
 
 # %%
-# ``open_data`` reads the file once, checks every entry and keeps nothing but the length of each
-# sample. ``max_memory`` is what the whole process may take.
+# ``open_data`` reads the file once, checks every entry and keeps only the norm of each sample.
+# ``max_memory`` is the memory that the whole process may use.
 
 V = open_data(path, max_memory="200MB")
 result = factorize(V, 10, max_iter=20)
@@ -40,8 +40,8 @@ print(result)
 # What it cost
 # ------------
 #
-# An iteration is one pass over the file. The counter of passes is the cost model: passes times the
-# size of the file is what was read from the disk.
+# An iteration is one pass over the file. Passes are counted: their number times the size of the
+# file is the number of bytes read from the disk.
 
 print(f"{V.passes:.1f} passes, {V.bytes_read / 1e6:.0f} MB read")
 
@@ -62,8 +62,9 @@ print(f"largest difference of the components: {np.abs(result.W - in_memory.W).ma
 # If it is killed
 # ---------------
 #
-# With ``checkpoint`` the run is saved now and then. Here a run is stopped after eight iterations.
-# The same call then resumes from there, and ends with the same bits as an undisturbed run.
+# With ``checkpoint`` the run is saved at regular intervals. Here a run is stopped after eight
+# iterations. The same call then resumes from there, and ends with the same bits as an undisturbed
+# run.
 
 saves = Checkpoint(Path(folder.name) / "run", every=0)
 factorize(V, 10, max_iter=8, tol=0, checkpoint=saves)

@@ -2,8 +2,8 @@
 A stream of samples
 ===================
 
-Samples come in batches that are not kept. ``partial_fit`` learns from each batch in memory that
-does not grow, and the model can be used at any time.
+Samples arrive in batches that are not kept. ``partial_fit`` learns from each batch in constant
+memory, and the model can be used at any time.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +19,8 @@ test, X = X[:500], X[500:]
 batches = np.array_split(X, 30)
 
 # %%
-# After every batch, the score is the share of unseen samples' squared length that is reconstructed.
-# A fit of all samples at once is the goal.
+# After every batch, the score is the share of unseen samples' squared norm that is
+# reconstructed. It is compared with a fit of all samples at once.
 
 stream, theirs = ConeNMF(K), MiniBatchNMF(K, batch_size=180, random_state=0)
 ours_score, their_score = [], []
@@ -53,8 +53,8 @@ print(f"{stream.n_samples_seen_} samples in {stream.n_iter_} batches, score {our
 #
 # Cone after cone: for a long time the stream sees nothing of the later ones. For samples in cones
 # that are far enough apart, the cones and their sums are right for every order and every size of
-# batch. With noise, short samples point anywhere; then nothing is guaranteed, and the order
-# matters: shuffle if you can.
+# batch. With noise, samples of small norm point in random directions. Then nothing is guaranteed,
+# and the order matters: shuffle if you can.
 
 
 def scores(X, test):

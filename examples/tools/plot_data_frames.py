@@ -2,15 +2,15 @@
 Data frames
 ===========
 
-pandas and polars go in, and come out if you ask for it: ``set_output`` gives coefficients with
-names. The names of the columns are kept in the result and shown in its plots.
+``ConeNMF`` reads data frames of pandas and polars; with ``set_output`` it returns them, with names.
+The names of the columns are kept in the result and shown in its plots.
 """
 
 # %%
 # A table of foods
 # ----------------
 #
-# Grams in 100 g, only roughly right: the point is the names.
+# Grams in 100 g, approximate: the example is about the names.
 
 import matplotlib.pyplot as plt
 import pandas as pd

@@ -2,15 +2,15 @@
 Pipelines and searches
 ======================
 
-``ConeNMF`` is a scikit-learn estimator: it goes into pipelines behind a vectoriser or a scaler,
-and in front of a classifier, and grid search finds its settings, in parallel if you like.
+``ConeNMF`` is a scikit-learn estimator: it can be used in pipelines, after a vectoriser or a scaler
+and before a classifier, and grid search finds its settings, in parallel if you like.
 """
 
 # %%
 # From texts to classes
 # ---------------------
 #
-# Which of scikit-learn's modules does a help text come from? Words are weighed, reduced to
+# Which of scikit-learn's modules does a help text come from? Words are weighted, reduced to
 # components and classified. Everything between is sparse.
 
 import inspect
@@ -60,8 +60,8 @@ print(f"right: {pipeline.score(test, kinds_test):.0%}")
 # How many components for *this* purpose?
 # ---------------------------------------
 #
-# A grid search asks the classifier. ``n_jobs=2`` runs two fits at a time in processes of their
-# own; each then uses one thread, so that they do not get in each other's way.
+# A grid search asks the classifier. ``n_jobs=2`` runs two fits at a time in processes of their own;
+# each then uses one thread, so that they do not compete for cores.
 
 search = GridSearchCV(
     pipeline, {"conenmf__n_components": [3, 6, 12, 25]}, cv=3, n_jobs=2, return_train_score=True
@@ -85,9 +85,9 @@ print(f"best: {search.best_params_}, right on the test texts: {search.score(test
 # Without classes
 # ---------------
 #
-# ``ConeNMF.score`` is the share of unseen samples' squared length that is reconstructed, so a
-# search works without labels too. More components always reconstruct more; see
-# :doc:`/auto_examples/judging/plot_choosing_k` for what to look at instead.
+# ``ConeNMF.score`` is the share of unseen samples' squared norm that is reconstructed, so a search
+# works without labels too. More components always reconstruct more; see
+# :doc:`/auto_examples/judging/plot_choosing_k` for other criteria.
 
 X = pipeline[0].transform(train)
 alone = GridSearchCV(ConeNMF(tol=1e-3), {"n_components": [3, 6, 12]}, cv=3).fit(X)

@@ -2,8 +2,8 @@
 An init for scikit-learn's NMF
 ==============================
 
-If you want to stay with ``sklearn.decomposition.NMF``, take only the init: ``sklearn_init`` gives
-the factors of cr1-nmf in scikit-learn's layout.
+If you want to keep ``sklearn.decomposition.NMF``, use only the init: ``sklearn_init`` gives the
+factors of cr1-nmf in scikit-learn's layout.
 """
 
 import warnings
@@ -29,10 +29,10 @@ print(f"{model.n_iter_} iterations, error {model.reconstruction_err_ / np.linalg
 # Against scikit-learn's own inits
 # ---------------------------------
 #
-# The error after so many iterations of coordinate descent, from each init. The factors of cr1-nmf
-# as they are, with one component for each sample, are ahead from the first iteration on, but leave
-# that point slowly. ``sklearn_init`` raises their zeros: that costs the first iterations, and pays
-# later.
+# The error after each number of iterations of coordinate descent, from each init. The unchanged
+# factors of cr1-nmf, with one component for each sample, have the lowest error at first, but
+# coordinate descent leaves that point slowly. ``sklearn_init`` lifts their zeros: the error of the
+# first iterations is higher, that of later ones lower.
 
 axes, coefficients, _ = cr1_nmf(from_rows(X), 15)
 inits = {
@@ -59,7 +59,7 @@ ax.legend()
 plt.show()
 
 # %%
-# For ``solver="mu"``, which cannot leave zeros, say ``sklearn_init(X, k, solver="mu")``: both
+# For ``solver="mu"``, which cannot leave zeros, use ``sklearn_init(X, k, solver="mu")``: both
 # factors are then strictly positive.
 
 W, H = sklearn_init(X, 15, solver="mu")

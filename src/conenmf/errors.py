@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Option(NamedTuple):
-    """An option that a message names: each door writes it in its own way.
+    """An option that a message names; Python and the command line write it differently.
 
     >>> print(Option("negative", "clip"), Option("max_memory"))
     negative='clip' max_memory
@@ -120,7 +120,7 @@ class FileFormatError(ConeNMFError, ValueError):
 
 
 class DatasetError(ConeNMFError, OSError):
-    """A dataset could not be downloaded, or the downloaded file is another one."""
+    """A dataset could not be downloaded, or the downloaded file is not the expected one."""
 
 
 class DatasetMissingError(DatasetError, FileNotFoundError):
@@ -152,7 +152,7 @@ class ClusterError(ConeNMFError, RuntimeError):
 
 
 class OptionError(ConeNMFError, ValueError):
-    """An option has an invalid value, or does not go with the other options."""
+    """An option has an invalid value, or cannot be combined with the other options."""
 
     @classmethod
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:

@@ -1,8 +1,8 @@
 """`ConeNMF`, the estimator for users of scikit-learn, and an init for scikit-learn's own NMF.
 
-Here, and nowhere below, samples are rows and the words are scikit-learn's: X has shape
-(n_samples, n_features), `components_` is the transpose of the paper's W, and what
-`fit_transform` returns is the transpose of the paper's H.
+Only here samples are rows and names are scikit-learn's: X has shape (n_samples, n_features),
+`components_` is the transpose of the paper's W, and `fit_transform` returns the transpose of the
+paper's H.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["ConeNMF", "sklearn_init"]
 
 
 class _NeedsNumberOfComponents:
-    """A method that exists if the number of components is given, and says so if it is not."""
+    """A method that is available only if the number of components is given."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -153,8 +153,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn the components of X (n_samples, n_features).
 
-        X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or what
-        `open_data` returned.
+        X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
+        matrix that `open_data` returned.
         """
         self.fit_transform(X)
         return self

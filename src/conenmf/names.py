@@ -83,7 +83,7 @@ class Names:
 def names_of(table: Any) -> Names:
     """The names in a data frame of pandas or polars whose rows are samples; else none.
 
-    Names that pandas made up, 0, 1, 2 and so on, are not names.
+    Default indices of pandas (0, 1, 2, ...) do not count as names.
     """
     columns = getattr(table, "columns", None)
     if columns is None or not hasattr(table, "dtypes"):

@@ -1,8 +1,8 @@
 """The result of a factorisation: factors, what was decided on the way, and how good they are.
 
-What needs the data is a call: `certify()` and `diagnose()` compute once, and the result remembers
-the answer in a field. A result refers to its data, but is pickled and saved without them. The file
-format is in `storage`, the drawing in `judge.plots`.
+`certify()` and `diagnose()` need the data: they compute once, and the result keeps the answer in a
+field. A result refers to its data, but is pickled and saved without them. The file format is in
+`storage`, the drawing in `judge.plots`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Factorization:
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
     def certify(self) -> Certificate:
-        """Return how far it is, at most, from the best possible, and from a stationary point.
+        """Return the certificate: the error, a lower bound for it, the distance from stationarity.
 
         The first call reads the data; later calls return `certificate`.
         """

@@ -1,8 +1,8 @@
 """Saved factorisations: one ``.npz`` file of plain arrays, written and read without pickle.
 
-A saved file may be untrusted. Reading refuses what writing cannot have produced: compressed
-members (a small file could claim a huge array), pickled objects, numbers of another kind, NaN,
-labels and diagnoses that do not fit the factors. What the fields mean is said in `result`.
+A saved file may be untrusted. Reading refuses what writing cannot have produced: compressed members
+(a small file could claim a huge array), pickled objects, numbers of another kind, NaN, labels and
+diagnoses that do not fit the factors. The fields are described in `result`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DIAGNOSIS_PREFIX = "diagnosis_"
 
 
 def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
-    """Write the fields of a `Factorization`, except its data, to a file that appears whole."""
+    """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot save {target}: the folder does not exist")

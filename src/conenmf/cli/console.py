@@ -152,7 +152,7 @@ class Interruption:
     """Ctrl-C while a result is computed: the result so far is saved.
 
     The solver stops after its iteration, and optional work is skipped; pressed again, Ctrl-C ends
-    the command at once. Before there is anything to save, the first one does.
+    the command at once. Before there is anything to save, the first Ctrl-C does.
 
     Attributes
     ----------

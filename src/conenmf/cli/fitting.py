@@ -119,7 +119,11 @@ _FORCE_OPTION = click.option(
         show_default=True,
         help="Format of the tables of components, coefficients, labels and history.",
     ),
-    click.option("--anndata", is_flag=True, help="Also write a copy of an .h5ad with the result."),
+    click.option(
+        "--anndata",
+        is_flag=True,
+        help="Also write annotated.h5ad: DATA, an .h5ad file, with the result added.",
+    ),
     click.option("--no-report", is_flag=True, help="Do not judge the result; write no report."),
     *REPORT_OPTIONS,
     _FORCE_OPTION,

@@ -160,11 +160,13 @@ def diagnose(common: CommonOptions, K: int | str, **limits: Any) -> None:
     click.option(
         "--labels",
         type=click.Path(),
-        help="True classes: a text file with one for each sample, or a .csv of name and class.",
+        help="True classes: a text file with one class per sample, or a .csv of name and class.",
     ),
     *STOPPING_OPTIONS,
     click.option("-o", "--output", type=click.Path(), help="Also write the table to this .csv."),
-    click.option("--plot", type=click.Path(), help="Draw error against time to this picture."),
+    click.option(
+        "--plot", type=click.Path(), help="Draw error against time to this .png, .pdf or .svg."
+    ),
 )
 def compare(
     common: CommonOptions,

@@ -77,7 +77,7 @@ class CommonOptions:
 
     @property
     def rng(self) -> np.random.Generator | None:
-        """For inits that draw random numbers."""
+        """A generator for inits that draw random numbers."""
         return None if self.seed is None else np.random.default_rng(self.seed)
 
     def open(self, display: Display, image_shape: tuple[int, int] | None = None) -> DataMatrix:
@@ -169,10 +169,13 @@ READING_OPTIONS = (
         help="What to do with tiny negative entries.",
     ),
     click.option(
-        "--threads", "n_threads", type=click.IntRange(1), help="By default one for each core."
+        "--threads",
+        "n_threads",
+        type=click.IntRange(1),
+        help="Number of threads; by default one for each core.",
     ),
     click.option("--max-memory", help="Memory this process may use, such as 2GB."),
-    click.option("--seed", type=click.IntRange(0), help="For inits that draw random numbers."),
+    click.option("--seed", type=click.IntRange(0), help="Seed for inits that draw random numbers."),
 )
 STOPPING_OPTIONS = (
     click.option(

@@ -118,7 +118,7 @@ def _matched_components(result: Factorization, V: DataMatrix) -> Array:
         type=click.Path(),
         help="File of the report; by default report.html in the folder of RESULT.",
     ),
-    click.option("--data", help="The data that were factorised, if fit did not judge the result."),
+    click.option("--data", help="The data that were factorised; needed if fit wrote no report."),
     *READING_OPTIONS,
     *REPORT_OPTIONS,
     *PRINTING_OPTIONS,

@@ -235,7 +235,7 @@ def lower_bound(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> f
 
 @dataclass(frozen=True)
 class Certificate:
-    """What can be said about any factorisation.
+    """How good a factorisation is: its error, a lower bound, and the distance from stationarity.
 
     Attributes
     ----------

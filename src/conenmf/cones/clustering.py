@@ -172,26 +172,26 @@ def cluster_cones(
     first : int, optional
         The first centre itself.
     method : {"exact", "one-pass", "plain"}
-        "plain" is Algorithm 1 as the paper has it: V is read K times. "exact" makes the same
-        choice without looking at every sample every time. "one-pass" reads V twice, once to
-        choose centres and once to assign samples: every block chooses K centres of its own by
-        Algorithm 1, and the final K are chosen among them in the same way; see the notes. If V
-        has one block only, that is Algorithm 1 itself, and what "exact" does too.
+        "plain" is Algorithm 1 as the paper has it: V is read K times. "exact" makes the same choice
+        without scoring every sample for every centre. "one-pass" reads V twice, once to choose
+        centres and once to assign samples: every block chooses K centres of its own by Algorithm 1,
+        and the final K are chosen among them in the same way; see the notes. If V has one block
+        only, that is Algorithm 1 itself, and what "exact" does too.
 
     Notes
     -----
-    *One pass finds every cone.* Let samples of different cones be farther apart than samples of
-    one cone, which the geometric assumption implies. Then any run of Algorithm 1 on any set of
-    samples that come from J cones chooses, if it chooses at least J, one of each cone first: as
-    long as some cone has no centre, its samples are farther from every centre (all of other
-    cones) than samples of cones with a centre are from theirs, so the next centre belongs to a
-    new cone. A block chooses K >= J centres, or all its directions if they are fewer, so its
-    choice has a sample of each cone that the block has samples of. The union of two such choices
-    has one of each cone in either block, so K centres chosen from the union do too, and so on
-    over all blocks: the last choice holds one sample of each of the K cones. Every sample is
-    closer to the centre of its own cone than to the others, so all labels are right, up to the
-    order of the cones. (Without the assumption the choice is no longer that of Algorithm 1, and
-    what `Cones.radius` says about half of the radius does not hold.)
+    *One pass finds every cone.* Let samples of different cones be farther apart than samples of one
+    cone, which the geometric assumption implies. Then any run of Algorithm 1 on any set of samples
+    that come from J cones chooses, if it chooses at least J, one of each cone first: as long as
+    some cone has no centre, its samples are farther from every centre (all of other cones) than
+    samples of cones with a centre are from theirs, so the next centre belongs to a new cone. A
+    block chooses K >= J centres, or all its directions if they are fewer, so its choice has a
+    sample of each cone that the block has samples of. The union of two such choices has one of each
+    cone in either block, so K centres chosen from the union do too, and so on over all blocks: the
+    last choice holds one sample of each of the K cones. Every sample is closer to the centre of its
+    own cone than to the others, so all labels are right, up to the order of the cones. (Without the
+    assumption the choice is no longer that of Algorithm 1, and the statement of `Cones.radius`
+    about half of the radius does not hold.)
 
     Examples
     --------
@@ -263,7 +263,7 @@ def _longer(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
 
 
 def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
-    """The choice of Algorithm 1, looking again only at samples that may be next (see `greedy`).
+    """The choice of Algorithm 1, scoring again only samples that may be next (see `greedy`).
 
     A matrix of one block is read once instead, and the loop runs while the block is at hand.
     """

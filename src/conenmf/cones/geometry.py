@@ -30,7 +30,7 @@ _MAX_PASSES = 200
 
 @dataclass(frozen=True)
 class ConeGeometry:
-    """How the cones of a clustering lie to each other.
+    """The cones of a clustering, and the angles between them.
 
     Attributes
     ----------

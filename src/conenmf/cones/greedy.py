@@ -1,10 +1,10 @@
-"""Choosing samples one at a time, looking again only at those that may be next.
+"""Choosing samples one at a time, scoring again only those that may be next.
 
 Algorithm 1 of the paper and the successive projection algorithms repeatedly choose the sample with
 the largest score: the one that the samples chosen so far represent worst. A score can only fall as
 more samples are chosen, so an earlier score is an upper bound: to find the largest one, bring the
 samples with the largest bounds up to date until the largest bound is a score. The choice is exactly
-that of the plain method, which looks at every sample every time.
+that of the plain method, which scores every sample every time.
 
 Where the samples are in several partitions, each finds its own candidates in this way and sends
 them with their columns, so that a choice takes one small round; or none, if the best candidate of
@@ -25,7 +25,7 @@ from ..data.matrix import Aligned, DataMatrix
 __all__ = ["Candidates", "LazyScores", "Score"]
 
 _FIRST_BATCH_SAMPLES = 16  # brought up to date at first; twice as many each time
-_SEEN_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never looked at
+_SEEN_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never scored again
 
 Score: TypeAlias = Callable[..., Array]
 

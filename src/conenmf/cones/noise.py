@@ -24,7 +24,7 @@ _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 @dataclass(frozen=True)
 class NoiseBound:
-    """What is certain about cr1-nmf of X = V + E, if V lies in cones.
+    """Guarantees for cr1-nmf of X = V + E, if V lies in cones.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def noise_bound(
     angles : array (K,)
         Size angles alpha_k of the cones of V, such as `ConeGeometry.angles`.
     separation : float
-        `ConeGeometry.separation` of V; the smaller `ConeGeometry.margin` will do.
+        `ConeGeometry.separation` of V; the smaller `ConeGeometry.margin` may be used instead.
     noise : float
         epsilon.
     sample_noise : float, optional

@@ -1,11 +1,11 @@
 """Algorithm 2 of the paper, "cr1-nmf": one rank-one factor for each cone.
 
-The best rank-one factor of the samples V_k of a cone is its leading singular pair (Lemma 3). All
-K pairs are found together, one pass over V per step, by the locally optimal conjugate gradient
-method for the largest eigenvalue of V_k V_k' (Knyazev, "Toward the optimal preconditioned
-eigensolver", SIAM J. Sci. Comput. 23, 2001): the next vector is the best in the span of the
-current one, its residual and the last direction. SciPy's `lobpcg` is not used because it knows one
-matrix only: K cones would take K times the passes.
+The best rank-one factor of the samples V_k of a cone is its leading singular pair (Lemma 3). All K
+pairs are found together, one pass over V per step, by the locally optimal conjugate gradient method
+for the largest eigenvalue of V_k V_k' (Knyazev, "Toward the optimal preconditioned eigensolver",
+SIAM J. Sci. Comput. 23, 2001): the next vector is the best in the span of the current one, its
+residual and the last direction. SciPy's `lobpcg` is not used because it handles one matrix at a
+time: K cones would take K times the passes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Centres drawn at random, in proportion to the squared error that they would end.
+"""Centres drawn at random, in proportion to the squared residual of each sample.
 
 Algorithm 1 of the paper takes the sample farthest from all centres, which may be an outlier. Here
 a sample is drawn with a probability proportional to its squared distance to the nearest line
@@ -7,8 +7,8 @@ Outside cones too, the mean of the squared error is then within a factor of the 
 docs/theory.md has the proof.
 
 All runs read V together, one pass for each centre. Samples race for it: each draws an exponential
-time and divides it by its weight, and the earliest wins. The times belong to samples (see
-`sampling`), so the choice does not depend on blocks.
+time and divides it by its weight, and the earliest wins. The times depend on the index of a sample
+(see `sampling`), so the choice does not depend on blocks.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     size = int(np.prod(shape)) * dtype.itemsize
     try:
         array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        with open(path, "r+b") as file:  # writing into a mapped hole of a full disk would kill us
+        with open(path, "r+b") as file:  # writing to a mapped hole of a full disk would crash
             os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     except OSError as problem:
         path.unlink(missing_ok=True)

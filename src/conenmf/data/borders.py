@@ -55,8 +55,8 @@ def dense_block_samples(F: int, N: int, itemsize: int) -> int:
 def sparse_block_samples(F: int, N: int, nnz: int) -> int:
     """Return how many samples a sparse block has: enough for at least four times F entries.
 
-    Its sums cost F x K however few entries it has. An eighth of all entries is better still, up to
-    what fits into memory with ease.
+    Its sums cost F x K however few entries it has. An eighth of all entries is better still, as
+    long as it fits easily in memory.
     """
     per_sample = max(nnz, 1) / N
     entries = max(4.0 * F, min(nnz / _BLOCKS_FOR_THREADS, _MAX_SPARSE_ENTRIES))

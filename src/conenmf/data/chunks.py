@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a task sends up the tree.
+    """What a task sends towards the client.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ def _all(arrays: tuple[Any, ...]) -> list[Any]:
 
 
 def _addressable(array: Any) -> Any:
-    """Arrays that came over the network may lie at odd addresses, where sums have other bits."""
+    """Arrays received over the network may be misaligned in memory, which changes bits of sums."""
     if isinstance(array, dict):
         return {name: _addressable(value) for name, value in array.items()}
     if isinstance(array, list):

@@ -1,9 +1,9 @@
 """What this process may use: threads and memory, within the limits of its container.
 
-A container has all processors and all memory of its host in sight, but may be allowed less. On
-Linux that limit is a property of its control group (cgroup, version 1 or 2) or of one above it.
-joblib, which comes with scikit-learn, reads the limit of processor time; none of our dependencies
-reads that of memory, so it is read here.
+A container sees all processors and all memory of its host, but may be allowed less. On Linux that
+limit is a property of its control group (cgroup, version 1 or 2) or of one above it. joblib, which
+comes with scikit-learn, reads the limit of processor time; none of our dependencies reads that of
+memory, so it is read here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def available_threads() -> int:
 def available_memory(root: Path = Path("/")) -> int:
     """Return the memory of the machine in bytes, or the limit of the container if that is less.
 
-    `root` is the folder that holds ``proc`` and ``sys``. It is asked once: the answer is kept.
+    `root` is the folder that holds ``proc`` and ``sys``. The limit is read once and kept.
     """
     machine = _DEFAULT_BYTES
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:

@@ -1,7 +1,7 @@
 """Random numbers of samples, the same in any block, process or machine.
 
-A sample's numbers depend on its index and a seed alone: they come from a counter-based generator
-(Philox) that can be moved to any place in its sequence.
+The numbers of a sample depend on its index and a seed alone: a counter-based generator (Philox)
+draws them, which can be moved to any place in its sequence.
 """
 
 from __future__ import annotations

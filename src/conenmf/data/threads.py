@@ -1,8 +1,9 @@
-"""Threads: blocks of V run on threads of our own, while BLAS keeps to one.
+"""Threads: blocks of V run on threads of our own, while BLAS uses one.
 
-Results are collected in the order of the tasks, so that sums do not depend on which thread
-finished first. Threads that have done their work wait for more: on small data, starting them for
-every pass would be felt. How many threads there should be is not decided here but in `resources`.
+Results are collected in the order of the tasks, so that sums do not depend on which thread finished
+first. Threads that have done their work wait for more: on small data, starting them for every pass
+would take a noticeable share of the time. How many threads there should be is not decided here but
+in `resources`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The datasets of the paper, and others that people factor, preprocessed as in the paper.
+"""The datasets of the paper and other common ones, preprocessed as in the paper.
 
 `load` looks into the folder that the variable CONENMF_DATA names, which has a folder for each
 dataset with ``V.npz`` and ``labels.npy`` or with the official files, then into the user's cache,

@@ -1,6 +1,6 @@
-"""Which datasets there are: where each comes from, on what terms, and how it is recognised.
+"""The catalogue of datasets: the source, the terms and the checksum of each.
 
-The sets of the paper's experiments, and others that people factor.
+It holds the datasets of the paper's experiments and other common ones.
 """
 
 from __future__ import annotations

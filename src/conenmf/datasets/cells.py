@@ -2,7 +2,7 @@
 
 Single-cell data are mostly published after preprocessing: ``raw`` holds log(1 + x), where x is the
 count of a gene scaled so that all genes of the cell sum to 10,000. The counts follow from these and
-the sum before scaling, which ``obs`` keeps; whole numbers show that they are right.
+the sum before scaling, which ``obs`` keeps; if they are whole numbers, they are right.
 """
 
 from __future__ import annotations

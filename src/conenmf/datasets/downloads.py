@@ -3,10 +3,10 @@
 Nothing is fetched unless it was asked for. Nothing is unpickled, and of an archive only selected
 members are unpacked, never outside the folder.
 
-pooch would keep the cache and the checksums, but what is left to it is little: its downloaders have
-no limit of bytes, its processors no limit of what an archive unpacks to and no choice of members by
-a function, and its cache is filled before the numbers have been checked. A version with this
-module's downloader below pooch was 5 lines shorter and needed 8 more packages.
+pooch could keep the cache and the checksums, but would do little here: its downloaders have no
+limit of bytes, its processors no limit of what an archive unpacks to and no choice of members by a
+function, and its cache is filled before the numbers have been checked. A version with this module's
+downloader below pooch was 5 lines shorter and needed 8 more packages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loading a dataset: its options, its preprocessing, and a warning if its numbers differ.
 
-Samples come in rows, images upright, texts and cells weighted as in the paper's experiments.
+Samples are rows, images are upright, texts and cells are weighted as in the paper's experiments.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def read_folder(folder: Path, description: Description) -> Contents | None:
 
 
 def is_original(name: str, description: Description) -> bool:
-    """Whether a member of an official archive is of use."""
+    """Whether a member of an official archive is needed."""
     if description.kind == "images":
         # Some systems keep notes about an image in a file whose name begins with a dot.
         return name.lower().endswith(_IMAGE_SUFFIXES) and not name.startswith(".")

@@ -1,9 +1,9 @@
-"""A diagnosis: how good a factorisation is, and what its data look like.
+"""A diagnosis: how good a factorisation is, and a description of its data.
 
 It collects what other modules compute: the certificate and the bounds, the singular values, the
 cones and whether the geometric assumption (Section II of the paper) holds for them. Cones get the
-numbers of the components they belong to. Of some samples it keeps what a picture needs, so that
-the report can be drawn without the data. It computes no bound of its own.
+numbers of the components they belong to. It keeps the data of some samples, so that the report can
+be drawn without the matrix. It computes no bound of its own.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _solve_passive(gram: Array, sides: Array, passive: Array, X: Array, rows: Ar
 
 
 def lawson_hanson(gram: Array, sides: Array) -> Array:
-    """Move one entry at a time (Lawson and Hanson, 1974): slow, and certain to end.
+    """Move one entry at a time (Lawson and Hanson, 1974): slow, but it always ends.
 
     The entry with the most negative gradient becomes passive; if solving then makes others
     negative, the step is cut where the first of them reaches zero, and that one is dropped.

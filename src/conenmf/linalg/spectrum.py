@@ -1,7 +1,7 @@
 """Leading singular values and vectors of V, through the data layer.
 
-They come from the eigenvectors of VV' or V'V, which are sums over the samples: formed as a whole
-if one side of V is small, otherwise applied to a growing subspace (block Davidson, see
+They are computed from the eigenvectors of VV' or V'V, which are sums over the samples: formed as a
+whole if one side of V is small, otherwise applied to a growing subspace (block Davidson, see
 `_davidson`). SciPy's `eigsh` and `lobpcg` are not used because they read V more often: what counts
 here is the number of passes. V is never densified.
 """

@@ -90,7 +90,7 @@ class Axis:
     Attributes
     ----------
     name : str
-        What stands below or beside it.
+        Its title.
     low, high : float
         The ends of the range.
     log : bool

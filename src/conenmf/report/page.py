@@ -34,7 +34,7 @@ class Section:
     Attributes
     ----------
     id : str
-        What links lead to.
+        The target of links to it.
     short : str
         Its name in the navigation.
     html : Html

@@ -1,8 +1,8 @@
 """The map of samples: components on a circle, and each sample between those it is made of.
 
-The layout is made for the eye and proves nothing. Similar components are neighbours on the circle
-(a short tour through all of them), and samples that would hide each other take free places of a
-honeycomb, so that the size of a crowd shows how many they are.
+The layout is an illustration: distances on it have no exact meaning. Similar components are
+neighbours on the circle (a short tour through all of them), and samples that would hide each other
+take free places of a honeycomb, so that the size of a crowd shows how many they are.
 """
 
 from __future__ import annotations

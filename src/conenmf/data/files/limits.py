@@ -35,7 +35,7 @@ _NAME_BYTES = 100  # memory for a name
 
 
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
-    """Refuse numbers that no honest compression could have put into so few bytes."""
+    """Refuse numbers that cannot have been compressed into so few bytes."""
     if claimed_bytes > max(HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
         raise FileFormatError(
             f"{name}: header claims {claimed_bytes / 1e9:.3g} GB but only {stored_bytes} bytes are "

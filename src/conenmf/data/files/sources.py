@@ -1,4 +1,4 @@
-"""Matrices in files, of which rows can be read: a *source* is one of them.
+"""Sources: a *source* is a matrix in a file, of which rows can be read.
 
 An opener returns the matrix in the orientation of its file, with names for rows and columns; the
 door turns both, once, if the samples are columns. How the layouts of files are read, in either
