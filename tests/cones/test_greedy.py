@@ -16,11 +16,11 @@ class InPartitions(DenseMatrix):
         self.candidates = candidates
 
 
-@pytest.mark.parametrize("offers", [1, 5, 40])
+@pytest.mark.parametrize("candidates", [1, 5, 40])
 @pytest.mark.parametrize("partition", [1, 13, None])
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), tie=st.sampled_from([0.0, 0.05]))
-def test_the_choice_is_that_of_looking_at_everything(partition, offers, seed, tie):
+def test_the_choice_is_that_of_looking_at_everything(partition, candidates, seed, tie):
     """Scores after k choices are the k-th row of a table that falls from row to row."""
     rng = np.random.default_rng(seed)
     N, K = int(rng.integers(1, 200)), int(rng.integers(1, 8))
@@ -29,14 +29,14 @@ def test_the_choice_is_that_of_looking_at_everything(partition, offers, seed, ti
     forbidden[rng.integers(N)] = False
     looked_at = []
 
-    def score(block, squared, *, seen, row):
+    def score(block, squared, *, n_choices, row):
         samples = block[0].astype(int) - 1  # the only feature is the number of the sample
         np.testing.assert_allclose(squared, block[0] ** 2)
         looked_at.extend(samples)
         return row[samples]
 
-    V = InPartitions(N, partition, offers)
-    lazy = LazyScores(V, np.where(forbidden, -np.inf, table[0]), score, chosen=0, tie=tie)
+    V = InPartitions(N, partition, candidates)
+    lazy = LazyScores(V, np.where(forbidden, -np.inf, table[0]), score, n_choices=0, tie=tie)
     for k in range(1, K + 1):
         exact = np.where(forbidden, -np.inf, table[k])
         index, largest, column = lazy.worst(k, row=table[k])
@@ -46,13 +46,13 @@ def test_the_choice_is_that_of_looking_at_everything(partition, offers, seed, ti
     assert not forbidden[looked_at].any()
 
 
-@pytest.mark.parametrize("offers", [1, 4])
-def test_what_is_excluded_is_not_chosen_again(offers):
-    V = InPartitions(5, None, offers)
+@pytest.mark.parametrize("candidates", [1, 4])
+def test_what_is_excluded_is_not_chosen_again(candidates):
+    V = InPartitions(5, None, candidates)
     lazy = LazyScores(
-        V, V.norms_squared, lambda block, squared, *, seen: squared, chosen=0, tie=0.0
+        V, V.norms_squared, lambda block, squared, *, n_choices: squared, n_choices=0, tie=0.0
     )
-    chosen = []
+    indices = []
     for k in range(3):
-        chosen.append(lazy.worst(k, np.array(chosen, dtype=int))[0])
-    assert chosen == [4, 3, 2]
+        indices.append(lazy.worst(k, np.array(indices, dtype=int))[0])
+    assert indices == [4, 3, 2]

@@ -273,7 +273,7 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     Z = np.empty((V.shape[0], K), order="F")
     centres[0], Z[:, 0] = first, _direction(V, first)
     scores, _ = V.sweep(_first_scores, V.norms_squared, z=Z[:, 0])
-    lazy = LazyScores(V, scores, _score, chosen=1, tie=tie)
+    lazy = LazyScores(V, scores, _score, n_choices=1, tie=tie)
     for k in range(1, K):
         centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
         require_new_direction(-farthest, k, K, tie)
@@ -287,9 +287,9 @@ def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, Non
     return np.where(squared > 0, -cosines, _SCORE_OF_ZERO), None
 
 
-def _score(block: Block, squared: Array, *, seen: int, Z: Array) -> Array:
+def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
     """Minus the largest cosine to the centres that are new."""
-    products = Z[:, seen:].T @ exact(block)
+    products = Z[:, n_choices:].T @ exact(block)
     largest: Array = products.max(axis=0) / np.sqrt(squared)
     return -largest
 

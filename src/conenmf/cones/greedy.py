@@ -25,7 +25,7 @@ from ..data.matrix import Aligned, DataMatrix
 __all__ = ["Candidates", "LazyScores", "Score"]
 
 _FIRST_BATCH_SAMPLES = 16  # brought up to date at first; twice as many each time
-_SEEN_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never scored again
+_COUNT_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never scored again
 
 Score: TypeAlias = Callable[..., Array]
 
@@ -87,11 +87,11 @@ class LazyScores:
     ----------
     V : DataMatrix (F, N)
     scores : aligned (N,)
-        Exact for the first `chosen` choices; -inf for samples that must not be chosen.
+        Exact for the first `n_choices`; -inf for samples that must not be chosen.
     score : callable
-        ``score(block, squared, *, seen, **shared) -> scores`` of a few samples, given their
-        squared norms, and that each has already been scored against the first `seen` choices.
-    chosen : int
+        ``score(block, squared, *, n_choices, **shared) -> scores`` of a few samples, given their
+        squared norms, and that each has already been scored against the first `n_choices`.
+    n_choices : int
         How many choices the scores take into account.
     tie, relative
         As in `Candidates`.
@@ -103,12 +103,12 @@ class LazyScores:
         scores: Aligned,
         score: Score,
         *,
-        chosen: int,
+        n_choices: int,
         tie: float,
         relative: bool = False,
     ) -> None:
         self.V = V
-        self.state = (scores, *V.map(_seen, scores, chosen=chosen)[:1])
+        self.state = (scores, *V.map(_counts, scores, n_choices=n_choices)[:1])
         self.options: dict[str, Any] = {
             "score": score,
             "tie": tie,
@@ -116,7 +116,7 @@ class LazyScores:
             "n_candidates": V.candidates,
         }
         self.candidates: Candidates | None = None
-        self.candidates_seen = 0
+        self.choices_of_candidates = 0
 
     def worst(
         self, k: int, excluded: Array | None = None, **shared: Any
@@ -139,7 +139,7 @@ class LazyScores:
                 **self.options,
             )
             self.state = tuple(state)
-        self.candidates, self.candidates_seen = candidates, k
+        self.candidates, self.choices_of_candidates = candidates, k
         scores = candidates.scores
         first = int(np.argmax(scores >= candidates.tied_from))
         return int(candidates.indices[first]), float(scores.max()), candidates.columns[:, first]
@@ -152,21 +152,24 @@ class LazyScores:
         if earlier is None or earlier.n_candidates == 1:
             return None
         squared = np.einsum("fm,fm->m", earlier.columns, earlier.columns)
-        fresh = self.options["score"](earlier.columns, squared, seen=self.candidates_seen, **shared)
+        fresh = self.options["score"](
+            earlier.columns, squared, n_choices=self.choices_of_candidates, **shared
+        )
         scores = np.minimum(earlier.scores, fresh)
         scores[np.isin(earlier.indices, excluded)] = -np.inf
         updated = earlier._replace(scores=scores)
         return updated if updated.limit < updated.tied_from else None
 
 
-def _seen(index: range, scores: Array, *, chosen: int) -> tuple[Array, None]:
-    return np.where(np.isfinite(scores), chosen, _SEEN_OF_EXCLUDED), None
+def _counts(index: range, scores: Array, *, n_choices: int) -> tuple[Array, None]:
+    """How many choices each score takes into account."""
+    return np.where(np.isfinite(scores), n_choices, _COUNT_OF_EXCLUDED), None
 
 
 def _candidates_of_partition(
     reader: Reader,
     scores: Array,
-    seen: Array,
+    counts: Array,
     squared: Array,
     *,
     k: int,
@@ -178,13 +181,13 @@ def _candidates_of_partition(
     shared: dict[str, Any],
 ) -> tuple[Array, Array, Candidates]:
     """Bounds and how many choices they take into account, brought up to date; the candidates."""
-    scores, seen = scores.copy(), seen.copy()
+    scores, counts = scores.copy(), counts.copy()
     here = excluded[(excluded >= reader.index.start) & (excluded < reader.index.stop)]
     scores[here - reader.index.start] = -np.inf
-    seen[here - reader.index.start] = _SEEN_OF_EXCLUDED
+    counts[here - reader.index.start] = _COUNT_OF_EXCLUDED
 
     def update(block: Block, part: Array) -> Array:
-        return score(block, squared[part], seen=int(seen[part].min()), **shared)
+        return score(block, squared[part], n_choices=int(counts[part].min()), **shared)
 
     n = scores.size
     size = _FIRST_BATCH_SAMPLES
@@ -192,16 +195,16 @@ def _candidates_of_partition(
         size = min(size, n)
         order = np.argpartition(scores, n - size)[n - size :]  # the largest bounds
         limit = scores[order].min()  # no other sample has a larger score
-        stale = order[seen[order] < k]
+        stale = order[counts[order] < k]
         if stale.size:
-            stale = stale[np.argsort(seen[stale], kind="stable")]  # alike ones together
+            stale = stale[np.argsort(counts[stale], kind="stable")]  # alike ones together
             fresh = reader.each(update, stale)
             scores[stale] = np.minimum(scores[stale], fresh)
-            seen[stale] = k
+            counts[stale] = k
         if size == n or limit < _tied_from(float(scores[order].max()), tie, relative):
             break
         size *= 2
-    fresh = np.sort(order[seen[order] == k])
+    fresh = np.sort(order[counts[order] == k])
     fresh = fresh if fresh.size else order[:1]  # no sample of this partition can be chosen
     candidates = Candidates(
         scores[fresh],
@@ -213,7 +216,7 @@ def _candidates_of_partition(
         relative,
     ).reduced()
     columns = dense(reader.columns(candidates.indices - reader.index.start))
-    return scores, seen, candidates._replace(columns=columns)
+    return scores, counts, candidates._replace(columns=columns)
 
 
 def _join(a: Candidates, b: Candidates) -> Candidates:

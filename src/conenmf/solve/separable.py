@@ -20,7 +20,7 @@ from ..linalg.nnls import nnls
 __all__ = ["nnls_in_simplex", "snpa", "spa"]
 
 _N_BISECTIONS = 40
-_NEGLIGIBLE = 1e-12  # share of a squared norm up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
 
 
 def spa(V: DataMatrix, K: int) -> Array:
@@ -43,7 +43,7 @@ def spa(V: DataMatrix, K: int) -> Array:
     return indices
 
 
-def _outside_span(block: Block, squared: Array, *, seen: int, Q: Array) -> Array:
+def _outside_span(block: Block, squared: Array, *, n_choices: int, Q: Array) -> Array:
     """Squared distances to the span of the orthonormal columns of Q."""
     products = exact(block).T @ Q
     outside: Array = squared - (products**2).sum(axis=1)
@@ -69,7 +69,7 @@ def snpa(V: DataMatrix, K: int) -> Array:
     return indices
 
 
-def _outside_hull(block: Block, squared: Array, *, seen: int, W: Array) -> Array:
+def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
     """Squared distances to the convex hull of zero and the columns of W."""
     G, C = W.T @ W, exact(block).T @ W
     H = nnls_in_simplex(G, C)
@@ -83,12 +83,12 @@ def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]
     K = check_components(K)
     if K > V.shape[1]:
         raise ComponentsError(f"there are {V.shape[1]} samples, fewer than the {K} asked for")
-    lazy = LazyScores(V, V.norms_squared, score, chosen=0, tie=1e-12, relative=True)
+    lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
     return V.shape[0], lazy, np.empty(K, dtype=np.intp)
 
 
 def _require_new(score: float, squared: float, k: int, K: int, what: str) -> None:
-    if score <= _NEGLIGIBLE * squared:
+    if score <= _NEGLIGIBLE_SHARE * squared:
         raise ComponentsError(
             f"the data have only {k} {what}, fewer than the {K} components asked for: "
             f"use at most {k}"
