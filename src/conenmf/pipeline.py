@@ -342,9 +342,9 @@ def _checkpointed(
         checkpoint = Checkpoint(os.fspath(checkpoint))
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
-    asked = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
-    asked["arrays"] = fingerprint(*arrays) if arrays else None
-    return CheckpointedRun(checkpoint, V, asked, rng)
+    identity = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
+    identity["arrays"] = fingerprint(*arrays) if arrays else None
+    return CheckpointedRun(checkpoint, V, identity, rng)
 
 
 def _sketch_rank(

@@ -29,9 +29,9 @@ from .solve.stopping import History, StopReason
 __all__ = ["saved_factorization", "write_factorization"]
 
 _FORMAT = "conenmf-factorization-2"
-_TEXTS = ("stop_reason", "K_decided_by", "init_used", "loss")
-_NUMBERS = ("objective", "relative_error", "passes")
-_HISTORY = ("relative_error", "elapsed", "passes")
+_TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
+_NUMBER_FIELDS = ("objective", "relative_error", "passes")
+_HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
 _DIAGNOSIS_PREFIX = "diagnosis_"
 
 
@@ -41,14 +41,14 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
     names: Names = fields["names"]
-    metadata = {name: fields[name] for name in (*_TEXTS, *_NUMBERS)} | {
+    metadata = {name: fields[name] for name in (*_TEXT_FIELDS, *_NUMBER_FIELDS)} | {
         "format": _FORMAT,
         "seconds": dict(fields["seconds"]),
         "settings": dict(fields["settings"]),
         "image_shape": names.image_shape,
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
-    arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY}
+    arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
     arrays["facts"] = np.array(json.dumps(metadata))
     for name in ("sample_names", "feature_names"):
         if (lines := getattr(names, name)) is not None:
@@ -113,10 +113,10 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "W": W,
         "H": H,
         "labels": labels,
-        **{name: str(metadata[name]) for name in _TEXTS},
-        **{name: float(metadata[name]) for name in _NUMBERS},
+        **{name: str(metadata[name]) for name in _TEXT_FIELDS},
+        **{name: float(metadata[name]) for name in _NUMBER_FIELDS},
         "stop_reason": StopReason(metadata["stop_reason"]),
-        "history": History(*(_numbers(archive, f"history_{name}") for name in _HISTORY)),
+        "history": History(*(_numbers(archive, f"history_{name}") for name in _HISTORY_FIELDS)),
         "seconds": {str(stage): float(took) for stage, took in metadata["seconds"].items()},
         "settings": settings,
         "certificate": certificate,

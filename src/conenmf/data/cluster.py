@@ -43,7 +43,7 @@ from .validate import check_kind
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic", "checked_array"]
 
-_FAN_IN = 8  # parts that one task of the tree adds up
+_FAN_IN_PARTS = 8  # parts that one task of the tree adds up
 
 
 class RechunkWarning(UserWarning):
@@ -202,7 +202,7 @@ class ClusterMatrix(DataMatrix):
         parts: list[Any] = [(f"{name}-part", i) for i in range(len(rows))]
         level = 0
         while len(parts) > 1 or level == 0:
-            groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
+            groups = [parts[i : i + _FAN_IN_PARTS] for i in range(0, len(parts), _FAN_IN_PARTS)]
             parts = [(f"{name}-sum-{level}", i) for i in range(len(groups))]
             tasks = [(reduce_outcomes, call, group) for group in groups]
             graph |= dict(zip(parts, tasks, strict=True))
@@ -270,9 +270,9 @@ class ClusterMatrix(DataMatrix):
         if not blocks:
             return np.empty((self.shape[0], 0), self.dtype)
         sparse = any(is_sparse(block) for block in blocks)
-        joined: Block = sp.hstack(blocks, format="csc") if sparse else np.hstack(blocks)
-        block: Block = joined[:, back]
-        return block
+        block: Block = sp.hstack(blocks, format="csc") if sparse else np.hstack(blocks)
+        samples: Block = block[:, back]
+        return samples
 
     def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> None:
         """Let every worker write its rows, one ``.npy`` file for each chunk."""

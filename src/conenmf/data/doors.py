@@ -193,8 +193,8 @@ class _Request:
 
     def options(self, names: Names) -> dict[str, Any]:
         """What the constructors of all matrices take, given the names that came with the data."""
-        given = {} if self.names is None else vars(self.names)
-        names = replace(names, **{key: value for key, value in given.items() if value is not None})
+        own = {} if self.names is None else vars(self.names)
+        names = replace(names, **{key: value for key, value in own.items() if value is not None})
         return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
 
     def validated(self, V: DataMatrix) -> DataMatrix:
@@ -224,13 +224,13 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     return _hold(NamedMatrix(matrix, names), request)
 
 
-def _hold(opened: NamedMatrix, request: _Request) -> DataMatrix:
+def _hold(matrix: NamedMatrix, request: _Request) -> DataMatrix:
     """A validated matrix, turned so that it has one row per sample."""
     if request.samples_in == "columns":
-        opened = opened.turned()
-    rows = opened.readable(request.budget)
+        matrix = matrix.turned()
+    rows = matrix.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
-    options = request.options(opened.names)
+    options = request.options(matrix.names)
     if isinstance(rows, Source):
         return request.validated(DiskMatrix(rows, request.budget, **options))
     return request.validated(hold(canonical_rows(rows), **options))

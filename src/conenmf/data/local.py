@@ -191,7 +191,7 @@ class LocalMatrix(DataMatrix):
         subjects: AbstractContextManager[Callable[[int], Any]],
     ) -> tuple[Any, ...]:
         """Apply a step to its subject between each two borders: a block, a Reader or a range."""
-        joined: list[Array] = []
+        wholes: list[Array] = []
         total: Any = None
 
         def run(number: int) -> tuple[Any, ...]:
@@ -199,24 +199,24 @@ class LocalMatrix(DataMatrix):
             return work.step(subject(number), *(a[rows] for a in work.aligned), **work.shared)
 
         def collect(number: int, result: tuple[Any, ...]) -> None:
-            nonlocal joined, total
+            nonlocal wholes, total
             *per_sample, part = result
             start, stop = borders[number]
             if number == 0:
-                joined = self._destinations(per_sample, work.out)
+                wholes = self._destinations(per_sample, work.out)
             total = part if number == 0 else work.reduce(total, part)
             if work.out:
-                per_sample = _apart(per_sample, joined)
-            for whole, rows in zip(joined, per_sample, strict=True):
+                per_sample = _apart(per_sample, wholes)
+            for whole, rows in zip(wholes, per_sample, strict=True):
                 whole[start:stop] = rows
-            for whole in (*joined, *work.aligned):
+            for whole in (*wholes, *work.aligned):
                 self._release_rows(whole, start, stop)
 
         with self.own_threads(), subjects as subject:
             if len(borders) == 1 and not work.out:
                 return run(0)
             run_in_order(run, collect, len(borders), self.n_threads)
-        return (*joined, total)
+        return (*wholes, total)
 
     def _destinations(self, rows: list[Array], out: Sequence[Array | None]) -> list[Array]:
         """Where per-sample results go: into given arrays, or into new ones."""

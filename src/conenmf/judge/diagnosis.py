@@ -24,7 +24,7 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
-from ..solve.cone_inits import MOSTLY_CONES, lie_in_cones, mixing
+from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from .metrics import match_components
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
@@ -131,8 +131,8 @@ class Diagnosis:
         return "auto", (
             "the samples are mixtures rather than cones: one cone for each sample leaves "
             f"{unexplained} unexplained, and mixing cones lowers the error by "
-            f"{self.cones.mixing:.0%} (the limit for cones is {MOSTLY_CONES:.0%}), so cr1 and an "
-            "init from singular vectors should compete"
+            f"{self.cones.mixing:.0%} (the limit for cones is {MAX_CONE_MIXING:.0%}), so cr1 and "
+            "an init from singular vectors should compete"
         )
 
     def arrays(self) -> dict[str, Array]:

@@ -27,7 +27,7 @@ from ..data.validate import require_data_matrix
 from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
-from ..solve.cone_inits import MOSTLY_CONES, mixing
+from ..solve.cone_inits import MAX_CONE_MIXING, mixing
 from ..solve.inits import initialize
 from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS, hals
@@ -238,7 +238,7 @@ def _why_no_cones(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str
             f"{unit.margin:.2f}"
         )
     share = mixing(V, ratio.K)
-    if share > MOSTLY_CONES:
+    if share > MAX_CONE_MIXING:
         return f"samples are mixtures: mixing cones lowers the error by {share:.0%}"
     return ""
 

@@ -30,9 +30,9 @@ from .stopping import Log
 __all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
 
 _FORMAT = "conenmf-checkpoint-3"
-_SUM = "sum "  # before the name of a sum of the loss
-_LOG = ("relative_error", "elapsed", "passes")
-_MOMENTUM = ("beta", "ceiling", "rest", "leapt")
+_SUM_PREFIX = "sum "  # before the name of a sum of the loss
+_LOG_FIELDS = ("relative_error", "elapsed", "passes")
+_MOMENTUM_FIELDS = ("beta", "ceiling", "rest", "leapt")
 _UNFINISHED = re.compile(r"\.\d{8}\.[0-9a-f]{16}")
 
 
@@ -133,11 +133,11 @@ class CheckpointedRun:
                     "resume it with the version that wrote it, or delete it"
                 )
             sums = {
-                name.removeprefix(_SUM): arrays[name]
+                name.removeprefix(_SUM_PREFIX): arrays[name]
                 for name in arrays.files
-                if name.startswith(_SUM)
+                if name.startswith(_SUM_PREFIX)
             }
-            log = Log(**{name: arrays[name].tolist() for name in _LOG})
+            log = Log(**{name: arrays[name].tolist() for name in _LOG_FIELDS})
             W, values = arrays["W"], arrays["values"].tolist()
             W_before = arrays["W before"] if header["momentum"] is not None else None
         self._compare(folder, header["settings"])
@@ -184,14 +184,14 @@ class CheckpointedRun:
         state, momentum = run.state, run.state.momentum
         header = {
             "format": _FORMAT,
-            "momentum": momentum and {name: getattr(momentum, name) for name in _MOMENTUM},
+            "momentum": momentum and {name: getattr(momentum, name) for name in _MOMENTUM_FIELDS},
             "settings": self._settings,
             "facts": self.facts,
             "rng": None if self._rng is None else _to_json(self._rng.bit_generator.state),
         }
         arrays: dict[str, Any] = {"W": state.W, "values": np.array(state.values)}
-        arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG}
-        arrays |= {_SUM + name: np.asarray(value) for name, value in state.sums.items()}
+        arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG_FIELDS}
+        arrays |= {_SUM_PREFIX + name: np.asarray(value) for name, value in state.sums.items()}
         self._V.save_aligned(state.Ht, folder, "H")
         if momentum is not None:
             arrays["W before"] = momentum.W

@@ -23,13 +23,13 @@ from .losses import coefficients
 
 __all__ = [
     "CONE_INITS",
-    "MOSTLY_CONES",
+    "MAX_CONE_MIXING",
     "from_cones",
     "lie_in_cones",
     "mixing",
 ]
 
-MOSTLY_CONES = 0.05  # mixing up to which samples count as lying in cones ...
+MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones ...
 _MAX_RESIDUAL_SQ = 0.25  # ... if cr1-nmf leaves no more than this share of their squared norms
 _AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
 
@@ -79,4 +79,4 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     if error**2 > _MAX_RESIDUAL_SQ:
         return False
     subset = take_samples(V, evenly_spaced(V.shape[1], V.max_gather))
-    return mixing(subset, W.shape[1], W) <= MOSTLY_CONES
+    return mixing(subset, W.shape[1], W) <= MAX_CONE_MIXING

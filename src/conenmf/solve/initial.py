@@ -33,7 +33,7 @@ Factors: TypeAlias = tuple[Array, Aligned | None]
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 """``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W"."""
 
-_NEGLIGIBLE = 1e-12  # share of the largest entry up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # share of the largest entry up to which rounding counts as zero
 
 
 class InitialFactors(NamedTuple):
@@ -117,7 +117,7 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
            [5., 2.]])
     """
     (largest,) = V.map(_largest, H.T, reduce=max)
-    (total, count) = V.map(_sum_of_positive, H.T, above=_NEGLIGIBLE * largest)[0]
+    (total, count) = V.map(_sum_of_positive, H.T, above=_NEGLIGIBLE_SHARE * largest)[0]
     lifted, _ = V.map(_lifted, H.T, by=total / count if count else 1.0)
     return lifted.T
 

@@ -18,7 +18,7 @@ from .initial import Factors, Generator, random_coefficients
 __all__ = ["kmeans", "spkm"]
 
 _KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
-_TIE = 1e-12  # share of the largest squared norm by which distances differ through rounding
+_TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
 
 
 def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
@@ -120,7 +120,7 @@ def _nearest(
     products = (exact_block.T @ centroids) * weights[:, None]
     sizes = (centroids**2).sum(axis=0)
     distances = sizes - 2.0 * products
-    tie = _TIE * float(sizes.max())
+    tie = _TIE_SHARE * float(sizes.max())
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
     member = np.zeros_like(products)
     member[np.arange(labels.size), labels] = 1.0

@@ -34,7 +34,7 @@ __all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "nearby_power"]
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 
-_W_ROWS = 1024  # features whose W is updated at a time, on threads
+_BATCH_ROWS = 1024  # features whose W is updated at a time, on threads
 
 
 class Point(Enum):
@@ -178,7 +178,7 @@ class Frobenius(Loss):
 
     def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
         """Update W from G = HH' and C = VH', many rows at a time on threads."""
-        borders = equal_borders(len(W), _W_ROWS)
+        borders = equal_borders(len(W), _BATCH_ROWS)
         updated = np.empty_like(W)
         dtype = self.V.dtype
 

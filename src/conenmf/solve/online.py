@@ -28,10 +28,10 @@ __all__ = ["ConeStream", "StreamCones"]
 # Chosen on simulated cones and on spectra, faces and texts; see benchmarks/online.py.
 _BATCH_ITER = 3  # updates of H and W for each batch
 _FIRST_BATCH_ITER = 50  # the same for the first batch, which later ones build upon
-_SWEEPS = 4  # of hals over W in each iteration
+_W_SWEEPS = 4  # of hals over W in each iteration
 _FORGET_POWER = 0.5  # the past n samples weigh (n / (n + m))^0.5 when m new ones come
 _EVIDENCE_RATIO = 3.0  # of the error that moving a component removes to the error that it makes
-_NEGLIGIBLE = 1e-12  # share of a squared norm up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
 _FLOORED_NORM = 1e-8  # of a component that hals has driven to the floor
 
 
@@ -223,10 +223,10 @@ class ConeStream:
         stream.n_samples = n_samples
         W = np.asarray(W, dtype=np.float64)
         size = np.linalg.norm(W, axis=0)
-        used = (size > 0) & (np.diagonal(HH) > 0)
-        W, size = W[:, used] / size[used], size[used]
-        A = HH[np.ix_(used, used)] * np.outer(size, size)
-        sums = np.asarray(sums, dtype=np.float64)[used] * size
+        is_used = (size > 0) & (np.diagonal(HH) > 0)
+        W, size = W[:, is_used] / size[is_used], size[is_used]
+        A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
+        sums = np.asarray(sums, dtype=np.float64)[is_used] * size
         # So many equal samples have this sum and this sum of squares.
         stream.cones = StreamCones(W, W * sums, sums**2 / np.diagonal(A))
         stream._factors = _Factors(W, A, W @ A, A)
@@ -357,7 +357,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
         error = np.einsum("fk,fk->k", residual, residual) / counts
         k = int(np.argmax(error))
         added, i, j = factors.cheapest_merge()
-        if error[k] <= _EVIDENCE_RATIO * added or error[k] <= _NEGLIGIBLE * S[:, k] @ S[:, k]:
+        if error[k] <= _EVIDENCE_RATIO * added or error[k] <= _NEGLIGIBLE_SHARE * S[:, k] @ S[:, k]:
             break
         factors = factors.with_merged(i, j, S[:, k], counts[k])
     return factors
@@ -371,7 +371,7 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
     for _ in range(_BATCH_ITER if factors.D.any() else _FIRST_BATCH_ITER):
         *Ht, (VH, HH) = V.sweep(_solve_H, *Ht, W=W, G=W.T @ W)
         A, B = past * factors.A + HH, past * factors.B + VH
-        for _ in range(_SWEEPS):
+        for _ in range(_W_SWEEPS):
             W = hals(A, B, W)
     size = np.linalg.norm(W, axis=0)
     size = np.where(size > _FLOORED_NORM, size, 0.0)  # a component at the floor ...

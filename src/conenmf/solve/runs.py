@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 _LEAP_AFTER_ITER = 2
-_GROWTH, _CEILING_GROWTH, _CAUTION = 1.05, 1.01, 1.5  # factors of the extrapolation, as published
+# factors of the extrapolation, as published
+_GROWTH_RATIO, _CEILING_GROWTH_RATIO, _CAUTION_RATIO = 1.05, 1.01, 1.5
 
 
 @dataclass(frozen=True)
@@ -308,8 +309,8 @@ class Run:
         state, momentum = self.state, self.state.momentum
         if momentum is not None:
             if proposal.beta:
-                momentum.beta = min(momentum.ceiling, _GROWTH * proposal.beta)
-                momentum.ceiling = min(1.0, _CEILING_GROWTH * momentum.ceiling)
+                momentum.beta = min(momentum.ceiling, _GROWTH_RATIO * proposal.beta)
+                momentum.ceiling = min(1.0, _CEILING_GROWTH_RATIO * momentum.ceiling)
             momentum.rest = proposal.is_leap
             momentum.W = proposal.W if proposal.is_leap else state.W
             momentum.Ht = outcome.updated
@@ -323,7 +324,7 @@ class Run:
         assert momentum is not None
         momentum.rest = True
         if proposal.beta:
-            momentum.ceiling, momentum.beta = proposal.beta, proposal.beta / _CAUTION
+            momentum.ceiling, momentum.beta = proposal.beta, proposal.beta / _CAUTION_RATIO
 
     def _balance(self, momentum: Momentum) -> None:
         """Bring columns of W back to ordinary sizes, and rows of H the other way.

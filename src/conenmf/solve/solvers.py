@@ -87,7 +87,7 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
 def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         y = np.asfortranarray(y)
-        moved = np.zeros(rows.size)
+        distance_sq = np.zeros(rows.size)
         for k in range(G.shape[-1]):
             if G.ndim == 2:
                 size, product = G[k, k], y @ G[:, k]
@@ -96,9 +96,9 @@ def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
             gradient = product - C[rows, k]
             step = np.divide(gradient, size, out=np.zeros_like(gradient), where=size > 0)
             new = np.where(size > 0, np.maximum(y[:, k] - step, floor), y[:, k])
-            moved += size * (new - y[:, k]) ** 2
+            distance_sq += size * (new - y[:, k]) ** 2
             y[:, k] = new
-        return y, moved
+        return y, distance_sq
 
     return _swept(Y, sweeps, sweep)
 
@@ -113,9 +113,9 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, A
     rows = np.arange(len(Y))
     first = np.empty(0)
     for number in range(sweeps):
-        Y[rows], moved = sweep(Y[rows], rows)
-        first = first if number else moved
-        active = moved > _STALL_RATIO_SQ * first
+        Y[rows], distance_sq = sweep(Y[rows], rows)
+        first = first if number else distance_sq
+        active = distance_sq > _STALL_RATIO_SQ * first
         rows, first = rows[active], first[active]
         if rows.size == 0:
             break
@@ -211,8 +211,8 @@ def solver_name(solver: Any) -> str | None:
     """Return how a result names a solver: its name, or that of its function."""
     if solver is None or isinstance(solver, str):
         return solver
-    for name, named in SOLVERS.items():
-        if solver == named:
+    for name, one in SOLVERS.items():
+        if solver == one:
             return name
     function = solver.update if isinstance(solver, Solver) else solver
     while isinstance(function, partial):

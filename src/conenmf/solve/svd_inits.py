@@ -22,7 +22,7 @@ from .solvers import hals
 __all__ = ["SVD_INITS", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc"]
 
 _VECTOR_TOL = 1e-3  # accuracy of singular vectors that an init needs
-_NEGLIGIBLE = 1e-12  # share of the largest value up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 _CORRECTION_MAX_ITER = 8
 _CORRECTION_SWEEPS = 3
 _CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
@@ -47,7 +47,7 @@ def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Arr
     (squares_R,) = V.map(_squares_of_parts, R.T)
     squares_U = np.stack([(np.maximum(sign * U, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
     norms_U, norms_R = np.sqrt(squares_U), np.sqrt(squares_R)
-    for k in range(1, int(np.count_nonzero(sigma > _NEGLIGIBLE * sigma[0]))):
+    for k in range(1, int(np.count_nonzero(sigma > _NEGLIGIBLE_SHARE * sigma[0]))):
         norms = norms_U[:, k] * norms_R[:, k]
         best = int(np.argmax(norms))
         if norms[best] > 0:
@@ -56,8 +56,8 @@ def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Arr
             W[:, k] = size * np.maximum(signs[k] * U[:, k], 0) / norms_U[best, k]
             sizes[k] = size / norms_R[best, k]
     Ht, largest = V.map(_signed_parts, R.T, reduce=max, signs=signs, sizes=sizes)
-    W[_NEGLIGIBLE * W.max() > W] = 0
-    Ht, _ = V.map(_floored, Ht, floor=_NEGLIGIBLE * largest, dtype=V.dtype)
+    W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
+    Ht, _ = V.map(_floored, Ht, floor=_NEGLIGIBLE_SHARE * largest, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T
 
 
