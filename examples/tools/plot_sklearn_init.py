@@ -39,7 +39,7 @@ inits = {
     "random": ("0.75", {}),
     "nndsvd": ("C1", {}),
     "nndsvda": ("C2", {}),
-    "cr1_nmf as it is": ("C4", {"W": coefficients.T, "H": axes.T}),
+    "cr1_nmf, unchanged": ("C4", {"W": coefficients.T, "H": axes.T}),
     "sklearn_init": ("C0", {"W": W, "H": H}),
 }
 steps = [1, 2, 4, 8, 16, 32]
