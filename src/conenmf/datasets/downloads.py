@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, TypeAlias
 
+from ..data.files.atomic import written_whole
 from ..errors import DatasetError, DiskFullError, is_disk_full
 from ..text import visible
 
@@ -93,37 +94,30 @@ def fetch(download: Download, folder: Path, progress: ProgressCallback | None = 
     import urllib.request
 
     path = folder / download.name
-    part = folder / f"{download.name}.part"
     try:
         if not download.url.startswith(("https://", "http://")):
             raise DatasetError(f"{download.url} is not a web address")
         request = urllib.request.Request(download.url, headers={"User-Agent": "conenmf"})
         with (
             urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer,
-            open(part, "wb") as file,
+            written_whole(path) as file,
         ):
             digest = _copy(answer, file, download, progress)
-        if download.sha256 not in (None, digest):
-            raise DatasetError(
-                f"{download.url} has the checksum {digest}, expected {download.sha256}: the file "
-                "is damaged or was replaced; nothing was kept"
-            )
-        return part.replace(path)
-    except DatasetError:
+            if download.sha256 not in (None, digest):
+                raise DatasetError(
+                    f"{download.url} has the checksum {digest}, expected {download.sha256}: the "
+                    "file is damaged or was replaced; nothing was kept"
+                )
+    except (DatasetError, DiskFullError):
         raise
     except (OSError, http.client.HTTPException) as problem:
         if isinstance(problem, urllib.error.HTTPError):
             problem.close()  # it holds the connection
-        if isinstance(problem, OSError) and is_disk_full(problem):
-            raise DiskFullError(
-                f"not enough disk space for {download.name} in {folder}: free some"
-            ) from problem
         raise DatasetError(
             f"{download.url} could not be fetched: {visible(problem)}; try again later, or get "
             "the file another way"
         ) from problem
-    finally:
-        part.unlink(missing_ok=True)
+    return path
 
 
 def _copy(
