@@ -131,8 +131,8 @@ def write_tables(
     paths = [target / f"{name}.{kind}" for name in TABLE_NAMES]
     _write_factor(paths[0], "feature", names.feature_names, result.W, batch_rows)
     _write_factor(paths[1], "sample", names.sample_names, result.H.T, batch_rows)
-    samples = _row_names(names.sample_names, labels.size)
-    _write_batches(paths[2], iter([{"sample": samples, "component": labels}]))
+    sample_names = _row_names(names.sample_names, labels.size)
+    _write_batches(paths[2], iter([{"sample": sample_names, "component": labels}]))
     _write_batches(paths[3], iter([history]))
     return paths
 
