@@ -1,6 +1,6 @@
 """V on a cluster: a Dask array whose chunks of samples stay on the workers.
 
-One task applies a step to one chunk (`chunks`). What is per sample stays with the chunk, as a Dask
+One task applies a step to one chunk (`chunks`). Results per sample stay with the chunk, as a Dask
 array; the parts are reduced as a tree in an order that depends only on the chunks, so results have
 the same bits for any number of workers. A worker that is lost takes its results with it; Dask
 computes them again from the graph, which holds W and not V, and nothing else changes.
@@ -51,7 +51,7 @@ class RechunkWarning(UserWarning):
 
 
 class Traffic(NamedTuple):
-    """What has moved between the client and the workers so far.
+    """What was sent between the client and the workers so far.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class ClusterMatrix(DataMatrix):
         return da.from_array(array, chunks=(self._sizes, *array.shape[1:]), name=False)
 
     def own_threads(self) -> AbstractContextManager[None]:
-        """Nothing to hold: the work is done elsewhere."""
+        """Do nothing: the workers compute."""
         return nullcontext()
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
@@ -236,7 +236,7 @@ class ClusterMatrix(DataMatrix):
         return [(_item, key, j) for key in results.keys()]  # noqa: SIM118 - not a dict
 
     def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
-        """The Dask arrays of what is per sample."""
+        """The Dask arrays of the results per sample."""
         for j, (sides, dtype) in enumerate(kinds):
             name = f"{results.name}-{j}"
             zeros = (0,) * len(sides)
@@ -350,7 +350,7 @@ def _client() -> Any:
 
 @contextmanager
 def _naming_failures(*, opening: bool = False) -> Iterator[None]:
-    """Raise an error of ours if a scheduler, a worker or a chunk is lost.
+    """Raise a named error if a scheduler, a worker or a chunk is lost.
 
     While V is opened only its own chunks are computed, so every other failure is theirs.
     """

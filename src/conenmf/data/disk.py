@@ -1,9 +1,9 @@
 """V in a file, larger than memory: blocks are read ahead by a thread while others compute.
 
-The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at
-most a sixteenth for an aligned array, of which several are alive at a time; the rest is for the
-interpreter and its libraries. An aligned array that is larger, which will be H, goes to a file
-beside the data.
+The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
+a sixteenth for an aligned array, of which several are alive at a time; the remaining memory is for
+the interpreter and its libraries. A larger aligned array, such as H, is kept in a file beside the
+data.
 """
 
 from __future__ import annotations

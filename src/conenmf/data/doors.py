@@ -1,6 +1,6 @@
-"""The doors: how a matrix comes in.
+"""The doors: functions that open a matrix.
 
-`from_rows`, `from_columns` and `open_data` state which way round the samples are; they return a
+`from_rows`, `from_columns` and `open_data` state whether samples are rows or columns; they return a
 `DataMatrix`, which every algorithm takes. The first pass over the data, made here, validates them.
 """
 
@@ -42,7 +42,7 @@ def from_rows(
     names: Names | None = None,
     block_samples: int | None = None,
 ) -> DataMatrix:
-    """Read a matrix whose *rows* are the samples, as scikit-learn's users have it.
+    """Read a matrix whose *rows* are the samples, as in scikit-learn.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def from_rows(
         datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
         also `open_data`. A Dask array stays on its workers.
     negative : {"raise", "clip"}
-        With "clip", negative entries down to -1e-6 times the largest entry are read as zeros;
-        lower ones are refused all the same.
+        With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
+        ones are refused.
     n_threads : int, optional
         Threads that work on blocks; by default all that this process may use.
         The results have the same bits for any number.
@@ -92,7 +92,7 @@ def from_columns(
     names: Names | None = None,
     block_samples: int | None = None,
 ) -> DataMatrix:
-    """Read a matrix whose *columns* are the samples, as the paper has it; see `from_rows`.
+    """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
 
     Among the sparse formats CSC is the one that needs no conversion.
 

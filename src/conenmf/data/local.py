@@ -1,8 +1,8 @@
 """Matrices whose blocks are worked on by threads of this process: in memory or on disk.
 
-A storage has to read blocks and single samples; how steps run over them, and where their results
-go, is here. Results are collected in the order of the blocks, so that they have the same bits for
-any number of threads.
+A storage reads blocks and single samples; this module runs steps over them and collects their
+results. Results are collected in the order of the blocks, so that they have the same bits for any
+number of threads.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class LocalMatrix(DataMatrix):
 
     @abstractmethod
     def _block(self, start: int, stop: int) -> Block:
-        """Samples start to stop, in the type `dtype`."""
+        """Samples `start` to `stop`, in the type `dtype`."""
 
     def _blocks(self) -> Borders:
         """Where blocks begin and end."""

@@ -1,13 +1,13 @@
 """The protocol: one way to read V, wherever it is kept.
 
-Every algorithm of this library does something to a block of samples, keeps a result per sample
-and sums the rest; `DataMatrix.sweep` is that sentence. Two shorter ones go with it: `visit` reads
-only the samples that its step asks for, `map` reads none.
+Every algorithm of this library applies a step to each block of samples, keeps the results per
+sample and sums the others: `DataMatrix.sweep` does this. Two methods are like it but read less:
+`visit` reads only the samples that its step asks for, `map` reads none.
 
 In the paper V is F x N and its columns are the samples; arrays that have one row per sample (the
-transpose of H among them) are called *aligned*. They live where the blocks live: in memory, in a
-file beside the data, on the workers of a cluster. So an algorithm never computes with them itself,
-it hands them to steps.
+transpose of H among them) are called *aligned*. They are kept where the blocks are kept: in memory,
+in a file beside the data, on the workers of a cluster. So an algorithm never computes with them
+itself, it passes them to steps.
 """
 
 from __future__ import annotations
@@ -198,28 +198,27 @@ class DataMatrix(ABC):
         out: Sequence[Aligned | None] = (),
         **shared: Any,
     ) -> tuple[Any, ...]:
-        """Read V once: apply a step to every block, keep what is per sample, sum the rest.
+        """Read V once: apply a step to every block, keep results per sample, sum the others.
 
         Parameters
         ----------
         step : callable
-            ``step(block, *aligned_rows, **shared) -> (*per_sample, part)``. Each of
-            `per_sample` has one row per sample of the block; `part` is what is reduced over
-            blocks (None if there is nothing). A step is a function of a module, so that it can
-            travel to other processes; it must not alter its arguments.
+            ``step(block, *aligned_rows, **shared) -> (*per_sample, part)``. Each of `per_sample`
+            has one row per sample of the block; `part` is what is reduced over blocks (None if
+            there is nothing). A step is a function at module level, so that it can be sent to other
+            processes; it must not alter its arguments.
         *aligned : arrays (N, ...)
             Arrays with one row per sample; the step gets the rows of its block.
         reduce : callable
             ``reduce(total, part) -> total``; associative, and applied in the order of the
             blocks. It may alter `total`.
         out : sequence, optional
-            For each per-sample result an array that is no longer needed, to be overwritten by
-            it, or None. It may be one of `aligned`: the rows of a block are read before they
-            are written. Use what is returned: a new array is made all the same where the old
-            one cannot be written to (a read-only file, a cluster). After an exception the
-            array holds old and new rows.
+            For each per-sample result an array that is no longer needed, to be overwritten by it,
+            or None. It may be one of `aligned`: the rows of a block are read before they are
+            written. Use the arrays returned: a new one is made where the old one cannot be written
+            to (a read-only file, a cluster). After an exception the array holds old and new rows.
         **shared
-            Small things every block needs: W, its Gram matrix.
+            Small objects that every block needs: W, its Gram matrix.
 
         Returns
         -------
@@ -303,7 +302,7 @@ class DataMatrix(ABC):
         """Read what `save_aligned` wrote."""
 
     def keep_aligned(self, aligned: Aligned) -> Aligned:
-        """Return an aligned array that outlasts this matrix, wherever it lives."""
+        """Return an aligned array that outlasts this matrix, in any storage."""
         return aligned
 
     # --- what a storage implements ---

@@ -1,4 +1,4 @@
-"""What is checked: data as they come in, and what else is handed to an algorithm.
+"""Checks of data when they are opened, and of other arguments of algorithms.
 
 Data must be a matrix of real, finite, nonnegative numbers whose squares stay in the range of
 their type. The measures of the first pass show whether they are; only if not, further passes find
@@ -63,7 +63,7 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
 
 
 def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
-    """Refuse a bare array: whether its rows or its columns are the samples cannot be seen.
+    """Refuse a bare array: it does not show whether rows or columns are the samples.
 
     With `nonzero`, refuse a matrix of zeros too.
     """
@@ -81,7 +81,7 @@ def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
 
 
 def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) -> Aligned:
-    """Return labels as an aligned array of integers from -1 to K - 1, or raise why they are not.
+    """Return labels as an aligned array of integers from -1 to K - 1; raise if they are not.
 
     With `complete`, a label of -1 is for zero samples only.
     """
@@ -116,7 +116,7 @@ def _join_ranges(a: tuple[int, int, bool], b: tuple[int, int, bool]) -> tuple[in
 
 
 def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataMatrix:
-    """Return V if its entries are as they must be, clipped if that is needed and asked for.
+    """Return V if its entries are valid, clipped if that is needed and asked for.
 
     Errors name an entry by its row and column in the caller's matrix, whose samples are in
     `samples_in`.
@@ -161,7 +161,7 @@ def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[st
     indices, _ = V.map(sample_indices)
     (entry,) = V.sweep(_find_in_block, indices, reduce=_first_of_two, value=value)
     if entry is None:
-        raise DataChangedError("an entry seen by the first pass is gone: V changed meanwhile")
+        raise DataChangedError("V was changed while it was validated: open it again")
     sample, feature, number = entry
     names = V.names
     of_sample = "sample" if names.sample_names is None else f"sample {names.sample(sample)!r}"

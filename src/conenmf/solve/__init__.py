@@ -1,1 +1,1 @@
-"""Iterating: initialisations, solvers, the one loop that alternates them, and its checkpoints."""
+"""Solving: initialisations, solvers, the loop that runs them, checkpoints and streams."""

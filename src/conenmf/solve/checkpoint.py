@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was killed resumes where it was, and ends with the same bits.
+"""Checkpoints: a run that was killed resumes from its last save and ends with the same bits.
 
 A checkpoint is a folder. Each save writes a new folder inside it under a temporary name and moves
 it into place when it is complete; only then is the one before it removed. On a cluster the workers
@@ -58,7 +58,7 @@ class Checkpoint:
 
 
 class CheckpointedRun:
-    """One run that is saved now and then.
+    """One run that is saved at regular intervals.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class CheckpointedRun:
             saved = self._read(newest, max_iter)
         except CheckpointError:
             raise
-        except Exception as problem:  # a damaged file may lead to any of them
+        except Exception as problem:  # a damaged file may raise any of them
             raise CheckpointError(
                 f"{newest} is not a checkpoint of conenmf, or is damaged: {problem}; "
                 "delete it to run from the beginning"
@@ -160,19 +160,19 @@ class CheckpointedRun:
         return Saved(state, log)
 
     def save_if_due(self, run: Saved, ended: bool) -> None:
-        """Save if the last time is long enough ago, or the user has ended the run."""
+        """Save if the last save is long enough ago, or the user has ended the run."""
         if ended or time.perf_counter() - self._last >= self._every:
             self.save(run)
             self._last = time.perf_counter()
 
     def save(self, run: Saved) -> None:
-        """Save a run; what is saved already for this iteration stays as it is."""
+        """Save a run, unless this iteration is saved already."""
         state, momentum = run.state, run.state.momentum
         target = self._folder / f"{len(state.values):08d}"
         if not target.exists():
             with folder_written_whole(target) as folder:
                 self._write(run, folder)
-        if self._V.is_remote:  # what is lost then comes from its file, not from all iterations
+        if self._V.is_remote:  # lost chunks are then read from their files, not computed again
             state.Ht = self._V.load_aligned(target, "H")
             if momentum is not None:
                 momentum.Ht = self._V.load_aligned(target, "before")
@@ -212,7 +212,7 @@ class CheckpointedRun:
 
 
 def _weigh_by_place(index: range, squared: Array, *, N: int) -> tuple[float]:
-    """A number that changes if samples change places."""
+    """A number that changes if the order of the samples changes."""
     return (float(squared @ (np.arange(index.start, index.stop) / N)),)
 
 

@@ -1,8 +1,8 @@
 """Inits from cones, and whether the samples lie in cones at all.
 
 The factors are those of Algorithm 2 of the paper, to the accuracy that an init needs. If samples
-lie in cones they are close to the best there are; if samples are mixtures of several components,
-they are not, and `mixing` measures by how much.
+lie in cones, these factors are close to the best possible; if samples are mixtures of several
+components, they are not, and `mixing` measures by how much.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> Init
 
 
 def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
-    """Return how much of the error of cr1-nmf goes if samples may mix cones, from 0 to 1.
+    """Return the share of the error of cr1-nmf that vanishes if samples may mix cones.
 
     1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
     best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are

@@ -1,4 +1,4 @@
-"""Initial factors: what an init hands to a solver, checks of a user's own, and zeros lifted.
+"""Initial factors: the result of an init, checks of factors given by users, lifting of zeros.
 
 Nothing here chooses an init or computes one; see `inits`.
 """
@@ -37,20 +37,20 @@ _NEGLIGIBLE_SHARE = 1e-12  # share of the largest entry up to which rounding cou
 
 
 class InitialFactors(NamedTuple):
-    """The factors of an init, and what was learnt on the way.
+    """The factors of an init, and what it found out about the data.
 
     Attributes
     ----------
     W : array (F, K)
     H : array (K, N) or None
     name : str
-        The init that they come from.
+        The init that made them.
     sketch : Sketch or None
         One of V, if one was made.
     error : float
         The relative error of W with its best H is at most this; 1 if nothing is known.
     in_cones : bool or None
-        Whether the samples lie in cones; None if that was not asked.
+        Whether the samples lie in cones; None if this was not checked.
     """
 
     W: Array
@@ -64,7 +64,7 @@ class InitialFactors(NamedTuple):
 def check_factor(
     factor: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
 ) -> Array:
-    """Return a factor that a user gave as a new array, or raise what is wrong with it."""
+    """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
     array = np.asarray(factor)
     if array.dtype.kind not in "fiub":
         raise FactorError(f"bad {name}: type {array.dtype}, expected real numbers")

@@ -1,7 +1,7 @@
-"""Inits: W (F, K) and H (K, N) from which a solver begins.
+"""Inits: the factors W (F, K) and H (K, N) that a solver begins with.
 
-An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this
-W". `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
+An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
+`INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
 factors for a solver. The functions themselves are in `cone_inits`, `svd_inits` and `kmeans_inits`;
 `race` chooses for "auto".
 """
@@ -62,8 +62,8 @@ def initialize(
         A name in `INITS`; "auto" for "cr1", "nndsvda" or "nnsvdlrc", depending on the data;
         a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
     solver : Solver or None
-        None asks for W alone. A solver that finds the best H for W at once gets None for it. If
-        the solver asks for it, an H that comes from cr1-nmf or from W alone is lifted off zero.
+        None asks for W alone. A solver that finds the best H for W at once gets None for it. If the
+        solver asks for it, an H from cr1-nmf or from W alone is lifted off zero.
     rng : numpy.random.Generator, optional
         For the inits that draw; without it "cr1" begins at the sample of the largest norm, and
         the others use fresh entropy.

@@ -1,9 +1,9 @@
 """The loop that alternates between W and H, for any solver and any loss.
 
 One iteration is one pass over V, for one run or for several at once: a block of samples yields its
-rows of the new H and the sums from which the new W and the value of the objective follow. What a
-pass is made with, and what becomes of its outcome, a run decides (`runs`); what is summed, and how
-W follows from it, is the part of the loss (`losses`).
+rows of the new H and the sums from which the new W and the value of the objective follow. A run
+(`runs`) chooses the factors of a pass and decides whether to accept its outcome; the loss
+(`losses`) defines the sums, and how W follows from them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def alternate(
     resume: Saved | None = None,
     save: Callable[[Saved, bool], None] | None = None,
 ) -> Solution:
-    """Update H and W in turn until it is time to stop; one pass over V per iteration.
+    """Update H and W alternately until a limit is reached; one pass over V per iteration.
 
     Parameters
     ----------
@@ -52,15 +52,16 @@ def alternate(
         Asked once, after two iterations, for factors from which to continue; they are accepted if
         the next iteration lowers the objective of V itself. Only for solvers that are extrapolated.
     resume : Saved, optional
-        Continue from here, with the same bits as if there had been no break; W and H are ignored.
+        Continue from this state, with the same bits as without the interruption; W and H are
+        ignored.
     save : callable, optional
-        Called with what is to be saved before every iteration, and when the callback has ended
-        the run; then the second argument is True.
+        Called with the state to save before every iteration, and when the callback has ended the
+        run; then the second argument is True.
 
     Notes
     -----
-    The history counts seconds and passes from the call. An iteration that is taken back counts as
-    one in which the error has not fallen.
+    The history counts seconds and passes from the call. An iteration that is undone counts as one
+    in which the error has not fallen.
     """
     require_data_matrix(V, nonzero=True)
     with V.own_threads():

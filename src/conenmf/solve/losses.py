@@ -1,9 +1,9 @@
 """Losses: what the loop minimises, and all that changes with it.
 
-A loss owns the step on a block of samples, the sums that it yields, the update of W from them, the
-value of the objective and the point at which a pass knows it, the exact H for a given W, and the
-scale of the data. The loop knows none of these; it hands the sums from one method to the next, and
-a checkpoint saves them under the names that the loss gives them.
+A loss defines the step on a block of samples, the sums that it yields, the update of W from them,
+the value of the objective and the point at which a pass knows it, the exact H for a given W, and
+the scale of the data. The loop knows none of these: it passes the sums from one method to the next,
+and a checkpoint saves them under the names that the loss gives them.
 
 There is one loss so far, `Frobenius`: ||V - W H||^2. With W given, a block of samples yields
 C = V'W, its new H = update(G, C, H) with G = W'W, and the sums VH', HH' and <V, WH>. From these W
@@ -99,7 +99,7 @@ class Loss(ABC):
 
     @abstractmethod
     def collect(self, sums: Sums) -> Sums:
-        """Return the sums of all blocks as the other methods want them."""
+        """Return the sums of all blocks in the form that the other methods take."""
 
     @abstractmethod
     def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
@@ -203,7 +203,7 @@ class Frobenius(Loss):
         inner = sums["inner"] if at is Point.BEFORE else float(np.vdot(sums["VH"], W))
         squared = self.total - 2.0 * inner + float(np.vdot(W.T @ W, sums["HH"]))
         if not np.isfinite(squared):
-            raise FactorError("the solver returned factors that are not finite")
+            raise FactorError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
 
     def objective(self, value: float) -> float:
@@ -222,8 +222,8 @@ class Frobenius(Loss):
 def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
-    Nothing but V and W goes into it, not even a first guess, so that even where several H are
-    best it is always the same one.
+    It depends on V and W alone, not on a first guess, so that it is always the same even where
+    several H are best.
 
     Returns
     -------

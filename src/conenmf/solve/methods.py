@@ -1,7 +1,7 @@
-"""Methods: by which solvers a run updates its factors, with which penalties, for which loss.
+"""Methods: the solvers, the penalties and the loss of a run.
 
 Each factor has a slot of its own, with a solver and a penalty. All penalties are changes of the
-small matrices G and C of an update, so neither solvers nor losses know of them.
+small matrices G and C of an update, so solvers and losses need not know them.
 """
 
 from __future__ import annotations

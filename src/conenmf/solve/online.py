@@ -1,10 +1,11 @@
 """Streams: cones and factors of samples that arrive batch by batch and are not kept.
 
-The paper leaves an online version of its algorithms open. Here is one. A stream keeps at most K
+The paper leaves an online version of its algorithms open; this is one. A stream keeps at most K
 centres and, for each of their cones, the sum of its samples (Algorithm 1 as samples arrive); and K
 components with the statistics HH' and VH' from which they are updated (a loop of its own, one batch
-at a time, since no sample is read twice). The two halves meet in one place: a cone whose sum the
-components approximate badly gets one of its own. Nothing grows with the number of samples.
+at a time, since no sample is read twice). Cones affect components in one place only: a cone whose
+sum the components approximate badly gets a component of its own. Nothing grows with the number of
+samples.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class _Factors:
 
 
 class ConeStream:
-    """Cones and a factorisation of samples that come in batches.
+    """Cones and a factorisation of samples that arrive in batches.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class ConeStream:
     ----------
     cones : StreamCones
     n_samples : int
-        How many samples came, zero samples included.
+        The number of samples so far, zero samples included.
     n_batches : int
 
     Notes
@@ -163,7 +164,7 @@ class ConeStream:
     two centres are to each other. (4) By 2. a sample's own cone has a centre when it is added,
     and all those of other cones are farther away; by 1. only sums of one cone are ever added.
 
-    Only the candidates of each block travel: K samples, each the farthest from the centres and the
+    Every block sends only its candidates: K samples, each the farthest from the centres and the
     candidates before it. These include one of each cone without a centre, as in `cluster_cones`
     with method "one-pass", so the proof holds for them.
 
@@ -171,15 +172,15 @@ class ConeStream:
     samples are within 2 alpha_k of it: with the axes as W the relative error of everything seen
     is at most the largest sin(2 alpha_k), for any order.
 
-    *How the components change.* Each new cone brings a component until there are K. After that,
-    the axis of a cone takes over a component where that pays: n_k samples with sum s_k have an
-    error of at least ||s_k - W h||^2 / n_k for the best h >= 0, because the squared distance to a
-    convex cone is convex. If that is several times the error made by merging the two components
-    that are needed least, known from HH', these are merged. So a lone outlier, which always
-    becomes a centre, does not cost a component that many samples use. Then H is found by exact
-    nonnegative least squares for the batch, W by hals from HH' and VH', a few times in turn. The
-    past enters with the coefficients it had when it came, which later components cannot change;
-    recent samples weigh more.
+    *How the components change.* Each new cone brings a component until there are K. After that, the
+    axis of a cone takes over a component where that pays: n_k samples with sum s_k have an error of
+    at least ||s_k - W h||^2 / n_k for the best h >= 0, because the squared distance to a convex
+    cone is convex. If that is several times the error made by merging the two components that are
+    needed least, known from HH', these are merged. So a lone outlier, which always becomes a
+    centre, does not cost a component that many samples use. Then H is found by exact nonnegative
+    least squares for the batch, W by hals from HH' and VH', a few times alternately. Earlier
+    samples enter with the coefficients they had when they arrived, which later components cannot
+    change; recent samples weigh more.
 
     *What is only measured.* About the error of W itself nothing is proved. On simulated cones of
     a thousand samples or more in random order it was within 0.8% of that of `factorize` on all
@@ -239,7 +240,7 @@ class ConeStream:
         return np.pad(W, ((0, 0), (0, self.K - W.shape[1])))
 
     def update(self, V: DataMatrix) -> None:
-        """Take in a batch of samples, a DataMatrix (F, N).
+        """Update cones and components with a batch of samples, a DataMatrix (F, N).
 
         Costs four passes over it, one more if centres change, and 47 more for the first batch.
         """

@@ -1,4 +1,4 @@
-"""The race of inits: what ``init="auto"`` takes.
+"""The race of inits: the choice of ``init="auto"``.
 
 If samples lie in cones, the init from cones is close to the best factors and no race is run.
 Otherwise it competes with an init from singular vectors over a few iterations on a sketch of V,
@@ -24,8 +24,8 @@ _RACE_MAX_ITER = 2
 def choose_init(V: DataMatrix, K: int, rng: Generator) -> InitialFactors:
     """Take cr1 if samples lie in cones, else the init that leads after a few cheap iterations.
 
-    These run on a sketch of V, which also lends its singular vectors to the init that competes:
-    nnsvdlrc is ahead on dense data, nndsvda on sparse ones, as measured in docs/inits.md.
+    These run on a sketch of V, whose singular vectors also serve the init that competes: nnsvdlrc
+    is ahead on dense data, nndsvda on sparse ones, as measured in docs/inits.md.
     """
     cones = from_cones(V, K, rng)
     if K > min(V.shape):

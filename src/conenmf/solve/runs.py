@@ -1,11 +1,11 @@
-"""One run on its way to a minimum: what it proposes before each pass over V, and what it accepts.
+"""One run: the factors it proposes before each pass over V, and whether it accepts the outcome.
 
 The loop (`loop`) reads V; a run decides with which factors. Solvers that ask for it are
 extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix factorization algorithms using
-extrapolation", Neural Computation 31, 2019): what an update has moved is moved a little further.
-Each iteration proposes factors, and accepts what the pass yields or takes it back if the objective
-has risen; then follows one iteration without extrapolation, which cannot fail, and extrapolation
-continues with more caution.
+extrapolation", Neural Computation 31, 2019): each update is moved a little further in its
+direction. Each iteration proposes factors, and accepts the outcome of the pass, or undoes it if the
+objective has risen; then follows one iteration without extrapolation, which cannot fail, and
+extrapolation continues with a smaller factor.
 
 *Which value decides.* A pass is made with a W that may be extrapolated, and ends with an H that
 may be; the sums are those of this H. Where the loss knows its value at the W updated from them,
@@ -71,7 +71,7 @@ class Momentum:
     beta : float
         How far to move beyond an update, as a share of the way since the one before.
     ceiling : float
-        What beta may grow to.
+        The largest value that beta may reach.
     rest : bool
         The next iteration is not extrapolated.
     leapt : bool
@@ -95,7 +95,7 @@ class State:
     W : array (F, K), float64
     Ht : aligned (N, K)
     sums : dict
-        What the pass of the last accepted iteration summed; the loss owns the names.
+        The sums of the last accepted iteration; the loss defines their names.
     values : list of float
         The objective of V / unit after each iteration, with the penalties.
     momentum : Momentum, optional
@@ -121,7 +121,7 @@ Leap: TypeAlias = Callable[[Array, Aligned, list[float]], tuple[Array, Aligned] 
 
 
 class Proposal(NamedTuple):
-    """What a pass over V is to be made with.
+    """The factors for a pass over V.
 
     `before` is the H from which on a new one is moved further, by the share `beta`; None for a run
     that is not extrapolated.
@@ -141,12 +141,12 @@ class Proposal(NamedTuple):
 
     @property
     def out(self) -> tuple[Aligned | None, ...]:
-        """Where the new ones may be written: over the old, unless they may be taken back."""
+        """Where the new ones may be written: over the old, unless the iteration may be undone."""
         return (self.Ht,) if self.before is None else (None, None)
 
 
 class Outcome(NamedTuple):
-    """What it yielded: the new H, the same before it was moved further, and the sums."""
+    """The outcome of a pass: the new H, the same before it was moved further, and the sums."""
 
     Ht: Aligned
     updated: Aligned
@@ -154,7 +154,7 @@ class Outcome(NamedTuple):
 
 
 class Run:
-    """One run on its way: its state, its limits and its history so far.
+    """One run: its state, its limits and its history so far.
 
     The parameters are those of `alternate`.
 
@@ -236,7 +236,7 @@ class Run:
         }
 
     def settle(self, proposal: Proposal, outcome: Outcome) -> None:
-        """Accept what a pass yielded, or take it back if the objective has risen."""
+        """Accept the outcome of a pass, or undo it if the objective has risen."""
         if self.lacks_sums:
             self._begin(proposal, outcome)
             return
@@ -253,7 +253,7 @@ class Run:
         values.append(value)
 
     def end_iteration(self) -> None:
-        """Write the log, call the callback, and see whether it is time to stop."""
+        """Write the log, call the callback, and decide whether to stop."""
         value, log = self.state.values[-1], self.log
         log.elapsed.append(time.perf_counter() - self._began)
         log.passes.append(self.V.passes - self._already_read)
@@ -273,7 +273,7 @@ class Run:
                 self.save(ended=True)
 
     def save(self, *, ended: bool) -> None:
-        """Hand the state to who saves it."""
+        """Pass the state to the function that saves it."""
         if self._save is not None:
             self._save(Saved(self.state, self.log), ended)
 
@@ -302,7 +302,7 @@ class Run:
         return value
 
     def _is_no_worse(self, value: float, last: float) -> bool:
-        """Compared as relative errors: what rounding hides there is no reason to go back."""
+        """Compared as relative errors: a rise within rounding is no reason to undo an iteration."""
         return self.loss.relative_error(value) <= self.loss.relative_error(last)
 
     def _accept(self, proposal: Proposal, outcome: Outcome, W: Array) -> None:
@@ -319,7 +319,7 @@ class Run:
             self._balance(momentum)
 
     def _take_back(self, proposal: Proposal) -> None:
-        """Leave the factors as they are, and be more careful."""
+        """Keep the earlier factors, and extrapolate less."""
         momentum = self.state.momentum
         assert momentum is not None
         momentum.rest = True
@@ -329,7 +329,7 @@ class Run:
     def _balance(self, momentum: Momentum) -> None:
         """Bring columns of W back to ordinary sizes, and rows of H the other way.
 
-        A component that no sample uses for a while comes back with a huge column in W, which
+        A component that no sample has used for a while may return with a huge column in W, which
         then sets the scale, so that the others are floored, or lost in single precision.
         """
         state = self.state
@@ -356,7 +356,7 @@ class Run:
     def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
-            raise FactorError("this solver needs an initial H")
+            raise FactorError("this solver needs an initial H: pass one with W")
         W = np.asarray(W, dtype=np.float64)
         size = np.ones(W.shape[1]) if self.method.is_penalised else _column_units(W)
         if H is None:

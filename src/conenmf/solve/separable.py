@@ -1,9 +1,9 @@
 """Successive projection: samples that those chosen so far cannot express.
 
-SPA (Araujo et al., 2001; Gillis and Vavasis, 2014) and SNPA (Gillis, 2014) solve NMF exactly if
-the data are separable, that is, if every component occurs as a sample. They are the strongest
-rivals of Algorithm 1 as inits: Algorithm 1 looks for samples in new directions, these for samples
-outside the span, or outside the convex hull, of those chosen.
+SPA (Araujo et al., 2001; Gillis and Vavasis, 2014) and SNPA (Gillis, 2014) solve NMF exactly if the
+data are separable, that is, if every component occurs as a sample. They are the strongest
+alternatives to Algorithm 1 as inits: Algorithm 1 looks for samples in new directions, these for
+samples outside the span, or outside the convex hull, of those chosen.
 """
 
 from __future__ import annotations

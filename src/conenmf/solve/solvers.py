@@ -7,8 +7,9 @@ y'Gy / 2 - c'y, and serves W and H alike. V is never seen here. Where every row 
 of its own, as with missing entries, G is (n, K, K).
 
 C is expensive and a sweep over Y is cheap, so `mult` and `hals` may sweep several times, until a
-sweep brings little beside the first one (Gillis and Glineur, "Accelerated multiplicative updates
-and hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation 24, 2012).
+sweep gains little compared with the first one (Gillis and Glineur, "Accelerated multiplicative
+updates and hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation
+24, 2012).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
 
     y_k <- max(y_k - (Y G_k - c_k) / G_kk, floor)
 
-    With more than one sweep, rows that hardly move any more are left alone.
+    With more than one sweep, rows that hardly move any more are not updated further.
 
     >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2.e+00, 1.e-16]])
@@ -104,7 +105,7 @@ def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
 
 
 def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, Array]]) -> Array:
-    """Sweep over the rows of a copy of Y; one that moves little beside its first move is done.
+    """Sweep over the rows of a copy of Y, until each moves little compared with its first move.
 
     `sweep` gets rows and their indices, and returns them as they are now and how far each moved,
     squared.
@@ -150,8 +151,8 @@ class Solver:
         An H that is zero outside its cones is lifted off zero before the first iteration: `mult`
         cannot leave that point, and `hals` leaves it slowly.
     sweeps : int, optional
-        The update takes a keyword `sweeps`; the loop asks for as many as pay beside the cost of
-        C, and at most for this many.
+        The update takes a keyword `sweeps`; the loop asks for as many as cost no more than C does,
+        and at most for this many.
     extrapolate : bool
         Go beyond each update in the direction of the last one, as far as it lowers the error;
         see `alternate`. Needs ``first="H"``.

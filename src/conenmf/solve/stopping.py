@@ -1,8 +1,8 @@
 """When a run ends, and what it reports until then.
 
 `Stopping` holds the limits, `StopReason` names every way in which a run may end, an `Iteration` is
-what a callback gets, a `Log` grows with every iteration, a `History` is what remains of them all.
-Nothing here computes factors.
+what a callback gets, a `Log` grows with every iteration, a `History` is the log of a run that has
+ended. Nothing here computes factors.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _DESCRIPTIONS = {
 class Iteration:
     """What a callback gets after every iteration; it stops the run by returning True.
 
-    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts
-    the passes over V so far. `objective` is what the loss measures, ||V - W H||^2 for least
-    squares, and `relative_error` is the same beside the scale of V: ||V - W H|| / ||V||.
+    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts the
+    passes over V so far. `objective` is what the loss measures, ||V - W H||^2 for least squares,
+    and `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
     """
 
     iteration: int

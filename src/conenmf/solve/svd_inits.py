@@ -1,8 +1,8 @@
 """Inits from the leading singular vectors of V: NNDSVD and its variants, and NNSVD-LRC.
 
-They take the positive or the negative parts of singular vectors as components; the vectors come
-from `linalg.spectrum`, so that a fit computes them once. NNSVD-LRC improves the parts by a small
-alternation of its own, on the truncated SVD instead of V.
+They take the positive or the negative parts of singular vectors as components; `linalg.spectrum`
+computes the vectors, once for a whole fit. NNSVD-LRC improves the parts by a small alternation of
+its own, on the truncated SVD instead of V.
 """
 
 from __future__ import annotations
