@@ -1,4 +1,5 @@
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -154,6 +155,41 @@ def test_a_step_that_raises_the_late_value_is_taken_back(init):
         run = alternate(V, *init, solver, stopping=Stopping(0, max_iter=80))
         taken_back.append(np.count_nonzero(np.diff(run.history.relative_error) == 0))
     assert all(0 < count < 20 for count in taken_back)
+
+
+# --- a loss with an array of its own ----------------------------------------------------------
+
+
+class Weighted(Frobenius):
+    """sum_n g_n ||v_n - W h_n||^2."""
+
+    def __init__(self, V, *, weights, rescale=True):
+        super().__init__(V, rescale=rescale)
+        self.aligned = (weights,)
+        self.total = float(weights @ np.asarray(V.norms_squared)) / self.unit**2
+
+    @staticmethod
+    def step(block, weights, H, *before, **options):
+        *rows, _ = Frobenius.step(block, H, *before, **options)
+        weighted = weights[:, None] * rows[0]
+        sums = {"VH": block @ weighted, "HH": rows[0].T @ weighted}
+        return *rows, {**sums, "inner": float(np.vdot(sums["VH"], options["W"]))}
+
+
+@pytest.mark.parametrize("name", ["hals", "plain-hals", "plain-nnlsb"])
+def test_sample_weights_are_an_aligned_array(name, main_backend, sample_matrix, init):
+    """The same as scaling the samples, which is not done."""
+    weights = np.random.default_rng(2).uniform(0.2, 3, 40)
+    slot, stopping = Slot(SOLVERS[name]), Stopping(0, max_iter=8)
+    method = Method(slot, slot, partial(Weighted, weights=weights))
+    run = alternate(main_backend(sample_matrix), *init, method, stopping=stopping)
+    scale = np.sqrt(weights)
+    scaled = from_columns(sample_matrix * scale)
+    expected = alternate(scaled, init[0], init[1] * scale, name, stopping=stopping)
+    np.testing.assert_allclose(run.W, expected.W, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(run.H) * scale, expected.H, rtol=1e-6, atol=1e-12)
+    errors = (one.history.relative_error for one in (run, expected))
+    np.testing.assert_allclose(*errors, rtol=1e-9)
 
 
 # --- slots ------------------------------------------------------------------------------------

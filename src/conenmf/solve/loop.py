@@ -94,17 +94,21 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
     if not runs:
         return
     proposals = [run.propose() for run in runs]
-    counts = [len(proposal.aligned) for proposal in proposals]
+    inputs = [
+        (*run.loss.aligned, *proposal.aligned)
+        for run, proposal in zip(runs, proposals, strict=True)
+    ]
     old = [array for proposal in proposals for array in proposal.out]
     *rows, sums = V.sweep(
         _step_runs,
-        *(array for proposal in proposals for array in proposal.aligned),
+        *(array for arrays in inputs for array in arrays),
         steps=[run.loss.step for run in runs],
-        counts=counts,
+        counts=[len(arrays) for arrays in inputs],
         arguments=[run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)],
         out=old if any(array is not None for array in old) and not V.is_one_block else (),
     )
-    for run, proposal, count, part in zip(runs, proposals, counts, sums, strict=True):
+    for run, proposal, part in zip(runs, proposals, sums, strict=True):
+        count = len(proposal.aligned)
         mine, rows = rows[:count], rows[count:]
         run.settle(proposal, Outcome(mine[0], mine[-1], run.loss.collect(part)))
 
@@ -116,7 +120,7 @@ def _step_runs(
     counts: list[int],
     arguments: list[dict[str, Any]],
 ) -> tuple[Any, ...]:
-    """Do the step of every run with one block; each takes and returns `count` aligned arrays."""
+    """Do the step of every run with one block; each takes `count` of the aligned arrays."""
     rows: list[Array] = []
     sums: list[Sums] = []
     for step, count, shared in zip(steps, counts, arguments, strict=True):

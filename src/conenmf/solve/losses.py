@@ -63,11 +63,15 @@ class Loss(ABC):
         from them; `BEFORE` if they give it only at the W that the pass was made with.
     unit : float
         A power of two.
+    aligned : tuple of arrays (N, ...)
+        What a loss needs of every sample, such as weights; none by default. The step takes their
+        rows before those of H.
     """
 
     name: str
     known_at: Point
     unit: float
+    aligned: tuple[Aligned, ...] = ()
 
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
         self.V = V
@@ -89,8 +93,7 @@ class Loss(ABC):
 
         If H `before` is given, the new H is moved further by `beta` times the way from there,
         down to `floor` at most, and the result is (H moved, H as updated, sums) instead of
-        (H, sums). `shared` is what `shared` returns. Sample weights would be one more aligned
-        array, which multiplies the rows of H in all sums.
+        (H, sums). `shared` is what `shared` returns.
         """
 
     @abstractmethod

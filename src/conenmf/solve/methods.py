@@ -6,6 +6,7 @@ small matrices G and C of an update, so solvers and losses need not know them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -72,12 +73,13 @@ class Method:
     H : Slot
         Its solver says also how the loop runs: which factor is first, whether to extrapolate.
     W : Slot
-    loss : class
+    loss : callable
+        ``loss(V, rescale=...) -> Loss``, such as the class itself.
     """
 
     H: Slot
     W: Slot
-    loss: type[Loss] = Frobenius
+    loss: Callable[..., Loss] = Frobenius
 
     @classmethod
     def of(cls, solver: Method | Solver | str | Update) -> Method:
