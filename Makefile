@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test bench reproduce docs lint clean
 
-demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, leave demo.png and a report
+demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, write demo.png and a report
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
