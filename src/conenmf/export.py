@@ -210,7 +210,9 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     """
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
     if tuple(adata.shape) != (N, F):
-        raise ShapeError(f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}")
+        raise ShapeError(
+            f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}: use the same"
+        )
     for place, name, values in _annotations(result, key):
         getattr(adata, place)[name] = values
 

@@ -187,7 +187,7 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
     """Refuse what cannot be done before the data are read; return the folder for the result."""
     source, output = common.path, options.output
     if options.anndata and source.suffix.lower() != ".h5ad":
-        raise OptionError(f"--anndata is for .h5ad files, and DATA is {common.data}")
+        raise OptionError(f"--anndata is for .h5ad files, and DATA is {common.data}: leave it out")
     check_packages(options.tables, anndata=options.anndata)
     target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
     names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)

@@ -196,7 +196,9 @@ def sample_size(
     options = {"xatol": 1e-9 * limit}
     rate = -minimize_scalar(log_moment, bounds=(0, limit), method="bounded", options=options).fun
     if not rate > 0:
-        raise OptionError(f"epsilon={epsilon} is too small for double precision")
+        raise OptionError(
+            f"epsilon={epsilon} is too small for double precision: choose a larger one"
+        )
     return int(np.ceil(np.log(1 / delta) / rate))
 
 

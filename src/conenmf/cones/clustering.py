@@ -222,7 +222,8 @@ def require_samples(V: DataMatrix, K: int) -> None:
     """Raise an error if V has fewer than K samples that are not zero."""
     if V.nonzero < K:
         raise ComponentsError(
-            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for"
+            f"there are {V.nonzero} nonzero samples, fewer than the {K} components asked for: "
+            f"use at most {V.nonzero}"
         )
 
 

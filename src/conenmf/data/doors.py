@@ -212,7 +212,9 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         rows = array if request.samples_in == "rows" else array.T
         return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
     if persist is not None:
-        raise OptionError(f"persist={persist} is for Dask arrays, got {type(matrix).__name__}")
+        raise OptionError(
+            f"persist={persist} is for Dask arrays, got {type(matrix).__name__}: leave it out"
+        )
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)

@@ -96,7 +96,7 @@ def fetch(download: Download, folder: Path, progress: ProgressCallback | None = 
     path = folder / download.name
     try:
         if not download.url.startswith(("https://", "http://")):
-            raise DatasetError(f"{download.url} is not a web address")
+            raise DatasetError(f"{download.url} is not a web address: it needs http:// or https://")
         request = urllib.request.Request(download.url, headers={"User-Agent": "conenmf"})
         with (
             urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer,
@@ -215,7 +215,9 @@ def _unpack_zip(archive: Path, folder: Path, select: _Select, max_bytes: int) ->
 
 def _check_size(archive: Path, n_bytes: int, max_bytes: int) -> None:
     if n_bytes > max_bytes:
-        raise DatasetError(f"{archive.name} unpacks to more than {max_bytes} bytes")
+        raise DatasetError(
+            f"{archive.name} unpacks to more than {max_bytes} bytes: nothing was kept"
+        )
 
 
 def _member_path(name: str, folder: Path) -> Path:

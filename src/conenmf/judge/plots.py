@@ -100,7 +100,9 @@ def components(
         axes = _grid(len(indices), names)
     flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     if flat.size < len(indices):
-        raise OptionError(f"{flat.size} axes were given for {len(indices)} components")
+        raise OptionError(
+            f"{flat.size} axes were given for {len(indices)} components: give one for each"
+        )
     for k, ax in zip(indices, flat, strict=False):
         _component(W[:, k], names, ax, top)
         ax.set_title(f"component {k}", fontsize="medium")

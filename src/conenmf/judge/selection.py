@@ -172,7 +172,8 @@ def _candidates(V: DataMatrix, ks: Iterable[int] | None) -> Array:
         raise ComponentsError(f"ks={ks!r}: expected integers of at least 1")
     if candidates[-1] > min(V.shape):
         raise ComponentsError(
-            f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data"
+            f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data: "
+            "leave such candidates out of ks"
         )
     return candidates
 

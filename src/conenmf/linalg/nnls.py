@@ -73,7 +73,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
             solutions[row] = one[0]
         return solutions
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
-        raise NonFiniteError("G or C holds NaN or infinity")
+        raise NonFiniteError("G or C holds NaN or infinity: check the factors and the data")
     if K < 1 or np.diagonal(G).min() < 0:
         raise ShapeError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.

@@ -112,7 +112,7 @@ class Spectrum:
         if not 1 <= k <= largest_k:
             raise ComponentsError(
                 f"a {V.shape[1]} x {V.depth} matrix has {largest_k} singular values, "
-                f"not the {k} asked for"
+                f"not the {k} asked for: ask for 1 to {largest_k}"
             )
         with V.own_threads():
             # V'X is tall and thin; its singular values do not suffer from the square in VV'.

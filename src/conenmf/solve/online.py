@@ -246,7 +246,9 @@ class ConeStream:
         """
         require_data_matrix(V)
         if V.shape[0] != self.F:
-            raise ShapeError(f"the batch has {V.shape[0]} features, the stream has {self.F}")
+            raise ShapeError(
+                f"the batch has {V.shape[0]} features, the stream has {self.F}: they must agree"
+            )
         cones, factors = self.cones, self._factors
         if V.nonzero:
             with V.own_threads():

@@ -82,7 +82,9 @@ def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]
     require_data_matrix(V, nonzero=True)
     K = check_components(K)
     if K > V.shape[1]:
-        raise ComponentsError(f"there are {V.shape[1]} samples, fewer than the {K} asked for")
+        raise ComponentsError(
+            f"there are {V.shape[1]} samples, fewer than the {K} asked for: ask for fewer"
+        )
     lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
     return V.shape[0], lazy, np.empty(K, dtype=np.intp)
 

@@ -203,7 +203,10 @@ def test_symmetric_and_patterns(tmp_path):
         (market("coordinate real general", "3 3 1\n7 1 1\n"), "outside its matrix"),
         (market("coordinate real general", "3 3 1\n1.5 1 1\n"), "outside its matrix"),
         (market("coordinate real general", "3 3 1\nnan 1 1\n"), "outside its matrix"),
-        (market("array real symmetric", "3 2\n" + 9 * "1\n"), "is symmetric and has 3 rows"),
+        (
+            market("array real symmetric", "3 2\n" + 9 * "1\n"),
+            "claims to be symmetric, with 3 rows",
+        ),
         (market("array real general", "3 2\n" + 5 * "1\n"), "damaged"),
         (market("array real skew-symmetric", "2 2\n1\n"), "is skew-symmetric"),
         (market("coordinate real general", "3 3 1\n1 1 1\n" + 9 * "2 2 2\n"), "damaged"),

@@ -67,7 +67,9 @@ def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str
         try:
             with pillow.open(file, formats=_FORMATS) as image:
                 if image.width * image.height > _MAX_IMAGE_PIXELS:
-                    raise FileFormatError(f"{file} has more than {_MAX_IMAGE_PIXELS} pixels")
+                    raise FileFormatError(
+                        f"{file} has more than {_MAX_IMAGE_PIXELS} pixels: make it smaller"
+                    )
                 small = image.convert("L")
                 if small.size != (columns, rows):
                     small = small.resize((columns, rows), pillow.Resampling.BICUBIC)

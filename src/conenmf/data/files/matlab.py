@@ -323,7 +323,9 @@ def _read_market_header(stream: IO[bytes], path: Path) -> _MarketHeader:
     rows, columns = sides[:2]
     symmetric = banner[4] == "symmetric"
     if symmetric and rows != columns:
-        raise FileFormatError(f"{path} is symmetric and has {rows} rows and {columns} columns")
+        raise FileFormatError(
+            f"{path} claims to be symmetric, with {rows} rows and {columns} columns: fix its header"
+        )
     if sparse:
         fields = 2 if banner[3] == "pattern" else 3
         return _MarketHeader(rows, columns, sides[2], True, fields, symmetric)
@@ -351,7 +353,9 @@ def _coordinates(numbers: Array, header: _MarketHeader) -> Any:
     inside = (places >= 0) & (places < header[:2]) & (places == np.floor(places))
     if not inside.all():
         wrong = int(np.flatnonzero(~inside.all(axis=1))[0])
-        raise FileFormatError(f"entry {wrong} of a Matrix Market file is outside its matrix")
+        raise FileFormatError(
+            f"entry {wrong} of a Matrix Market file is outside its matrix: save it again"
+        )
     row, column = places.astype(np.int64).T
     values = numbers[:, 2] if header.fields == 3 else np.ones(len(numbers))
     if header.symmetric:

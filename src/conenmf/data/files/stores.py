@@ -221,7 +221,7 @@ class _ZarrStore(Store):
         if codecs - _CODECS:
             raise FileFormatError(
                 f"{name} is encoded with {listed(sorted(codecs - _CODECS))}, which is not among "
-                "the codecs that only compress numbers"
+                "the codecs that only compress numbers: store it with one of those, such as zstd"
             )
         super()._check(array, name)
 
