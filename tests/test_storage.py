@@ -117,7 +117,9 @@ def test_damaged_and_foreign_files(tmp_path, cones):
             parts = {name: stored[name] for name in stored.files}
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
-        with pytest.raises(FileFormatError, match=f"{version}.* reads 'conenmf-factorization-2'"):
+        with pytest.raises(
+            FileFormatError, match=f"version.npz has format '{version}', this .*-2'"
+        ):
             Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):
         Factorization.load(tmp_path / "missing.npz")

@@ -80,10 +80,16 @@ def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]
             yield _read_fields(archive)
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
+    except _OtherVersionError as problem:
+        raise FileFormatError(f"{path} {problem}") from problem
     except Exception as problem:  # damaged zip files and array headers raise many kinds
         raise FileFormatError(
             f"{path} is not a factorisation saved by conenmf, or is damaged: {problem}"
         ) from problem
+
+
+class _OtherVersionError(FileFormatError):
+    """The file is a factorisation, saved by another version."""
 
 
 def _read_fields(archive: Any) -> dict[str, Any]:
@@ -94,8 +100,8 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         raise FileFormatError("no conenmf metadata found")
     metadata = json.loads(str(archive["facts"]))
     if metadata["format"] != _FORMAT:
-        raise FileFormatError(
-            f"it has format {metadata['format']!r}, and this version reads {_FORMAT!r}: "
+        raise _OtherVersionError(
+            f"has format {metadata['format']!r}, this version reads {_FORMAT!r}: "
             "fit the data again and save the result"
         )
     settings, shape = metadata["settings"], metadata["image_shape"]
