@@ -75,12 +75,12 @@ def race(X: Any, K: int, peers: Iterable[str], rounds: int, limit: float) -> dic
     defaults: list[tuple[float, float]] = []
     plain: list[float] = []
 
-    def told() -> list[dict[str, list[float]]]:
+    def runs_so_far() -> list[dict[str, list[float]]]:
         return [run for of_peer in runs.values() for run in of_peer.values() if run["errors"]]
 
     def go_down(name: str) -> Descent:
-        target = min((run["errors"][0] for run in told()), default=0.0)
-        slowest = max((run["all_seconds"][0] for run in told()), default=0.0)
+        target = min((run["errors"][0] for run in runs_so_far()), default=0.0)
+        slowest = max((run["all_seconds"][0] for run in runs_so_far()), default=0.0)
         return descend(X, K, OURS[name], target, max(PATIENCE * slowest, 1.0))
 
     def record(key: tuple, seconds: float, result: Any) -> None:

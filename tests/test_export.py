@@ -78,9 +78,9 @@ def test_facts_are_plain_and_include_what_was_judged(frame):
     result.diagnose()
     described = json.loads(json.dumps(facts(result)))
     assert described["cones"]["assumption_holds"] is True
-    assert described["samples_of_component"] == result.diagnosis.sizes.tolist()
-    assert described["cones"]["samples"] == result.diagnosis.cones.sizes.tolist()
-    assert described["cones"]["cr1_error"] == result.diagnosis.cones.error
+    assert described["samples_of_component"] == result.diagnose().sizes.tolist()
+    assert described["cones"]["samples"] == result.diagnose().cones.sizes.tolist()
+    assert described["cones"]["cr1_error"] == result.diagnose().cones.error
 
 
 # --- AnnData ----------------------------------------------------------------------------------

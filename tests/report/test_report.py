@@ -205,7 +205,7 @@ def test_every_kind_of_result_has_a_report(kind, view):
     page = _Page(render(result, view=view, image_shape=(1, data.shape[0])))
     assert page.open == []
     assert "nan" not in page.text
-    assert ("There are no cones" in page.text) == (result.diagnosis.cones is None)
+    assert ("There are no cones" in page.text) == (result.diagnose().cones is None)
     assert ("There was no iteration" in page.text) == (result.n_iter == 0)
 
 
@@ -366,7 +366,7 @@ def test_samples_in_rows_with_names():
 
 def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
     for result in (cones, mixtures):
-        geometry = result.diagnosis.cones.geometry
+        geometry = result.diagnose().cones.geometry
         first, second = np.degrees(np.sort(geometry.angles)[::-1][:2])
         page = _Page(render(result)).text
         text = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"

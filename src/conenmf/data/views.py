@@ -2,7 +2,8 @@
 
 A view has the samples of V and reads them through V, in any storage; nothing is copied.
 `MappedMatrix` puts every block through a function first: here samples are scaled to unit norm; any
-other function of a block would be a view in the same way.
+other function of a block would be a view in the same way. So would data with missing values: a
+view with zeros there, and a second one, aligned with it, of what is observed.
 
 Two matrices cannot be views. A subset of the samples lies scattered over V, and every pass would
 gather it again; and to shuffle the values of a feature, all of them are needed at once. Both are
