@@ -10,12 +10,13 @@ import dask
 import dask.array as da
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import zarr
 from hypothesis import HealthCheck, settings
 
-from conenmf import from_columns, from_rows, open_data
+from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.data.disk import DiskMatrix
 
 settings.register_profile(
@@ -264,3 +265,17 @@ def both_twins(request, monkeypatch):
         pytest.skip("numba is not installed")
     monkeypatch.setattr(kernels, "AVAILABLE", request.param == "compiled")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def cones():
+    """Samples (80, 300) in four cones."""
+    return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
+
+
+@pytest.fixture
+def named(cones):
+    """A result whose samples and features have names, some of them hostile."""
+    samples = [f"person {n}" for n in range(300)]
+    features = ["<script>alert(1)</script>", *(f"gene {f}" for f in range(79))]
+    return factorize(from_rows(pd.DataFrame(cones.T, samples, features)), 4)

@@ -3,26 +3,12 @@ import os
 import zipfile
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
+from conenmf import Factorization, factorize, from_columns
 from conenmf.errors import DiskFullError, FileFormatError, NotAvailableError
 from conenmf.names import Names
 from conenmf.solve.stopping import StopReason
-
-
-@pytest.fixture(scope="module")
-def cones():
-    return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
-
-
-@pytest.fixture
-def named(cones):
-    """A result whose samples and features have names, some of them hostile."""
-    samples = [f"person {n}" for n in range(300)]
-    features = ["<script>alert(1)</script>", *(f"gene {f}" for f in range(79))]
-    return factorize(from_rows(pd.DataFrame(cones.T, samples, features)), 4)
 
 
 def test_save_and_load(tmp_path, cones):
