@@ -1,0 +1,190 @@
+"""The zoo: our default against the best of a careful user of scikit-learn, on hundreds of matrices.
+
+``zoo.py reference`` computes what scikit-learn reaches from nndsvda, nndsvd and three random inits
+with max_iter=1000 and tol=1e-6, and from its default call, into ``zoo_reference.csv``; rows that
+are there are kept. ``zoo.py`` then fits every matrix with ``ConeNMF(K)``, in turn with the fastest
+of those runs that ends within 1.02 of the best, and prints the table. Errors below 1e-6 count as
+1e-6: both are exact then.
+
+Constants of the library were chosen on the matrices of even number; the others are marked
+"held out". Real datasets are read from the folder named by CONENMF_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from measure import interleaved, relative_error, versions
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+from zoo_matrices import Member, zoo
+
+from conenmf import ConeNMF
+
+REFERENCE = Path(__file__).with_name("zoo_reference.csv")
+SMALLEST_ERROR = 1e-6
+NEAR = 1.02  # of the best, where a run of scikit-learn counts for speed
+SLACK_SECONDS = 0.05
+LONG_SECONDS = 5.0  # a run of scikit-learn this long is timed once
+CAREFUL = {"max_iter": 1000, "tol": 1e-6}
+RUNS: dict[str, dict[str, Any]] = {
+    "default": {"random_state": 0},
+    "nndsvda": {"init": "nndsvda", "random_state": 0, **CAREFUL},
+    "nndsvd": {"init": "nndsvd", "random_state": 0, **CAREFUL},
+    "random0": {"init": "random", "random_state": 0, **CAREFUL},
+    "random1": {"init": "random", "random_state": 1, **CAREFUL},
+    "random2": {"init": "random", "random_state": 2, **CAREFUL},
+}
+FIELDS = ["name", "samples", "features", "K", "norm"]
+FIELDS += [f"{column}_{run}" for run in RUNS for column in ("error", "seconds")]
+
+
+def fit(model: Any, X: Any) -> tuple[float, float]:
+    """The relative error, at least `SMALLEST_ERROR`, and the seconds of a fit."""
+    began = time.perf_counter()
+    coefficients = model.fit_transform(X)
+    seconds = time.perf_counter() - began
+    return max(relative_error(X, coefficients, model.components_), SMALLEST_ERROR), seconds
+
+
+def norm(X: Any) -> float:
+    return float(np.linalg.norm(X.data if sp.issparse(X) else X))
+
+
+def measured(member: Member) -> dict[str, object]:
+    """The row of one matrix in the reference."""
+    X, K = member.load()
+    row: dict[str, object] = {"name": member.name, "samples": X.shape[0], "features": X.shape[1]}
+    row |= {"K": K, "norm": f"{norm(X):.12g}"}
+    for run, options in RUNS.items():
+        error, seconds = fit(NMF(K, **options), X)
+        row |= {f"error_{run}": f"{error:.9g}", f"seconds_{run}": f"{seconds:.4g}"}
+    return row
+
+
+def read_reference() -> dict[str, dict[str, str]]:
+    if not REFERENCE.exists():
+        return {}
+    with REFERENCE.open(newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(line for line in file if line[0] != "#")}
+
+
+def write_reference(members: list[Member]) -> None:
+    """Add the rows that are missing, each when it is computed."""
+    rows = read_reference()
+    if not rows:
+        packages = [f"{name} {version}" for name, version in versions().items() if version]
+        header = f"# {', '.join(packages)}; seeds: see RUNS in zoo.py and draw in zoo_matrices.py\n"
+        REFERENCE.write_text(header + ",".join(FIELDS) + "\n")
+    for member in members:
+        if member.name not in rows:
+            row = measured(member)
+            with REFERENCE.open("a", newline="") as file:
+                csv.DictWriter(file, FIELDS, lineterminator="\n").writerow(row)
+            print(member.name, flush=True)
+
+
+def best_of(row: dict[str, str]) -> float:
+    return min(float(row[f"error_{run}"]) for run in RUNS)
+
+
+def fastest_near_best(row: dict[str, str]) -> str:
+    """The run of scikit-learn that counts for speed."""
+    near = [run for run in RUNS if float(row[f"error_{run}"]) <= NEAR * best_of(row)]
+    return min(near, key=lambda run: float(row[f"seconds_{run}"]))
+
+
+def compare(member: Member, row: dict[str, str], rounds: int) -> dict[str, Any]:
+    """Our default on one matrix beside the reference; in turn with scikit-learn, if rounds > 0."""
+    X, K = member.load()
+    if not np.isclose(norm(X), float(row["norm"]), rtol=1e-9):
+        raise SystemExit(f"{member.name} is not the matrix of the reference: NumPy draws otherwise")
+    model = ConeNMF(K)
+    error, seconds = fit(model, X)
+    rival, theirs = fastest_near_best(row), float("nan")
+    if rounds:
+        contenders: dict[str, Callable[[], object]] = {
+            "ours": lambda: ConeNMF(K).fit_transform(X),
+            "theirs": lambda: NMF(K, **RUNS[rival]).fit_transform(X),
+        }
+        is_long = float(row[f"seconds_{rival}"]) > LONG_SECONDS
+        medians = interleaved(contenders, 1 if is_long else rounds)
+        seconds, theirs = medians["ours"], medians["theirs"]
+    return {
+        "member": member,
+        "ratio": error / best_of(row),
+        "error": error,
+        "seconds": seconds,
+        "rival": rival,
+        "their_seconds": theirs,
+        "is_slower": bool(seconds > theirs + SLACK_SECONDS),
+        "entries": X.shape[0] * X.shape[1],
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """One line: the distribution of the ratios, and how often we are slower."""
+    ratios = [row["ratio"] for row in rows]
+    within = [sum(ratio <= limit for ratio in ratios) / len(ratios) for limit in (1.005, 1.02)]
+    slower = sum(row["is_slower"] for row in rows)
+    return (
+        f"{len(rows):5}{statistics.median(ratios):10.5f}{100 * within[0]:9.1f} %"
+        f"{100 * within[1]:8.1f} %{max(ratios):9.4f}{slower:8}"
+    )
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    titles = ("n", "median", "<= 1.005", "<= 1.02", "worst", "slower")
+    widths = (5, 10, 11, 10, 9, 8)
+    print(f"\n{'error / best':20}", end="")
+    print("".join(f"{title:>{width}}" for title, width in zip(titles, widths, strict=True)))
+    groups = {row["member"].kind: [] for row in rows} | {"chosen on": [], "held out": [], "all": []}
+    for row in rows:
+        half = "chosen on" if row["member"].is_chosen_on else "held out"
+        for group in (row["member"].kind, half, "all"):
+            groups[group].append(row)
+    for group, members in groups.items():
+        if members:
+            print(f"{group:20}{summary(members)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", nargs="?", choices=["run", "reference"], default="run")
+    parser.add_argument("--only", default="", help="names that begin with one of these, by commas")
+    parser.add_argument("--rounds", type=int, default=3, help="of timing; 0 for errors alone")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    members = [one for one in zoo() if one.name.startswith(tuple(options.only.split(",")))]
+    if options.action == "reference":
+        write_reference(members)
+        return
+    reference, rows = read_reference(), []
+    for member in members:
+        if member.name not in reference:
+            print(f"{member.name}: not in the reference, left out")
+            continue
+        row = compare(member, reference[member.name], options.rounds)
+        rows.append(row)
+        marks = "" if member.is_chosen_on else "  held out"
+        marks += "  ERROR" if row["ratio"] > 1.005 else ""
+        marks += "  SLOWER" if row["is_slower"] else ""
+        print(
+            f"{member.name:44}{row['error']:12.6g}{row['ratio']:10.5f}{row['seconds']:9.3f}"
+            f"{row['their_seconds']:9.3f} {row['rival']}{marks}",
+            flush=True,
+        )
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
