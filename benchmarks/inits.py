@@ -18,7 +18,7 @@ from datasets import stored
 from sklearn.datasets import load_digits
 
 from conenmf import from_rows, make_cones
-from conenmf.cones.bounds import lower_bound
+from conenmf.cones.certificate import lower_bound
 from conenmf.data.matrix import DataMatrix
 from conenmf.solve.cone_inits import mixing
 from conenmf.solve.inits import initialize

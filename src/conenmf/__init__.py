@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import datasets, tl
     from .comparison import Comparison, compare
-    from .cones.bounds import Certificate, certify
+    from .cones.certificate import Certificate, certify
     from .cones.clustering import cluster_cones
     from .cones.rank import estimate_rank
     from .cones.rank_one import cr1_nmf
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Certificate": "cones.bounds",
+    "Certificate": "cones.certificate",
     "Comparison": "comparison",
     "ConeNMF": "estimator",
     "ConeNMFError": "errors",
     "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
     "Selection": "judge.selection",
-    "certify": "cones.bounds",
+    "certify": "cones.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
     "cr1_nmf": "cones.rank_one",

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .cones.bounds import Certificate
+from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .cones.bounds import Certificate, certify
+from .cones.certificate import Certificate, certify
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .cones.bounds import Certificate
+from .cones.certificate import Certificate
 from .data.aligned import write_array
 from .data.blocks import Array
 from .data.files.atomic import written_whole

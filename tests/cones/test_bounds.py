@@ -3,17 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf import certify, cr1_nmf, factorize, from_columns, make_cones
+from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import (
     deterministic_bound,
     largest_angle_in_orthant,
-    lower_bound,
     probabilistic_bound,
     sample_size,
     weighted_bound,
 )
 from conenmf.cones.geometry import enclosing_cones
-from conenmf.errors import FactorError, OptionError, ShapeError, ZeroDataError
+from conenmf.errors import FactorError, OptionError, ShapeError
 
 
 def f(alpha):
@@ -194,70 +193,6 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
 def test_bad_models(angles, rates, weights):
     with pytest.raises(OptionError, match=r"expected one size angle|weights nonnegative"):
         probabilistic_bound(angles, rates, weights)
-
-
-# --- certificates -----------------------------------------------------------------------------
-
-
-@given(seed=st.integers(0, 10**6))
-def test_eckart_young_is_below_every_factorisation(seed):
-    rng = np.random.default_rng(seed)
-    V = rng.random((7, 25))
-    K = int(rng.integers(1, 8))
-    W = rng.random((7, K))
-    H = np.linalg.lstsq(W, V, rcond=None)[0]
-    bound = lower_bound(from_columns(V), K)
-    assert bound <= np.linalg.norm(V - W @ H) / np.linalg.norm(V) + 1e-7
-    sigma = np.linalg.svd(V, compute_uv=False)
-    assert bound == pytest.approx(np.sqrt((sigma[K:] ** 2).sum() / (sigma**2).sum()), abs=1e-7)
-
-
-def test_certificate_of_a_fit(backend, small_blocks, sample_matrix):
-    V = backend(sample_matrix)
-    fit = factorize(V, 3, solver="nnlsb", tol=1e-12, max_iter=500)
-    certificate = certify(V, fit.W, fit.H)
-    assert certificate.relative_error == pytest.approx(fit.relative_error, rel=1e-10)
-    assert certificate.lower_bound == pytest.approx(lower_bound(V, 3))
-    assert certificate.gap == certificate.relative_error - certificate.lower_bound > 0
-    assert certificate.kkt_residual < 1e-5
-    rough = certify(V, fit.W + 0.1, fit.H)
-    assert rough.kkt_residual > 1e-2
-
-
-@given(seed=st.integers(0, 10**6))
-def test_the_kkt_residual_ignores_scales(seed):
-    rng = np.random.default_rng(seed)
-    V, W, H = rng.random((6, 15)), rng.random((6, 3)), rng.random((3, 15))
-    scale = 10 ** rng.uniform(-3, 3, 3)
-    plain = certify(from_columns(V), W, H).kkt_residual
-    moved = certify(from_columns(V), W * scale, H / scale[:, None]).kkt_residual
-    larger = certify(from_columns(1e5 * V), W, 1e5 * H).kkt_residual
-    assert moved == pytest.approx(plain, rel=1e-6)
-    assert larger == pytest.approx(plain, rel=1e-6)
-
-
-def test_an_exact_factorisation_has_no_residual():
-    rng = np.random.default_rng(0)
-    W, H = rng.random((8, 2)), rng.random((2, 20))
-    certificate = certify(from_columns(W @ H), W, H)
-    assert certificate.kkt_residual < 1e-12
-    assert certificate.relative_error < 1e-12
-    assert certificate.gap < 1e-7
-
-
-def test_bad_factors(sample_matrix):
-    V = from_columns(sample_matrix)
-    good_W, good_H = np.ones((12, 2)), np.ones((2, 40))
-    with pytest.raises(FactorError, match=r"expected \(12, K\) and \(K, 40\)"):
-        certify(V, good_W.T, good_H)
-    with pytest.raises(FactorError, match=r"expected \(12, K\)"):
-        certify(V, good_W, good_H[:1])
-    with pytest.raises(FactorError, match="finite and nonnegative"):
-        certify(V, -good_W, good_H)
-    with pytest.raises(FactorError, match="finite and nonnegative"):
-        certify(V, good_W, good_H * np.nan)
-    with pytest.raises(ZeroDataError):
-        certify(from_columns(np.zeros((12, 40))), good_W, good_H)
 
 
 def test_axes_must_be_nonnegative():

@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
-from conenmf.cones.bounds import lower_bound, weighted_bound
+from conenmf.cones.bounds import weighted_bound
+from conenmf.cones.certificate import lower_bound
 from conenmf.cones.clustering import Cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.noise import noise_bound

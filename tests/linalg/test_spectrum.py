@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns
-from conenmf.cones.bounds import lower_bound
+from conenmf.cones.certificate import lower_bound
 from conenmf.cones.rank import estimate_rank
 from conenmf.errors import ComponentsError, OptionError
 from conenmf.linalg.spectrum import Spectrum

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..comparison import Comparison
-from ..cones.bounds import Certificate
+from ..cones.certificate import Certificate
 from ..data.blocks import Array
 from ..export import REPORT_FILE
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis

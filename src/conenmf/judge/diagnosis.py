@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..cones.bounds import Certificate, certify, deterministic_bound
+from ..cones.bounds import deterministic_bound
+from ..cones.certificate import Certificate, certify
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
