@@ -84,13 +84,13 @@ def test_singular_vectors_come_from_the_sketch(low_rank, main_backend):
 def test_precision(low_rank):
     assert sketch(from_columns(low_rank), 6).dtype == np.float64
     rng = np.random.default_rng(0)
-    large = rng.random((1024, 4)) @ rng.random((4, 1024))
-    single = sketch(from_columns(large), 6)
+    low_rank = low_rank.astype(np.float32)
+    single = sketch(from_columns(low_rank), 6)
     assert single.dtype == single.B.dtype == single.Q.dtype == np.float32
-    np.testing.assert_allclose(single.Q @ single.B.T, large, rtol=1e-4)
-    far = sketch(from_columns(large * 1e60), 6)  # squares leave the range of float32
+    np.testing.assert_allclose(single.Q @ single.B.T, low_rank, rtol=1e-4)
+    far = sketch(from_columns(low_rank * np.float32(1e16)), 6)  # squares leave the range
     assert far.dtype == np.float64
-    np.testing.assert_allclose(far.Q @ far.B.T, large * 1e60, rtol=1e-10)
+    np.testing.assert_allclose(far.Q @ far.B.T, low_rank * 1e16, rtol=1e-5)
 
 
 def test_dependent_directions_are_left_to_householder():
@@ -109,8 +109,37 @@ def test_where_a_sketch_pays():
     assert sketch_rank(from_rows(rng.random((2000, 100))), 10) is None  # too small to be felt
     thin = sp.random_array((20_000, 5_000), density=0.01, rng=rng, format="csr")
     assert sketch_rank(from_rows(thin), 10) is None  # V itself is as cheap
-    chunks = da.from_array(np.ones((2000, 1000)), chunks=(500, 1000))
-    assert sketch_rank(from_rows(chunks), 10) is None  # a round costs more than what it reads
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.8])
+def test_what_is_stored_does_not_decide(share):
+    X = sp.random_array((1500, 1200), density=share, rng=np.random.default_rng(0), format="csr")
+    chunks = da.from_array(X.toarray(), chunks=(500, 1200))
+    ranks = {sketch_rank(from_rows(rows), 10) for rows in (X, X.toarray(), chunks)}
+    assert len(ranks) == 1
+
+
+def test_on_a_cluster_it_is_held_by_the_client(low_rank):
+    V = from_rows(da.from_array(low_rank.T, chunks=(20, 30)))
+    S = sketch(V, 6)
+    rounds = V.traffic.rounds
+    rng = np.random.default_rng(1)
+    run = alternate(S, rng.random((30, 4)), rng.random((4, 90)), "hals")
+    assert (S.is_remote, V.traffic.rounds) == (False, rounds)
+    assert isinstance(run.H, np.ndarray)
+    local = alternate(sketch(from_columns(low_rank), 6), run.W, run.H, "hals")
+    again = alternate(S, run.W, V.align(run.H.T).T, "hals")
+    np.testing.assert_allclose(again.W @ again.H, local.W @ local.H, rtol=1e-8)
+
+
+def test_on_a_cluster_a_large_one_stays_with_the_workers(low_rank, monkeypatch):
+    monkeypatch.setattr("conenmf.data.sketch._MAX_CLIENT_BYTES", 100)
+    V = from_rows(da.from_array(low_rank.T, chunks=(20, 30)))
+    S = sketch(V, 6)
+    rng = np.random.default_rng(1)
+    run = alternate(S, rng.random((30, 4)), rng.random((4, 90)), "hals")
+    assert S.is_remote
+    assert isinstance(run.H, da.Array)
 
 
 def test_what_it_cannot_do(low_rank):

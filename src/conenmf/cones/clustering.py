@@ -5,8 +5,8 @@ other forms with it. Then `cluster_cones`, which offers all three; then the lazy
 is the same centre for centre, and the form that reads V once. The factors of the cones are
 Algorithm 2, in `rank_one`.
 
-Cosines are computed in float64 for any type of data. Cosines closer than their rounding error
-count as equal, and ties go to the lowest index.
+Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
+error count as equal, and ties go to the lowest index.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = [
 # The score of a sample is minus its largest cosine to a centre: the largest score is chosen.
 _SCORE_OF_FIRST = np.inf  # chosen before all others
 _SCORE_WITHOUT_CENTRES = 2.0  # above minus any cosine
+_NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
 _SCORE_OF_ZERO = -np.inf  # a zero sample has no direction and is never chosen
 
 
@@ -99,7 +100,7 @@ def _plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     Z = _direction(V, first)[:, None]  # 2)
     for k in range(1, K):  # 3)
         largest, smallest = V.sweep(_largest_cosines, V.norms_squared, reduce=min, Z=Z)
-        (n,) = V.map(_lowest_index, largest, reduce=min, limit=smallest + tie)
+        (n,) = V.map(_lowest_index, largest, reduce=min, sign=1.0, limit=smallest + tie)
         require_new_direction(smallest, k, K, tie)
         centres.append(n)
         Z = np.column_stack([Z, _direction(V, n)])
@@ -123,9 +124,9 @@ def _largest_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Array, 
     return largest, float(largest.min())
 
 
-def _lowest_index(index: range, largest: Array, *, limit: float) -> tuple[int]:
-    """The first sample whose largest cosine is at most `limit`."""
-    return (int(np.where(largest <= limit, index, np.iinfo(np.intp).max).min()),)
+def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> tuple[int]:
+    """The first sample whose value, times the sign, is at most `limit`."""
+    return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
 
 
 def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
@@ -247,17 +248,9 @@ def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | N
         return int(first)
     if rng is not None:
         return int(draw_samples(V, 1, rng)[0])
-    ((_, longest),) = V.map(_longest_sample, V.norms_squared, reduce=_longer)
+    limit = (1.0 - _NORM_ROUNDING) * V.measures.largest_squared
+    (longest,) = V.map(_lowest_index, V.norms_squared, reduce=min, sign=-1.0, limit=-limit)
     return int(longest)
-
-
-def _longest_sample(index: range, squared: Array) -> tuple[tuple[float, int]]:
-    n = int(np.argmax(squared))
-    return ((float(squared[n]), index[n]),)
-
-
-def _longer(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
-    return b if b[0] > a[0] else a
 
 
 # --- the lazy form ----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ __all__ = ["cr1_plus_plus", "draw_centres"]
 
 _N_RUNS = 4
 _COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
+_TIE_SHARE = 1e-12  # share of ||V||^2 by which the errors of equal runs may differ
 _RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
 _MIN_WEIGHT_SHARE = 1e-290  # a smaller share of ||V||^2 cannot be divided by
 
@@ -82,13 +83,13 @@ def cr1_plus_plus(
     runs = _checked_runs(runs)
     require_samples(V, K)
     comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
-    lowest = np.inf
+    lowest_squared = np.inf
     with V.own_threads():
         for centres, Z in zip(*draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
             factors = factors_from_centres(V, centres, Z, comparison_tol)
-            error = cr1_error(V, factors[1])
-            if error < lowest:
-                lowest, best = error, factors
+            squared = cr1_error(V, factors[1]) ** 2
+            if squared < lowest_squared - _TIE_SHARE:
+                lowest_squared, best = squared, factors
         W, H, cones = best
         if comparison_tol > tol:
             W, H = rank_one_factors(V, cones, tol=tol)

@@ -136,7 +136,7 @@ class DataMatrix(ABC):
         return self._measures
 
     def _measure(self) -> Measures:
-        return measure(self.sweep, self.shape[1])
+        return measure(self.sweep)
 
     @property
     def norms_squared(self) -> Aligned:
@@ -159,9 +159,9 @@ class DataMatrix(ABC):
         return self.measures.nonzero
 
     @property
-    def sample_bytes(self) -> int:
-        """About how much memory a sample takes once it is read."""
-        return self.measures.sample_bytes
+    def n_entries(self) -> int:
+        """How many entries are not zero, whether or not zeros are stored."""
+        return self.measures.n_entries
 
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""

@@ -28,8 +28,8 @@ class Measures(NamedTuple):
         ||V||^2, their sum.
     nonzero : int
         How many samples are not zero.
-    sample_bytes : int
-        About how much memory a sample takes once it is read.
+    n_entries : int
+        How many entries are not zero, whether or not zeros are stored.
     largest_squared : float
         The largest of `norms_squared`; NaN if any is.
     lowest : float
@@ -39,7 +39,7 @@ class Measures(NamedTuple):
     norms_squared: Any
     total: float
     nonzero: int
-    sample_bytes: int
+    n_entries: int
     largest_squared: float
     lowest: float
 
@@ -47,18 +47,15 @@ class Measures(NamedTuple):
 class _Sums(NamedTuple):
     total: float
     nonzero: int
-    size_bytes: int
+    n_entries: int
     largest_squared: float
     lowest: float
 
 
-def measure(sweep: Callable[..., tuple[Any, ...]], N: int) -> Measures:
-    """Measure the N samples of a matrix, given its `sweep`; one pass."""
+def measure(sweep: Callable[..., tuple[Any, ...]]) -> Measures:
+    """Measure the samples of a matrix, given its `sweep`; one pass."""
     norms_squared, sums = sweep(_measure_block, reduce=_join_sums)
-    sample_bytes = 1 + sums.size_bytes // N
-    return Measures(
-        norms_squared, sums.total, sums.nonzero, sample_bytes, sums.largest_squared, sums.lowest
-    )
+    return Measures(norms_squared, *sums)
 
 
 def _measure_block(block: Block) -> tuple[Array, _Sums]:
@@ -68,33 +65,41 @@ def _measure_block(block: Block) -> tuple[Array, _Sums]:
             owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
             squared = np.bincount(owner, weights=entries * entries, minlength=block.shape[1])
             lowest = float(entries.min(initial=0.0))
-            size_bytes = block.data.nbytes + block.indices.nbytes
+            n_entries = int(np.count_nonzero(entries))
         else:
             rows: Array = block.T
-            squared, lowest = _squares_and_lowest(rows)
-            size_bytes = rows.nbytes
+            squared, lowest, n_entries = _measure_rows(rows)
     nonzero = int(np.count_nonzero(squared))
-    return squared, _Sums(float(squared.sum()), nonzero, size_bytes, float(squared.max()), lowest)
+    return squared, _Sums(float(squared.sum()), nonzero, n_entries, float(squared.max()), lowest)
 
 
-def _squares_and_lowest(rows: Array) -> tuple[Array, float]:
+def _measure_rows(rows: Array) -> tuple[Array, float, int]:
+    """Squared norms of dense samples, the smallest entry, and how many are not zero."""
     if not rows.flags.c_contiguous:
-        whole = exact(rows)
-        return np.einsum("nf,nf->n", whole, whole), float(rows.min())
-    squared, lowest = np.empty(len(rows)), []
+        whole, lowest = exact(rows), rows.min()
+        return np.einsum("nf,nf->n", whole, whole), float(lowest), _n_entries(rows, lowest)
+    squared, n_entries = np.empty(len(rows)), 0
+    lowest = np.inf
     at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
     for start in range(0, len(rows), at_a_time):
         part = exact(rows[start : start + at_a_time])
         np.vecdot(part, part, out=squared[start : start + at_a_time])
-        lowest.append(part.min())
-    return squared, float(np.min(lowest))
+        lowest_of_part = part.min()
+        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, it passes NaN on
+        n_entries += _n_entries(part, lowest_of_part)
+    return squared, float(lowest), n_entries
+
+
+def _n_entries(rows: Array, lowest: float) -> int:
+    """How many are not zero: all if the smallest is positive, which saves the count."""
+    return rows.size if lowest > 0 else int(np.count_nonzero(rows != 0))
 
 
 def _join_sums(a: _Sums, b: _Sums) -> _Sums:
     return _Sums(
         a.total + b.total,
         a.nonzero + b.nonzero,
-        a.size_bytes + b.size_bytes,
+        a.n_entries + b.n_entries,
         float(np.maximum(a.largest_squared, b.largest_squared)),
-        float(np.minimum(a.lowest, b.lowest)),  # unlike min, it passes NaN on
+        float(np.minimum(a.lowest, b.lowest)),
     )

@@ -3,8 +3,13 @@
 Q (F, r) spans nearly the leading r left singular vectors of V, found by a randomised subspace
 iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53, 2011);
 B = V'Q (N, r) is kept beside the samples. A pass over the sketch costs r / F of one over V, so a
-solver may iterate on it and finish on V itself. Both are in single precision if V is large and in
-its range.
+solver may iterate on it and finish on V itself.
+
+A sketch is the same for the same data, wherever and in whichever blocks they are kept: the basis
+begins with the same random vectors, what decides (is a sketch worth it?) are the entries that are
+not zero and not those that are stored, and sums are in double precision, unless V is in single
+precision itself. On a cluster an iteration on V takes a round of messages; B is small, so it is
+brought to this process, where an iteration takes none.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from ..errors import ComponentsError, NotAvailableError
 from .blocks import Array, Block, products, weighted_sums
 from .matrix import Aligned, DataMatrix, Step, Work
 from .measures import Measures
+from .memory import hold
 from .validate import require_data_matrix
 from .views import View
 
@@ -26,9 +32,10 @@ __all__ = ["Sketch", "is_dense", "orthonormal", "sketch", "sketch_rank"]
 _SUBSPACE_STEPS = 3  # text has flat spectra, for which two are too few
 _VECTORS_PER_COMPONENT = 2
 _MIN_SPEEDUP = 3  # of a pass over the sketch
-_DENSE_SHARE = 0.3  # of entries that take part in products, from which on data count as dense
-_LARGE_ENTRIES = 1 << 20  # fewer are not worth a sketch, or single precision
+_DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
+_LARGE_ENTRIES = 1 << 20  # fewer are not worth a sketch
 _MIN_SINE = 1e-6  # of the angle between a column and those before it
+_MAX_CLIENT_BYTES = 1 << 28  # of coordinates that are brought from a cluster
 _MAX_SINGLE_NORM = 1e15  # up to which squares stay in the range of float32
 _NO_SAMPLES = "a sketch has no samples to read: use V itself"
 
@@ -42,7 +49,10 @@ class Sketch(View):
 
     def __init__(self, V: DataMatrix, Q: Array, B: Aligned) -> None:
         super().__init__(V, Q.dtype)
-        self.Q, self.B = Q, B
+        self.Q, self.B, self._whole = Q, B, V
+        if V.is_remote and B.nbytes <= _MAX_CLIENT_BYTES:
+            self.B = np.asarray(B)
+            self.V, self.is_remote = hold(self.B, n_threads=V.n_threads), False
 
     @property
     def depth(self) -> int:
@@ -55,11 +65,12 @@ class Sketch(View):
         return self.Q, self.B
 
     def _measure(self) -> Measures:
-        return self.V.measures._replace(sample_bytes=self.Q.shape[1] * self.Q.dtype.itemsize)
+        measures = self._whole.measures
+        return measures._replace(norms_squared=self.align(measures.norms_squared))
 
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""
-        return self.V.mean()
+        return self._whole.mean()
 
     def coordinates(self, W: Array) -> Array:
         """Return Q'W."""
@@ -106,8 +117,8 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
             f"a sketch of a {V.shape[1]} x {V.shape[0]} matrix has a rank from 1 to "
             f"{min(V.shape)}, not {rank}"
         )
-    single = _entries(V) >= _LARGE_ENTRIES and 1 / _MAX_SINGLE_NORM < V.norm < _MAX_SINGLE_NORM
-    dtype = np.dtype(np.float32 if single else np.float64)
+    in_range = 1 / _MAX_SINGLE_NORM < V.norm < _MAX_SINGLE_NORM
+    dtype = V.dtype if in_range else np.dtype(np.float64)
     Q = np.random.default_rng(0).standard_normal((V.shape[0], rank)).astype(dtype)
     with V.own_threads():
         for _ in range(_SUBSPACE_STEPS):
@@ -150,23 +161,15 @@ def _coordinates(block: Block, *, Q: Array) -> tuple[Array, None]:
 def sketch_rank(V: DataMatrix, K: int) -> int | None:
     """Return the rank of the sketch that speeds up a solver with K components, or None.
 
-    A pass over V costs the entries of V times K, one over the sketch (F + N) r K at twice the
-    speed of double precision.
+    A pass over V costs the entries of V that are not zero times K, one over the sketch (F + N) r K.
     """
     F, N = V.shape
     rank = _VECTORS_PER_COMPONENT * K
-    # On a cluster an iteration takes a round of messages, however little it reads.
-    if V.is_remote or not is_dense(V) or _entries(V) < _LARGE_ENTRIES or rank > min(F, N) / 2:
+    if not is_dense(V) or V.n_entries < _LARGE_ENTRIES or rank > min(F, N) / 2:
         return None
-    cost = _entries(V) * V.dtype.itemsize / 4
-    return rank if cost >= _MIN_SPEEDUP * (F + N) * rank else None
+    return rank if V.n_entries >= _MIN_SPEEDUP * (F + N) * rank else None
 
 
 def is_dense(V: DataMatrix) -> bool:
-    """Return whether most entries of V take part in a product."""
-    return _entries(V) > _DENSE_SHARE * V.shape[0] * V.shape[1]
-
-
-def _entries(V: DataMatrix) -> float:
-    """Return about how many entries of V take part in a product: all, or the nonzero ones."""
-    return V.sample_bytes / V.dtype.itemsize * V.shape[1]
+    """Return whether V has many entries that are not zero; stored zeros do not count."""
+    return V.n_entries > _DENSE_SHARE * V.shape[0] * V.shape[1]

@@ -189,11 +189,17 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
 
 def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:
     """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
-    rows = V.columns(np.arange(V.shape[1])).T
+    N = V.shape[1]
+    rows = V.columns(np.arange(N)).T
     if sp.issparse(rows):
         rows = sp.csc_array(rows, copy=True)  # feature after feature
+        rows.eliminate_zeros()
         for start, stop in pairwise(rows.indptr):
-            rows.indices[start:stop] = rng.choice(V.shape[1], stop - start, replace=False)
+            rows.indices[start:stop] = rng.choice(N, stop - start, replace=False)
     else:
-        rows = rng.permuted(rows, axis=0)
+        rows = np.array(rows)
+        for values in rows.T:  # a sparse matrix of the same values is shuffled in the same way
+            entries = values[values != 0]
+            values[:] = 0
+            values[rng.choice(N, entries.size, replace=False)] = entries
     return hold(canonical_rows(rows), n_threads=V.n_threads)

@@ -332,7 +332,7 @@ METHODS: dict[str, Method] = {
 
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     """V itself if it is small, otherwise some of its nonzero samples."""
-    size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // V.sample_bytes))
+    size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // (1 + 8 * V.n_entries // V.shape[1])))
     if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
     return take_samples(V, np.sort(draw_samples(V, size, rng)))

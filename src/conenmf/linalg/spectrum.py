@@ -8,6 +8,7 @@ here is the number of passes. V is never densified.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ _GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is 
 _MAX_STEPS = 100
 _MAX_ROUGH_STEPS = 15
 _ROUGH_TOL = 1e-4  # of an eigenvalue, relative, in a step
+_EQUAL_SHARE = 1e-7  # share by which singular values that count as equal may differ
+_TIE_SHARE = 1e-9  # ... and entries of vectors
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
@@ -120,9 +123,11 @@ class Spectrum:
                 X, B = V.subspace[0].astype(np.float64), V.subspace[1]
                 (triangle,) = V.map(_only_triangle, B, reduce=_stack)
             else:
-                X = self._leading(k, tol).vectors
+                X = self._leading(self._whole_clusters(k), tol).vectors
                 B, triangle = V.sweep(_project, X=X, reduce=_stack)
-            _, sigma, turn = (part[:k] for part in np.linalg.svd(triangle))
+            _, sigma, turn = np.linalg.svd(triangle)
+            turn = _canonical(X, sigma, turn)[:k]
+            sigma = sigma[:k]
             turn *= _signs(X @ turn.T)[:, None]
             scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
             right, _ = V.map(_product, B, right=turn.T * scale)
@@ -138,20 +143,35 @@ class Spectrum:
         vectors: bool = True,
     ) -> _Leading:
         """The leading eigenpairs of VV'; a Gram matrix may leave out the vectors."""
-        V = self.V
-        smaller = min(V.shape)
-        size = min(k + max(8, k // 4), smaller)  # more than asked for: they speed up convergence
-        form_gram = self._form_gram
-        if form_gram is None:
-            form_gram = smaller <= max(_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR * size)
+        V, size = self.V, self._block_size(k)
         with V.own_threads():
-            if form_gram:
+            if self._forms_gram(k):
                 return self._from_gram(k, normalize, vectors)
             request = (k, tol, rough, normalize)
             if request not in self._of_subspace:
                 aligned = (V.norms_squared,) if normalize else ()
                 self._of_subspace[request] = _davidson(V, k, size, tol, aligned, rough=rough)
         return self._of_subspace[request]
+
+    def _block_size(self, k: int) -> int:
+        """How many vectors to iterate on for k: more speed up convergence."""
+        return min(k + max(8, k // 4), *self.V.shape)
+
+    def _forms_gram(self, k: int) -> bool:
+        limit = max(_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR * self._block_size(k))
+        return min(self.V.shape) <= limit if self._form_gram is None else self._form_gram
+
+    def _whole_clusters(self, k: int) -> int:
+        """How many vectors there are up to the last whose singular value equals the k-th.
+
+        Known if all are; otherwise k.
+        """
+        if not self._forms_gram(k):
+            return k
+        values = self._leading(min(self.V.shape), 0.0, vectors=False).values
+        limit = values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
+        is_zero = limit <= np.finfo(np.float64).eps * values[0] * values.size
+        return k if is_zero else int(np.count_nonzero(values >= limit))
 
     def _from_gram(self, k: int, normalize: bool, vectors: bool) -> _Leading:
         """The leading eigenpairs of VV', from all those of VV' or V'V."""
@@ -169,10 +189,32 @@ class Spectrum:
         return _Leading(columns, values, np.full(k, rounding))
 
 
+def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
+    """Turn the vectors X turn' of equal singular values into a basis that depends on V alone.
+
+    Any rotation among them is as good, so rounding would choose one. The basis here has as its
+    first vector the projection of a feature onto their span, that of the feature which lies closest
+    to it; what is left of the span is treated likewise. Ties go to the first feature.
+    """
+    turn = turn.copy()
+    first = np.flatnonzero(np.append(True, sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)))
+    for start, stop in pairwise([*first.tolist(), sigma.size]):
+        rows = X @ turn[start:stop].T if stop - start > 1 and sigma[start] > 0 else X[:, :0]
+        rotation = np.empty((rows.shape[1], rows.shape[1]))
+        for i in range(len(rotation)):
+            norms = np.linalg.norm(rows, axis=1)
+            nearest = int(np.argmax(norms >= norms.max() * (1.0 - _TIE_SHARE)))
+            rotation[i] = rows[nearest] / norms[nearest]
+            rows = rows - np.outer(rows @ rotation[i], rotation[i])
+        if len(rotation):
+            turn[start:stop] = rotation @ turn[start:stop]
+    return turn
+
+
 def _signs(U: Array) -> Array:
     """Signs that make the largest entry of each column positive, the first one if several are."""
     size = np.abs(U)
-    leading = (size >= size.max(axis=0) * (1 - 1e-9)).argmax(axis=0)
+    leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
     signs: Array = np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
     return signs
 

@@ -31,6 +31,8 @@ __all__ = [
 
 MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones ...
 _MAX_RESIDUAL_SQ = 0.25  # ... if cr1-nmf leaves no more than this share of their squared norms
+_MAX_INSPECTED_SAMPLES, _MIN_INSPECTED_SAMPLES = 512, 16  # whose mixing is measured ...
+_INSPECTED_BYTES = 64 << 20  # ... about so many bytes of entries that are not zero
 _AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
 
 CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
@@ -78,5 +80,7 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     """
     if error**2 > _MAX_RESIDUAL_SQ:
         return False
-    subset = take_samples(V, evenly_spaced(V.shape[1], V.max_gather))
+    affordable = _INSPECTED_BYTES // (1 + 8 * V.n_entries // V.shape[1])
+    count = min(_MAX_INSPECTED_SAMPLES, max(_MIN_INSPECTED_SAMPLES, affordable))
+    subset = take_samples(V, evenly_spaced(V.shape[1], count))
     return mixing(subset, W.shape[1], W) <= MAX_CONE_MIXING

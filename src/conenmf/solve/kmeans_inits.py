@@ -19,6 +19,7 @@ __all__ = ["kmeans", "spkm"]
 
 _KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
 _TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
+_DISTANCE_SHARE = 1e-10  # ... and to which they are rounded, so that farthest samples tie
 
 
 def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
@@ -54,6 +55,7 @@ def _lloyd(
         index, _ = V.map(sample_indices)
         labels, _ = V.map(_unlabelled)
         centroids = _weighted_columns(V, draw_samples(V, K, rng), spherical)
+        unit = _DISTANCE_SHARE * (1.0 if spherical else V.measures.largest_squared)
         for _ in range(_KMEANS_MAX_ITER):
             labels, (sums, counts, n_changed, far) = V.sweep(
                 _nearest,
@@ -63,6 +65,7 @@ def _lloyd(
                 reduce=_join_clusters,
                 centroids=centroids,
                 spherical=spherical,
+                unit=unit,
             )
             empty = np.flatnonzero(counts == 0)
             moving = far[: empty.size]
@@ -107,11 +110,12 @@ def _nearest(
     *,
     centroids: Array,
     spherical: bool,
+    unit: float,
 ) -> tuple[Array, tuple[Array, Array, int, Array]]:
     """Label samples by their nearest centroid.
 
     Sums samples and counts them per label; how many changed theirs; and the K samples farthest
-    from their centroid, as rows (distance, sample, label).
+    from their centroid, as rows (distance / unit, sample, label).
     """
     exact_block = exact(block)
     weights = np.ones_like(squared)
@@ -125,7 +129,7 @@ def _nearest(
     member = np.zeros_like(products)
     member[np.arange(labels.size), labels] = 1.0
     distance = squared * weights**2 + distances[np.arange(labels.size), labels]
-    far = np.stack([distance, index, labels], axis=1)
+    far = np.stack([np.round(distance / unit), index, labels], axis=1)
     sums = exact_block @ (member * weights[:, None])
     n_changed = int(np.count_nonzero(labels != before))
     return labels, (sums, member.sum(axis=0), n_changed, _farthest(far, centroids.shape[1]))

@@ -119,6 +119,7 @@ def nnsvdlrc(
     rank = min(K // 2 + 1, *V.shape)
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank, tol=_VECTOR_TOL)
     size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
+    sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
     A = U * np.sqrt(sigma)
     signs = np.array([0.0] + [sign for k in range(1, rank) for sign in (1.0, -1.0)])
     pairs = np.array([0] + [k for k in range(1, rank) for _ in range(2)])
