@@ -2,8 +2,10 @@
 
 The same samples are held dense and sparse in memory, in blocks of several sizes, in files and in
 Dask arrays cut in several ways, and are fitted with the defaults and with each init. A fit counts
-as the same if its labels are equal, and if its relative error and its W H are within 1e-8 of those
-of the first storage (within 1e-3 for single precision). Every fit that is not is printed.
+as the same if its K and its labels are equal, and if its relative error and its W H / ||V|| are
+within 1e-8 of those of the first storage; for single precision, if they are within 1e-3 and all but
+1 % of the labels are equal. Where both fits are exact, which a solver takes an error below 1e-7
+for, W H may differ by 2e-7. Every fit that is not the same is printed.
 """
 
 from __future__ import annotations
@@ -29,15 +31,20 @@ from conenmf.solve.inits import INITS
 
 DRAWN = ("cr1++", "random", "nndsvdar", "spkm", "kmeans")  # inits that need a generator
 TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
-MIN_ERROR = 1e-6  # errors below are compared as if they were this large
+LABEL_SHARES = {"float64": 0.0, "float32": 0.01}  # of labels that may differ
+EXACT_ERROR = 1e-7  # below it a fit is exact for the solver, and W H ...
+EXACT_TOLERANCE = 2e-7  # ... is known to this
 
 
 class Kind(NamedTuple):
-    """Samples in rows, how many components to fit, and which inits, all if not stated."""
+    """Samples in rows, how many components to fit, and which inits, all if not stated.
+
+    The init "K" is "auto" with a K that is chosen too.
+    """
 
     X: np.ndarray
     K: int
-    inits: tuple[str, ...] = ("auto", *INITS)
+    inits: tuple[str, ...] = ("K", "auto", *INITS)
 
 
 class Difference(NamedTuple):
@@ -70,7 +77,7 @@ def kinds() -> dict[str, Kind]:
     cones = conenmf.make_cones(40, 4, 0.15, n_samples=300, rng=rng).V.T
     mixed = _mixtures(rng, 250, 40, 5, 0.05)
     blocks = np.kron(np.eye(4), np.ones((25, 8)))  # equal singular values
-    few = ("auto", "cr1", "nndsvda", "nnsvdlrc", "snpa")
+    few = ("K", "auto", "cr1", "nndsvda", "nnsvdlrc", "snpa")
     return {
         "cones": Kind(cones, 4),
         "mixtures": Kind(mixed, 5),
@@ -80,6 +87,7 @@ def kinds() -> dict[str, Kind]:
         "unit cones": Kind(_unit(cones), 4),
         "duplicates": Kind(np.tile(_unit(mixed[:40]), (5, 1)), 5),
         "equal blocks": Kind(blocks, 4),
+        "three of four": Kind(blocks, 3),
         "equal singular": Kind(blocks + 0.05 * rng.random(blocks.shape), 4),
         "binary": Kind((rng.random((200, 40)) < 0.2).astype(float), 5),
         "rank deficient": Kind(rng.random((150, 3)) @ rng.random((3, 30)), 5),
@@ -151,10 +159,14 @@ def fit(V: DataMatrix, K: int, init: str) -> tuple[Any, str]:
     """The result, or the error's name, and how it came about."""
     rng = np.random.default_rng(1) if init in DRAWN else None
     try:
-        result = conenmf.factorize(V, K, init=init, rng=rng)
+        if init == "K":
+            result = conenmf.factorize(V)
+        else:
+            result = conenmf.factorize(V, K, init=init, rng=rng)
     except conenmf.ConeNMFError as problem:
         return type(problem).__name__, "error"
-    return result, f"{result.init_used}, {result.history.elapsed.size} iterations"
+    iterations = result.history.elapsed.size
+    return result, f"K = {result.K}, {result.init_used}, {iterations} iterations"
 
 
 def difference(result: Any, reference: Any, norm: float) -> Difference:
@@ -162,11 +174,16 @@ def difference(result: Any, reference: Any, norm: float) -> Difference:
     if isinstance(result, str) or isinstance(reference, str):
         same = isinstance(result, str) and result == reference
         return Difference(*([0.0] * 3 if same else [np.inf] * 3))
+    if result.K != reference.K:
+        return Difference(*[np.inf] * 3)
     WH, before = (r.W.astype(float) @ np.asarray(r.H, dtype=float) for r in (result, reference))
     labels = np.mean(np.asarray(result.labels) != np.asarray(reference.labels))
     error = abs(result.relative_error - reference.relative_error)
-    scale = max(reference.relative_error, MIN_ERROR)
-    return Difference(float(labels), error / scale, float(np.linalg.norm(WH - before)) / norm)
+    product = float(np.linalg.norm(WH - before)) / norm
+    is_exact = max(result.relative_error, reference.relative_error) < EXACT_ERROR
+    if is_exact and product < EXACT_TOLERANCE:
+        return Difference(float(labels), 0.0, 0.0)
+    return Difference(float(labels), error, product)
 
 
 def compare(
@@ -198,7 +215,8 @@ def main() -> None:
     parser.add_argument("--storage", action="append", help="only this storage")
     parser.add_argument("--dtype", choices=TOLERANCES, default="float64")
     arguments = parser.parse_args()
-    tolerance, began = TOLERANCES[arguments.dtype], time.perf_counter()
+    tolerance, share = TOLERANCES[arguments.dtype], LABEL_SHARES[arguments.dtype]
+    began = time.perf_counter()
     counts: dict[str, list[int]] = {}
     worst: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="synchronous"):
@@ -207,7 +225,7 @@ def main() -> None:
                 continue
             for row in compare(name, kind, Path(folder), arguments):
                 _, init, storage, found, story = row
-                differs = found.labels > 0 or max(found.error, found.product) > tolerance
+                differs = found.labels > share or max(found.error, found.product) > tolerance
                 count = counts.setdefault(init, [0, 0])
                 count[0] += differs
                 count[1] += 1

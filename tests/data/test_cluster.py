@@ -398,7 +398,7 @@ def test_what_really_travels_does_not_depend_on_the_samples(client, no_stealing)
         def watch(progress, counts=counts):
             counts.append(sent())
 
-        factorize(V, K, init="random", tol=0, max_iter=8, callback=watch)
+        factorize(V, K, init="random", tol=0, max_iter=8, callback=watch, sketch=None)
         per_iteration.append((counts[-1] - counts[0]) / 7)
     assert max(per_iteration) < 20 * 8 * F * K  # the part of H in one chunk has N / 4 * K numbers
     assert per_iteration[1] < per_iteration[0] + 8 * 8 * F * K

@@ -34,6 +34,8 @@ __all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "nearby_power"]
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 
+_NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
+_TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
 _BATCH_ROWS = 1024  # features whose W is updated at a time, on threads
 
 
@@ -232,8 +234,8 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     -------
     H : array (K, N)
     labels : array (N,), integers
-        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample without any.
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample, the first one
+        of those that differ by rounding; -1 for a sample without any.
     squared_error : float
         ||V - W H||^2, exact to rounding.
     """
@@ -251,7 +253,9 @@ def _finish_block(
     C = products(exact_block, W)
     H = nnls(G, C).astype(block.dtype, copy=False)
     contributions = np.sqrt(np.diagonal(G)) * H
-    labels = np.where(contributions.max(axis=1) > 0, contributions.argmax(axis=1), -1)
+    largest = contributions.max(axis=1)
+    first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
+    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
     residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
     return H, labels, float(residuals.sum())
 

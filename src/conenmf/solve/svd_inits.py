@@ -23,6 +23,8 @@ __all__ = ["SVD_INITS", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc"]
 
 _VECTOR_TOL = 1e-3  # accuracy of singular vectors that an init needs
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
+_FILL_SHARE = 1e-2  # norm of a component that no singular vector made, of the largest
+_FILL_SEED = (0, 0)
 _CORRECTION_MAX_ITER = 8
 _CORRECTION_SWEEPS = 3
 _CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
@@ -114,7 +116,8 @@ def nnsvdlrc(
     """NNSVD with low-rank correction (Atif, Qazi and Gillis, 2019).
 
     Both the positive and the negative parts of about K / 2 singular pairs become components;
-    a few iterations of `hals` on the truncated SVD, which is cheap, then improve them.
+    a few iterations of `hals` on the truncated SVD, which is cheap, then improve them. A component
+    that is empty all the same is filled with small random numbers, always the same.
     """
     rank = min(K // 2 + 1, *V.shape)
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank, tol=_VECTOR_TOL)
@@ -140,13 +143,16 @@ def nnsvdlrc(
         if before - squared < _CORRECTION_TOL * total:
             break
         before = squared
-    Ht, _ = V.map(_resized, right, by=np.sqrt(size), dtype=V.dtype)
+    norms = np.sqrt(np.diagonal(HH) * (left**2).sum(axis=0))
+    unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
+    left[:, unused] = np.random.default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
+    Ht, _ = V.map(_resized, right, unused=unused, by=np.sqrt(size), N=V.shape[1], dtype=V.dtype)
     return (left * np.sqrt(size)).astype(V.dtype), Ht.T
 
 
 def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
     """The positive or negative part of a column for each sign; of the first, the absolute value."""
-    columns = vectors[:, pairs]
+    columns = np.where(np.abs(vectors) > _NEGLIGIBLE_SHARE, vectors, 0)[:, pairs]
     return np.where(signs == 0, np.abs(columns), np.maximum(signs * columns, 0))
 
 
@@ -165,7 +171,12 @@ def _correct(
     return right, (right.T @ right, B.T @ right)
 
 
-def _resized(index: range, right: Array, *, by: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
+def _resized(
+    index: range, right: Array, *, unused: Array, by: float, N: int, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    """Scale H; what no singular vector made is small and random, always the same."""
+    right = right.copy()
+    right[:, unused] = uniform_rows(index, unused.size, _FILL_SEED) * (_FILL_SHARE / np.sqrt(N))
     return (right * by).astype(dtype), None
 
 

@@ -1,0 +1,123 @@
+"""Same data, same answer: the storage, the blocks and the chunks decide nothing.
+
+`benchmarks/storages.py` does the same with more kinds of data and every init.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import cluster_cones, factorize, from_columns, from_rows, make_cones
+from conenmf.data.views import shuffled_samples
+from conenmf.linalg.spectrum import Spectrum
+from conenmf.solve.cone_inits import lie_in_cones
+
+
+def _mixtures(rng, F=40, N=90, K=3):
+    mixtures = rng.gamma(1.0, size=(F, K)) @ rng.dirichlet(np.full(K, 0.4), size=N).T
+    return mixtures + 0.05 * rng.random((F, N))
+
+
+def _unit_norms(rng):
+    V = _mixtures(rng)
+    return V / np.linalg.norm(V, axis=0)
+
+
+def _counts(rng):
+    return rng.poisson(0.15 * rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 90))) + 0.0
+
+
+KINDS = {
+    "cones": lambda rng: make_cones(40, 3, 0.2, n_samples=90, rng=rng).V,
+    "mixtures": _mixtures,
+    "counts, mostly zero": _counts,
+    "unit norms": _unit_norms,
+    "duplicates": lambda rng: np.tile(_unit_norms(rng)[:, :18], 5),
+    "equal blocks": lambda rng: np.kron(np.eye(5), np.ones((4, 12))),
+    "K = min(F, N)": lambda rng: rng.random((3, 90)),
+}
+
+
+@functools.cache
+def _data(kind):
+    return KINDS[kind](np.random.default_rng(5))
+
+
+@functools.cache
+def _fit_in_memory(kind, init):
+    return factorize(from_columns(_data(kind)), 3, init=init, rng=_rng(init))
+
+
+def _rng(init):
+    return np.random.default_rng(0) if init == "kmeans" else None
+
+
+def check_same(result, expected):
+    assert result.init_used == expected.init_used
+    np.testing.assert_array_equal(result.labels, expected.labels)
+    assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-8, abs=1e-8)
+    WH = expected.W @ expected.H
+    difference = result.W @ np.asarray(result.H) - WH
+    assert np.linalg.norm(difference) <= 1e-8 * np.linalg.norm(WH)
+
+
+@pytest.mark.parametrize(
+    ("kind", "init"),
+    [*((kind, "auto") for kind in KINDS), ("unit norms", "kmeans"), ("equal blocks", "nnsvdlrc")],
+)
+def test_any_storage_and_any_blocks(kind, init, main_backend, small_blocks):
+    result = factorize(main_backend(_data(kind)), 3, init=init, rng=_rng(init))
+    check_same(result, _fit_in_memory(kind, init))
+
+
+def test_on_a_sketch(main_backend, small_blocks, monkeypatch):
+    monkeypatch.setattr("conenmf.data.sketch._LARGE_ENTRIES", 1)
+    V = main_backend(_data("mixtures"))
+    result = factorize(V, 3, init="nndsvda")
+    assert result.seconds["sketch"] > 0
+    check_same(result, factorize(from_columns(_data("mixtures")), 3, init="nndsvda"))
+
+
+def test_the_choice_of_K(main_backend, small_blocks):
+    V = _data("counts, mostly zero")
+    assert factorize(main_backend(V)).K == factorize(from_columns(V)).K
+
+
+def test_the_first_centre_of_samples_of_equal_norms(main_backend, small_blocks):
+    V = _data("unit norms")
+    assert cluster_cones(main_backend(V), 3).centres[0] == 0
+
+
+def test_values_are_shuffled_alike(main_backend):
+    V = _data("counts, mostly zero")
+    held = shuffled_samples(main_backend(V), np.random.default_rng(0))
+    expected = shuffled_samples(from_columns(V), np.random.default_rng(0))
+    everything = np.arange(V.shape[1])
+    difference = held.columns(everything) - expected.columns(everything)
+    assert abs(difference).max() == 0
+
+
+def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks):
+    """A file of small blocks once inspected a block only."""
+    rng = np.random.default_rng(0)
+    V = np.hstack([np.kron(np.eye(3), np.ones((2, 20))), rng.random((6, 20))])
+    axes = np.kron(np.eye(3), np.ones((2, 1))) / np.sqrt(2)
+    answers = {lie_in_cones(held, axes, 0.1) for held in (main_backend(V), from_columns(V))}
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_singular_vectors_of_equal_singular_values(k):
+    """Of all bases of their span one is taken, so that rounding does not choose."""
+    X = np.kron(np.eye(4), np.ones((25, 8)))
+    U, sigma, R = Spectrum(from_rows(X)).truncated_svd(k)
+    blocks = np.kron(np.eye(4), np.ones((8, 1))) / np.sqrt(8)
+    np.testing.assert_allclose(U, blocks[:, :k], atol=1e-14)
+    np.testing.assert_allclose(sigma, np.sqrt(200))
+    np.testing.assert_allclose(R @ R.T, np.eye(k), atol=1e-14)
+    rng = np.random.default_rng(0)
+    for rows in (X[rng.permutation(100)], sp.csr_array(X)):
+        again = Spectrum(from_rows(rows, block_samples=9)).truncated_svd(k)[0]
+        np.testing.assert_allclose(again, U, atol=1e-13)
