@@ -83,7 +83,6 @@ def test_singular_vectors_come_from_the_sketch(low_rank, main_backend):
 
 def test_precision(low_rank):
     assert sketch(from_columns(low_rank), 6).dtype == np.float64
-    rng = np.random.default_rng(0)
     low_rank = low_rank.astype(np.float32)
     single = sketch(from_columns(low_rank), 6)
     assert single.dtype == single.B.dtype == single.Q.dtype == np.float32
