@@ -187,8 +187,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _warn(self, result: Factorization) -> None:
         """Warn of a run that ended before it converged, or on a plateau."""
         message = ""
-        if result.stop_reason is StopReason.PLATEAU:
-            message = f"ConeNMF {result.ending}: try another init, or several with random_state"
+        if result.is_on_plateau:
+            message = f"ConeNMF {result.ending}: raise max_iter, or try another init"
         elif result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
             message = (
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "

@@ -161,7 +161,7 @@ class Factorization:
     @property
     def ending(self) -> str:
         """Why the solver stopped, in words."""
-        if self.stop_reason is not StopReason.PLATEAU or self.prospect is None:
+        if not self.is_on_plateau or self.prospect is None:
             return self.stop_reason.description
         gap = self.prospect.gap(self.relative_error)
         return (
@@ -169,6 +169,17 @@ class Factorization:
             f"and noise, for which the error usually comes close to its lower bound, about "
             f"{self.prospect.lower_bound:.3g}"
         )
+
+    @property
+    def is_on_plateau(self) -> bool:
+        """Whether the solver ended at an error that is probably not the end.
+
+        It asks so when the error has converged, and at `max_iter` if the race of inits has looked
+        at the singular values.
+        """
+        if self.stop_reason is not StopReason.MAX_ITER or self.prospect is None:
+            return self.stop_reason is StopReason.PLATEAU
+        return self.prospect.is_plateau(self.relative_error)
 
     @property
     def total_seconds(self) -> float:
@@ -224,7 +235,7 @@ class Factorization:
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
         lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
-        if self.stop_reason is StopReason.PLATEAU:
+        if self.is_on_plateau:
             lines.append(self.ending)
         if self.certificate is not None:
             below = self.certificate.lower_bound

@@ -10,7 +10,6 @@ import numpy as np
 from ..data.blocks import Array
 from ..result import Factorization
 from ..solve.race import Race
-from ..solve.stopping import StopReason
 from ..text import visible
 from . import charts
 from .charts import Axis
@@ -139,7 +138,7 @@ def errors(context: ReportContext) -> Section:
 
 
 def _why_ended(result: Factorization) -> str:
-    if result.stop_reason is StopReason.PLATEAU:
+    if result.is_on_plateau:
         return sentence(result.ending)
     return f"Stopped because {result.ending}"
 
