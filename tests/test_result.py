@@ -57,7 +57,25 @@ def test_the_summary_grows_with_what_is_known(cones):
     expected = f"no factorisation with 4 components can have an error below {below:.4g}"
     assert result.summary()[1:] == (expected,)
     margin = result.diagnose().cones.geometry.margin
-    assert result.summary()[2] == f"the data fall into cones: yes, margin {margin:.3g} rad"
+    assert result.summary()[-1] == f"the data fall into cones: yes, margin {margin:.3g} rad"
+
+
+def test_the_summary_says_which_components_are_not_unique():
+    pure = np.hstack([np.eye(3), np.random.default_rng(0).random((3, 30))])
+    W = np.vstack([np.eye(3), np.random.default_rng(1).random((5, 3))])
+    for H, n_turned in ((pure, None), (pure + 0.2, 3)):
+        result = factorize(from_columns(W @ H), 3, init=(W, H), solver=None)
+        result.diagnose()
+        lines = [line for line in result.summary() if "not unique" in line]
+        assert len(lines) == (n_turned is not None)
+        if lines:
+            turn = np.degrees(result.diagnosis.freedom.angles.max())
+            expected = (
+                f"the components are not unique: {n_turned} of 3 can be turned, each by itself, by "
+                f"up to {int(turn)}° at exactly the same error"
+            )
+            assert lines == [expected]
+            assert result.summary()[2] == expected
 
 
 AXES = np.repeat(np.eye(6)[:, :3] + 0.5, 30, axis=1)  # 0.77 rad apart

@@ -28,7 +28,7 @@ from .solve.stopping import History, StopReason
 
 __all__ = ["saved_factorization", "write_factorization"]
 
-_FORMAT = "conenmf-factorization-2"
+_FORMAT = "conenmf-factorization-3"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")

@@ -176,7 +176,7 @@ def test_in_words():
     freedom = Freedom(np.radians(degrees), exchange, np.array([False, False, False, True]))
     assert freedom.visible == [0, 2, 3]
     assert freedom.turn_in_words(0) == "by 14° towards component 1"  # not rounded up
-    assert freedom.turn_in_words(2) == "by 21° away from component 0 and 1 more"
+    assert freedom.turn_in_words(2) == "by 21° mainly away from component 0"
     assert freedom.in_words().startswith("the components are not unique: 3 of 4 can be turned")
     assert np.degrees(VISIBLE_ANGLE) == pytest.approx(5)
 

@@ -153,7 +153,7 @@ class Diagnosis:
         Raises
         ------
         ShapeError
-            If an array cannot belong to a factorisation of these F, N and K.
+            If an array is missing, or cannot belong to a factorisation of these F, N and K.
         """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
         R = arrays["rank_ratios"].size
@@ -182,7 +182,11 @@ class Diagnosis:
             "cones_geometry_closest": (0, K),
             "cones_geometry_ambiguous": (0, N),
             "rank_K": (1, R + 1),
+            "freedom_angles": (0, np.pi),
         }
+        required = (name for name in shapes if not name.startswith("cones_"))
+        if missing := next((name for name in required if name not in arrays), None):
+            raise ShapeError(f"its {missing} is missing")
         for name, array in arrays.items():
             low, stop = limits.get(name, (-np.inf, None))
             within = array.size == 0 or low <= array.min()

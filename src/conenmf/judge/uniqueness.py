@@ -71,11 +71,11 @@ class Freedom:
         if self.spare[k]:
             return "to anything, since the others make the same reconstruction without it"
         turn = self.exchange[:, k]
-        partner, n_partners = int(np.abs(turn).argmax()), np.count_nonzero(turn)
+        partner = int(np.abs(turn).argmax())
+        mainly = "mainly " if np.count_nonzero(turn) > 1 else ""
         direction = "towards" if turn[partner] > 0 else "away from"
-        others = f" and {n_partners - 1} more" if n_partners > 1 else ""
-        # A lower bound is not rounded up.
-        return f"by {_whole_degrees(self.angles[k])} {direction} component {partner}{others}"
+        degrees = _whole_degrees(float(self.angles[k]))
+        return f"by {degrees} {mainly}{direction} component {partner}"
 
     def in_words(self) -> str | None:
         """Describe what is not unique in one sentence; None if nothing was found."""
@@ -253,4 +253,5 @@ def _angle(u: Array, x: Array) -> float:
 
 
 def _whole_degrees(radians: float) -> str:
+    """Return an angle in whole degrees; a lower bound is not rounded up."""
     return f"{math.floor(math.degrees(radians) + 1e-9)}°"
