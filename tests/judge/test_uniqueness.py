@@ -177,7 +177,16 @@ def test_in_words():
     assert freedom.visible == [0, 2, 3]
     assert freedom.turn_in_words(0) == "by 14° towards component 1"  # not rounded up
     assert freedom.turn_in_words(2) == "by 21° mainly away from component 0"
-    assert freedom.in_words().startswith("the components are not unique: 3 of 4 can be turned")
+    assert freedom.in_words() == (
+        "the components are not unique: 3 of 4 (0, 2, 3) can be turned, each by itself, by up to "
+        "90°, at exactly the same error"
+    )
+    alone = Freedom(np.radians(degrees[:2]), exchange[:2, :2], np.zeros(2, bool))
+    assert alone.in_words() == (
+        "the components are not unique: 1 of 2 (0) can be turned, by 14°, at exactly the same error"
+    )
+    many = Freedom(np.ones(9), np.zeros((9, 9)), np.zeros(9, bool))
+    assert "9 of 9 can be turned" in many.in_words()
     assert np.degrees(VISIBLE_ANGLE) == pytest.approx(5)
 
 

@@ -157,7 +157,7 @@ def test_components_that_are_not_unique_are_marked(cones):
         article = page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
         assert ("Not unique" in article) == bool(turn)
         assert turn in article
-    assert "2 of 4 can be turned" in page
+    assert "2 of 4 (1, 2) can be turned" in page
     none = Freedom(np.zeros(4), np.zeros((4, 4)), np.zeros(4, bool))
     page = render(replace(cones, diagnosis=replace(known, freedom=none)))
     assert "Not unique" not in page

@@ -33,6 +33,7 @@ VISIBLE_ANGLE = math.radians(5)
 _ROUNDING_RATIO = 1e-12  # entries below this share of the largest of their component are zeros
 _MAX_STEPS = 5  # of a turn: components added or subtracted one after the other
 _MIN_SQUARED_NORM = 1e-8  # of what is left of a unit vector, so that its direction has 12 digits
+_MAX_LISTED = 8  # components that a sentence names by number
 _TIE = 1e-8  # cosines that differ by less are equal: the first of them is taken
 _TINY = 1e-300  # instead of 0, to divide by
 
@@ -81,10 +82,12 @@ class Freedom:
         """Describe what is not unique in one sentence; None if nothing was found."""
         if not (found := self.visible):
             return None
-        K, largest = self.angles.size, float(self.angles.max())
+        K, turn = self.angles.size, _whole_degrees(float(self.angles.max()))
+        which = f" ({', '.join(map(str, found))})" if len(found) <= _MAX_LISTED else ""
+        how = f"each by itself, by up to {turn}" if len(found) > 1 else f"by {turn}"
         return (
-            f"the components are not unique: {len(found)} of {K} can be turned, each by itself, by "
-            f"up to {_whole_degrees(largest)} at exactly the same error"
+            f"the components are not unique: {len(found)} of {K}{which} can be turned, {how}, at "
+            "exactly the same error"
         )
 
     def turned(self, W: npt.ArrayLike, H: Any, k: int) -> tuple[Array, Array]:
