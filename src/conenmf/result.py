@@ -166,7 +166,7 @@ class Factorization:
         return certificate
 
     def diagnose(self) -> Diagnosis:
-        """Return the certificate, the freedom of the components, spectrum, cones, some samples.
+        """Return the certificate, which components can be turned, the spectrum, the cones and more.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`.
         """

@@ -222,17 +222,21 @@ def _ratios_of_samples(index: range, H: Array, *, zero: Array) -> tuple[Array]:
 
 
 def _least_ratios(Y: Array, zero: Array) -> Array:
-    """Return the least y_k / y_l over the rows where y_l > zero: (K, K), infinite without any."""
+    """Return the least y_k / y_l, k != l, over the rows where y_l > zero: (K, K).
+
+    It is infinite if there is no such row; the diagonal is 0.
+    """
     Y = np.where(Y > zero, Y, 0)
     used = (Y > 0).astype(np.float32)
     n_in_the_way = (1 - used).T @ used  # rows that have l and not k: the ratio is 0
-    ratios = np.where(n_in_the_way > 0, 0, np.inf)
+    ratios = np.zeros(n_in_the_way.shape)
     for l, column in enumerate(Y.T):
         partners = np.flatnonzero(n_in_the_way[:, l] == 0)
         rows = np.flatnonzero(column)
-        if partners.size > 1:
+        if partners.size > 1:  # one is l itself
             quotients = Y[np.ix_(rows, partners)] / column[rows, None]
             ratios[partners, l] = quotients.min(axis=0, initial=np.inf)
+    np.fill_diagonal(ratios, 0)
     return ratios
 
 
@@ -244,9 +248,7 @@ def _finite(ratios: Array) -> Array:
 
 def _is_parallel(ratios: Array) -> Array:
     """Whether each vector is a multiple of another, given the least ratios (K, K)."""
-    same = ratios * ratios.T >= 1 - _ROUNDING_RATIO
-    np.fill_diagonal(same, False)
-    return np.asarray(same.any(axis=0))
+    return np.asarray((ratios * ratios.T >= 1 - _ROUNDING_RATIO).any(axis=0))
 
 
 def _angle(u: Array, x: Array) -> float:
