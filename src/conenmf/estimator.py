@@ -253,7 +253,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 delattr(self, name)
 
     def certify(self) -> Certificate:
-        """Return how far the fit is from the best possible and from a stationary point."""
+        """Return how far the error is from the smallest, and the fit from a stationary point."""
         check_is_fitted(self)
         if not hasattr(self, "result_"):
             raise NotAvailableError(

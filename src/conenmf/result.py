@@ -198,7 +198,7 @@ class Factorization:
         return certificate
 
     def diagnose(self) -> Diagnosis:
-        """Return the certificate, the spectrum, the cones, and a closer look at some samples.
+        """Return the certificate, which components can be turned, the spectrum, the cones and more.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`.
         """
@@ -230,7 +230,7 @@ class Factorization:
         return self.data
 
     def summary(self) -> tuple[str, ...]:
-        """Describe the result in sentences; `certify()` and `diagnose()` add one each."""
+        """Describe the result in sentences; `certify()` and `diagnose()` add what they found."""
         K = f"{self.K} component{'s' * (self.K > 1)}"
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
@@ -241,6 +241,8 @@ class Factorization:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
         if self.diagnosis is not None:
+            if (not_unique := self.diagnosis.freedom.in_words()) is not None:
+                lines.append(not_unique)
             lines.append(f"the data fall into cones: {self._cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)
 

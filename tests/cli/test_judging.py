@@ -27,10 +27,13 @@ def test_diagnose_judges(folder, capsys, run):
     assert "the geometric assumption holds, margin 0." in output
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
+    assert "the certificate judges the error, not the truth of the components" in output
     assert run("diagnose", "cells.csv", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
     assert answer["advised_init"]["init"] == "cr1"
+    turned = [k for k, angle in enumerate(answer["freedom"]["angles"]) if angle > 0.0873]
+    assert output.count(" can be turned by ") == len(turned)
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
     assert json.loads(capsys.readouterr().out)["cones"]["margin"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}

@@ -43,6 +43,14 @@ def summary(context: ReportContext) -> Section:
         element("dl", *tiles, class_="tiles"),
         element(
             "p",
+            "The certificate (error, lower bound, gap, KKT residual) judges the error, not the "
+            "truth of the ",
+            element("a", "components", href="#components"),
+            ": others may have the same error.",
+            class_="advice",
+        ),
+        element(
+            "p",
             element("strong", "Advised init: "),
             element("code", init),
             f", because {reason}.",
