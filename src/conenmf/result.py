@@ -166,8 +166,8 @@ class Factorization:
         gap = self.prospect.gap(self.relative_error)
         return (
             f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
-            f"and noise, for which the error usually comes close to its lower bound, about "
-            f"{self.prospect.lower_bound:.3g}"
+            "and noise; then the error usually comes close to its lower bound, about "
+            f"{self.prospect.lower_bound:.2g}"
         )
 
     @property

@@ -48,6 +48,7 @@ def test_a_gap_alone_is_no_plateau():
     assert not Prospect(0.0, np.inf).is_plateau(1e-7)  # exact, but for rounding
 
 
-def test_the_gap_is_a_share_of_the_bound():
-    assert Prospect(0.5, 2.0).gap(0.59) == pytest.approx(0.18)
-    assert Prospect(0.0, 2.0).gap(0.1) == np.inf
+def test_the_gap_is_the_share_by_which_an_error_may_fall():
+    assert Prospect(0.42, 2.0).gap(0.5) == pytest.approx(0.16)
+    assert Prospect(0.0, 2.0).gap(0.1) == 1
+    assert Prospect(0.0, 2.0).gap(0.0) == 0
