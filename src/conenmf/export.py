@@ -67,7 +67,7 @@ def facts(result: Factorization) -> dict[str, Any]:
     }
     if result.race is not None:
         values["race"] = {
-            "on_sketch": result.race.on_sketch,
+            "data": result.race.data,
             "entrants": [one._asdict() for one in result.race.entrants],
         }
     if result.certificate is not None:

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.data.sketch import sketch_rank
+from conenmf.errors import OptionError
 from conenmf.solve.inits import initialize
 from conenmf.solve.race import Race, run_race
 from conenmf.solve.solvers import SOLVERS
@@ -49,7 +51,7 @@ def test_the_winner_has_the_lowest_error_reached(sample_matrix, rank):
     V = from_columns(sample_matrix)
     outcome = run_race(V, 4, HALS, rank=rank)
     race = outcome.race
-    assert race.on_sketch == (rank is not None)
+    assert race.data == ("all" if rank is None else "sketch")
     assert [one.init for one in race.entrants][:4] == ["cr1", "nndsvd", "spa", "random"]
     assert race.winner.relative_error <= errors(race).min() * 1.00002
     assert outcome.initial.name == race.winner.init
@@ -128,11 +130,38 @@ def test_a_large_dense_matrix_is_raced_on_a_sketch():
     V = from_rows(rng.gamma(0.5, size=(1200, 6)) @ rng.gamma(0.5, size=(6, 900)))
     assert sketch_rank(V, 6) == 12
     outcome = run_race(V, 6, HALS)
-    assert outcome.race.on_sketch
+    assert outcome.race.data == "sketch"
     assert outcome.state is None
+
+
+@pytest.mark.parametrize("data", ["samples", "features"])
+def test_many_samples_or_features_are_raced_on_some(data):
+    rng = np.random.default_rng(5)
+    V = rng.gamma(0.5, size=(12, 4)) @ rng.gamma(0.5, size=(4, 9000)) + 0.1 * rng.random((12, 9000))
+    V = from_columns(V if data == "samples" else V.T)
+    outcome = run_race(V, 4, HALS)
+    assert outcome.race.data == data
+    assert outcome.initial.W.shape == (V.shape[0], 4)
+    assert outcome.initial.H.shape == (4, V.shape[1])
+    result = factorize(V, 4)
+    assert result.history.relative_error[0] <= 1.01 * result.race.winner.relative_error
+    best = min(factorize(V, 4, init=init).relative_error for init in ("cr1", "nndsvd", "spa"))
+    assert result.relative_error <= 1.0005 * best
+    other = run_race(V, 4, SOLVERS["mult"]).initial
+    assert other.W.shape == (V.shape[0], 4)
+    assert other.name == result.init_used
+
+
+def test_samples_that_are_mostly_zero_are_raced_whole():
+    rng = np.random.default_rng(6)
+    X = sp.lil_array((10_000, 20))
+    X[1:21] = rng.random((20, 20))  # evenly spaced ones would miss nearly all
+    assert run_race(from_rows(X.tocsr()), 3, HALS).race.data == "all"
 
 
 def test_a_race_can_be_saved(sample_matrix):
     race = run_race(from_columns(sample_matrix), 4, HALS).race
     assert Race.of_plain(race.plain()) == race
     assert Race.of_plain(None) is None
+    with pytest.raises(OptionError, match="data='elsewhere' is unknown"):
+        Race.of_plain(race.plain() | {"data": "elsewhere"})

@@ -81,8 +81,7 @@ def _show_race(out: Console, race: Race) -> None:
     for one in race.entrants:
         error, seconds = f"{one.relative_error:.6g}", f"{one.seconds:.2g}"
         table.add_row(visible(one.init), error, str(one.iterations), seconds)
-    place = "on a sketch" if race.on_sketch else "on the data"
-    out.print(f"\nrace of inits {place}, won by {visible(race.winner.init)}")
+    out.print(f"\nrace of inits on {race.place}, won by {visible(race.winner.init)}")
     out.print(table)
 
 

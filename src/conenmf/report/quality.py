@@ -165,13 +165,12 @@ def _race(race: Race) -> Html:
         )
         for one in race.entrants
     )
-    place = "on a sketch of the data" if race.on_sketch else "on the data"
     if len(race.entrants) > 1:
-        text = f"These inits competed {place}; the solver went on from {race.winner.init}."
+        text = f"These inits competed on {race.place}; the solver went on from {race.winner.init}."
     else:
         text = (
-            f"{sentence(race.winner.init)} reached the lower bound {place}, so no other init had "
-            "to compete."
+            f"{sentence(race.winner.init)} reached the lower bound on {race.place}, so no other "
+            "init had to compete."
         )
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     return element(

@@ -141,10 +141,10 @@ class CheckpointedRun:
             W, values = arrays["W"], arrays["values"].tolist()
             W_before = arrays["W before"] if header["momentum"] is not None else None
         self._compare(folder, header["settings"])
-        if len(values) > max_iter:
+        if len(log.elapsed) > max_iter:
             raise CheckpointError(
                 Message(
-                    f"{folder} is at iteration {len(values)}, beyond ",
+                    f"{folder} is at iteration {len(log.elapsed)}, beyond ",
                     Option("max_iter", max_iter),
                     ": raise it, or delete the folder to run from the beginning",
                 )
@@ -168,7 +168,7 @@ class CheckpointedRun:
     def save(self, run: Saved) -> None:
         """Save a run, unless this iteration is saved already."""
         state, momentum = run.state, run.state.momentum
-        target = self._folder / f"{len(state.values):08d}"
+        target = self._folder / f"{len(run.log.elapsed):08d}"
         if not target.exists():
             with folder_written_whole(target) as folder:
                 self._write(run, folder)

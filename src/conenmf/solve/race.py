@@ -1,8 +1,8 @@
 """The race of inits: the choice of ``init="auto"``.
 
 Several inits compete by the error that the solver reaches from them, not by the error they begin
-with. They run where an iteration is cheap: on a sketch of V, or on V itself if that is as cheap.
-The order is:
+with. They run where an iteration is cheap: on a sketch of V, on some of its samples or features if
+there are very many, or on V itself. The order is:
 
 1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
    other init can do better, and the race is over.
@@ -23,10 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.blocks import dense
-from ..data.matrix import DataMatrix
-from ..data.sketch import Sketch, sketch, sketch_rank
-from ..errors import ComponentsError
+from ..data.blocks import Array, dense
+from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
+from ..data.sketch import Sketch, is_dense, sketch, sketch_rank
+from ..data.views import take_samples
+from ..errors import ComponentsError, OptionError
 from .initial import Generator, InitialFactors
 from .inits import initialize
 from .loop import iterate
@@ -40,12 +42,21 @@ from .svd_inits import SVD_INITS
 __all__ = ["Entrant", "Race", "RaceOutcome", "run_race"]
 
 _SOLVER = SOLVERS["hals"]
+_PLACES = {
+    "all": "the data",
+    "sketch": "a sketch of the data",
+    "samples": "some of the samples",
+    "features": "some of the features",
+}
 _INITS = ("cr1", "nndsvd", "spa", "random", "random")
 _N_INITS_ON_V = 4  # where iterations are more expensive, fewer compete ...
 _ROUNDS_ON_V, _ROUNDS_ON_SKETCH = (10, 30, 60), (20, 60, 180)  # ... for fewer iterations
-_TOLS = (1e-3, 1e-4, 1e-4)  # in each round
+_TOLS, _WINDOWS = (1e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _VECTORS_PER_COMPONENT = 2
+_PART_SIZE, _PART_SIZE_PER_COMPONENT = 4096, 64  # samples, or features, if there are twice as many
+_PART_ENTRIES = 1 << 23  # the most entries that are gathered
+_MIN_PART_SAMPLES_PER_COMPONENT = 8  # that are not zero
 _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
@@ -70,15 +81,20 @@ class Race:
     ----------
     entrants : tuple of Entrant
         In the order in which they began; the winner is the first of those with the lowest error.
-    on_sketch : bool
-        The errors are those of a sketch of the data, not of the data themselves.
+    data : str
+        What the errors are those of: "all" the data, a "sketch", some "samples" or "features".
     lower_bound : float
-        That of the error, estimated from a sketch.
+        That of these errors, estimated from a sketch.
     """
 
     entrants: tuple[Entrant, ...]
-    on_sketch: bool
+    data: str
     lower_bound: float
+
+    @property
+    def place(self) -> str:
+        """Where it was run, in words."""
+        return _PLACES[self.data]
 
     @property
     def winner(self) -> Entrant:
@@ -98,7 +114,10 @@ class Race:
             Entrant(str(init), float(error), int(iterations), float(seconds))
             for init, error, iterations, seconds in plain["entrants"]
         )
-        return cls(entrants, bool(plain["on_sketch"]), float(plain["lower_bound"]))
+        data = str(plain["data"])
+        if data not in _PLACES:
+            raise OptionError.unknown("data", data, _PLACES)
+        return cls(entrants, data, float(plain["lower_bound"]))
 
 
 class RaceOutcome(NamedTuple):
@@ -139,21 +158,66 @@ def run_race(
         return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
-    if isinstance(rank, str):
-        rank = sketch_rank(V, K)
-    S = sketch(V, rank or min(_VECTORS_PER_COMPONENT * K, *V.shape))
-    track = _Track(V, K, S, V if rank is None else S, rng, remaining)
+    track = _Track(_field(V, K, rank), K, rng, remaining)
     winner = track.run()
     entrants = tuple(one.entrant() for one in track.entered)
-    race = Race(entrants, rank is not None, track.prospect.lower_bound)
+    race = Race(entrants, track.field.name, track.prospect.lower_bound)
     if solver is not _SOLVER:
-        return RaceOutcome(track.initial(winner.number, solver), race, track.prospect)
+        return RaceOutcome(track.initial(winner.number, V, solver), race)
+    if track.field.name == "all":
+        state = winner.run.state
+        initial = InitialFactors(state.W, None, winner.name, error=winner.error)
+        return RaceOutcome(initial, race, track.prospect, state)
+    W, H = _on_all(V, track.field.name, *winner.run.factors())
+    known = track.prospect if track.field.name == "sketch" else None
+    return RaceOutcome(InitialFactors(W, H, winner.name), race, known)
+
+
+class _Field(NamedTuple):
+    """Where a race is run.
+
+    `V` is the matrix with whose samples inits begin, `S` a sketch of it, and `data` the one of
+    the two on which they iterate.
+    """
+
+    name: str
+    V: DataMatrix
+    S: Sketch
+    data: DataMatrix
+
+
+def _field(V: DataMatrix, K: int, rank: int | str | None) -> _Field:
+    """Choose where an iteration is cheap."""
+    if isinstance(rank, str):
+        rank = sketch_rank(V, K)
     if rank is not None:
-        W, H = winner.run.factors()
-        return RaceOutcome(InitialFactors(W, H, winner.name), race, track.prospect)
-    state, error = winner.run.take_state(), winner.error
-    initial = InitialFactors(state.W, None, winner.name, error=error)
-    return RaceOutcome(initial, race, track.prospect, state)
+        S = sketch(V, rank)
+        return _Field("sketch", V, S, S)
+    name, part = _part(V, K)
+    S = sketch(part, min(_VECTORS_PER_COMPONENT * K, *part.shape))
+    return _Field(name, part, S, part)
+
+
+def _part(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
+    """Take some samples, or features, if there are many more; otherwise all."""
+    F, N = V.shape
+    size = max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
+    if 2 * size <= N and size * (V.n_entries / N) <= _PART_ENTRIES:
+        part = take_samples(V, evenly_spaced(N, size))
+        if part.total > 0 and part.nonzero > _MIN_PART_SAMPLES_PER_COMPONENT * K:
+            return "samples", part
+    if 2 * size <= F and is_dense(V) and not V.is_remote:
+        return "features", take_samples(V.turned(), evenly_spaced(F, size)).turned()
+    return "all", V
+
+
+def _on_all(V: DataMatrix, name: str, W: Array, H: Aligned) -> tuple[Array, Aligned]:
+    """Return factors of V for those of a part: one is whole, and the other is the best for it."""
+    if name == "samples":
+        H = coefficients(V, W)[0]
+    elif name == "features":
+        W = np.asarray(coefficients(V.turned(), np.asarray(H).T)[0]).T.astype(V.dtype)
+    return W, H
 
 
 def _identity(V: DataMatrix) -> InitialFactors:
@@ -184,32 +248,27 @@ class _Entered:
 
 
 class _Track:
-    """Where a race is run: on V or on a sketch of it, with limits for each round."""
+    """A race: the inits that take part, on one field, with limits for each round."""
 
     def __init__(
-        self,
-        V: DataMatrix,
-        K: int,
-        S: Sketch,
-        data: DataMatrix,
-        rng: Generator,
-        remaining: Callable[[], float | None],
+        self, field: _Field, K: int, rng: Generator, remaining: Callable[[], float | None]
     ) -> None:
-        self.V, self.K, self.S, self.data = V, K, S, data
-        self.prospect = prospect(V, K, S)
+        self.field, self.K = field, K
+        self.prospect = prospect(field.V, K, field.S)
         self.entered: list[_Entered] = []
         self._seeds: list[int | None] = [None, *range(1, len(_INITS))]
         if rng is not None:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(_INITS))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
-        self._rounds = _ROUNDS_ON_V if data is V else _ROUNDS_ON_SKETCH
+        self._on_sketch = field.data is field.S
+        self._rounds = _ROUNDS_ON_SKETCH if self._on_sketch else _ROUNDS_ON_V
 
     def run(self) -> _Entered:
         """Hold the race, and return the winner."""
         self._enter([0])
         if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-            self._enter(range(1, _N_INITS_ON_V if self.data is self.V else len(_INITS)))
+            self._enter(range(1, len(_INITS) if self._on_sketch else _N_INITS_ON_V))
         leaders = _two_best(self.entered)
         if len(leaders) > 1:
             self._go_on(leaders, round=1)
@@ -217,17 +276,19 @@ class _Track:
                 self._go_on(self.entered, round=2)
                 leaders = _two_best(self.entered)
         winner = _two_best(leaders)[0]
-        if self.data is self.S:
+        if self.field.name != "all":  # iterations are cheaper here than where the solver goes on
             self._go_on([winner], round=2)
         return winner
 
-    def initial(self, number: int, solver: Solver | None = _SOLVER) -> InitialFactors:
-        """Return the factors of an init; always the same for the same number."""
+    def initial(
+        self, number: int, V: DataMatrix | None = None, solver: Solver | None = _SOLVER
+    ) -> InitialFactors:
+        """Return the factors of an init, for all of V if it is given."""
         name, seed = _INITS[number], self._seeds[number]
-        if name in SVD_INITS:
-            return InitialFactors(*SVD_INITS[name](self.S, self.K), name)
+        if name in SVD_INITS and V is None:
+            return InitialFactors(*SVD_INITS[name](self.field.S, self.K), name)
         rng = None if seed is None else np.random.default_rng(seed)
-        return initialize(self.V, self.K, name, solver, rng)
+        return initialize(self.field.V if V is None else V, self.K, name, solver, rng)
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
@@ -240,7 +301,7 @@ class _Track:
                 initial = self.initial(number)
             except ComponentsError:
                 continue
-            run = Run(self.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
+            run = Run(self.field.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
             entered.append(_Entered(number, run, time.perf_counter() - began))
         self.entered += entered
         self._go_on(entered, round=0)
@@ -251,8 +312,10 @@ class _Track:
         for one in entered:
             if self._end is not None:
                 left = one.run.log.last_elapsed + max(self._end - began, _ONE_ITERATION_SECONDS)
-            one.run.go_on(Stopping(tol=_TOLS[round], max_iter=self._rounds[round], max_time=left))
-        iterate(self.data, [one.run for one in entered])
+            tol, window = _TOLS[round], _WINDOWS[round]
+            limits = Stopping(tol, window, max_iter=self._rounds[round], max_time=left)
+            one.run.go_on(limits)
+        iterate(self.field.data, [one.run for one in entered])
         for one in entered:
             one.seconds += (time.perf_counter() - began) / len(entered)
 

@@ -97,7 +97,8 @@ class State:
     sums : dict
         The sums of the last accepted iteration; the loss defines their names.
     values : list of float
-        The objective of V / unit after each iteration, with the penalties.
+        The objective of V / unit after each iteration, with the penalties; those of the run that
+        this one continues, if any, are the first.
     momentum : Momentum, optional
         For solvers that are extrapolated.
     """
@@ -203,19 +204,19 @@ class Run:
             self.state, self.log = resume
             self._began -= self.log.last_elapsed
             self._already_read -= self.log.last_passes
-        self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
+        n_earlier = len(self.state.values) - len(self.log.elapsed)
+        self._earlier = [self.loss.relative_error(value) for value in self.state.values[:n_earlier]]
+        self.reason = self._reason()
 
     def go_on(self, stopping: Stopping) -> None:
         """Continue a run that has ended, with other limits."""
         self.stopping = stopping
-        self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
+        self.reason = self._reason()
 
-    def take_state(self) -> State:
-        """Return the state for another run on the same V, whose history begins there."""
-        self.state.values = []
-        if self.state.momentum is not None:
-            self.state.momentum.rest = True  # there is no value yet that could undo an iteration
-        return self.state
+    def _reason(self) -> StopReason | None:
+        """Why to stop now, if there is a reason."""
+        log = self.log
+        return self.stopping.reason(log.relative_error, log.last_elapsed, self._earlier)
 
     def propose(self) -> Proposal:
         """Return the factors with which V is to be read next."""
@@ -270,7 +271,7 @@ class Run:
         log.elapsed.append(time.perf_counter() - self._began)
         log.passes.append(self.V.passes - self._already_read)
         log.relative_error.append(self.loss.relative_error(value))
-        self.reason = self.stopping.reason(log.relative_error, log.elapsed[-1])
+        self.reason = self._reason()
         if self._callback is not None:
             iteration = Iteration(
                 iteration=len(log.elapsed),

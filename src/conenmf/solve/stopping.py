@@ -7,7 +7,7 @@ ended. Nothing here computes factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -99,11 +99,16 @@ class Stopping:
     exact: float = 1e-7
     is_plateau: Callable[[float], bool] | None = None
 
-    def reason(self, errors: list[float], elapsed: float) -> StopReason | None:
-        """Return why to stop now, or None to continue."""
+    def reason(
+        self, errors: list[float], elapsed: float, earlier: Sequence[float] = ()
+    ) -> StopReason | None:
+        """Return why to stop now, or None to continue.
+
+        The errors `earlier` are those of another run that ended where this one began.
+        """
         if errors and errors[-1] <= self.exact:
             return StopReason.EXACT
-        fall = self._fall(errors)
+        fall = self._fall([*earlier, *errors]) if errors else np.inf
         if fall < self.tol:
             if self.is_plateau is None or not self.is_plateau(errors[-1]):
                 return StopReason.CONVERGED
