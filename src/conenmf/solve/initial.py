@@ -15,6 +15,7 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.sketch import Sketch
+from ..data.validate import unmasked
 from ..errors import FactorError
 
 __all__ = [
@@ -65,7 +66,7 @@ def check_factor(
     factor: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
 ) -> Array:
     """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
-    array = np.asarray(factor)
+    array = np.asarray(unmasked(factor))
     if array.dtype.kind not in "fiub":
         raise FactorError(f"bad {name}: type {array.dtype}, expected real numbers")
     if array.shape != shape:

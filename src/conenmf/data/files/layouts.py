@@ -170,6 +170,9 @@ class ChunkedSource(Source):
         self._set_dense((first, second) if by_rows else (second, first), np.dtype(array.dtype))
         chunks = getattr(array, "chunks", None)
         self.chunk = int(chunks[0 if by_rows else 1]) if chunks else 1
+        self._set_origin(array)
+
+    def _set_origin(self, array: Any) -> None:
         path = path_of(array)
         self.name = f"{path or 'the store'}:{getattr(array, 'name', '')}"
         self._set_place(path)
