@@ -134,8 +134,11 @@ def open_data(
         (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
         Market (``.mtx``, ``.mtx.gz``); or a folder of images, each of which is a sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
-        features, where the file has them, are in the attribute ``names`` of the result.
+        features, where the file has them, are in the attribute ``names`` of the result; how it
+        was read, where there was a choice, is in ``remarks``.
     samples_in : {"rows", "columns"}
+        The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
+        or, with "columns", of (bands, rows, columns).
     dataset : str, optional
         Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
         ``"file.h5:/group/counts"``. By default the only one, or X.

@@ -123,5 +123,5 @@ class _CubeSource(ChunkedSource):
     def _slab(self, *slices: slice) -> Array:
         """A part of the image, as pixels by bands."""
         index = [slices[self._axes.index(axis)] for axis in range(3)]
-        part = np.asarray(self._array[tuple(index)]).transpose(self._axes)
+        part = self._present(self._array[tuple(index)]).transpose(self._axes)
         return part.reshape(-1, part.shape[2])
