@@ -154,12 +154,15 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[tuple[Column, str
     """
     if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
         return []
+    integers: Array = (rows % 1 == 0).all(axis=0) & (rows >= 0).all(axis=0)
     looks = {
-        "holds dates such as {:.0f}": _are_days(rows),
-        "holds years such as {:.0f}": _vary_in(rows, *_YEARS) & _are_integers(rows),
-        "holds times such as {:.0f}": _are_times(rows),
+        "holds dates such as {:.0f}": integers & _are_days(rows),
+        "holds years such as {:.0f}": integers & _vary_in(rows, *_YEARS),
+        "holds times such as {:.0f}": _are_times(rows, integers),
         "counts the rows": _are_counted(rows),
-        "holds another integer in each row, such as {:.0f}": _are_identifiers(rows, labels),
+        "holds another integer in each row, such as {:.0f}": _are_identifiers(
+            rows, integers, labels
+        ),
     }
     found: dict[int, str] = {}
     for reason, columns in looks.items():
@@ -168,11 +171,6 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[tuple[Column, str
             for place in places.tolist():
                 found.setdefault(place, reason.format(rows[0, place]))
     return [(labels[place], found[place]) for place in sorted(found)]
-
-
-def _are_integers(rows: Array) -> Array:
-    integers: Array = (rows % 1 == 0).all(axis=0) & (rows >= 0).all(axis=0)
-    return integers
 
 
 def _vary_in(rows: Array, first: float, last: float) -> Array:
@@ -184,19 +182,18 @@ def _vary_in(rows: Array, first: float, last: float) -> Array:
 
 def _are_days(rows: Array) -> Array:
     """Dates that are written as 20191231."""
-    month, day = rows // 100 % 100, rows % 100
-    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    valid &= (rows >= _DAYS[0]) & (rows <= _DAYS[1]) & (rows % 1 == 0)
-    days: Array = np.logical_and.reduce(valid, axis=0)
+    days: Array = (rows.min(axis=0) >= _DAYS[0]) & (rows.max(axis=0) <= _DAYS[1])
+    month, day = rows[:, days] // 100 % 100, rows[:, days] % 100
+    days[days] = ((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all(axis=0)
     return days
 
 
-def _are_times(rows: Array) -> Array:
+def _are_times(rows: Array, integers: Array) -> Array:
     """Times since 1970, as integers or in order."""
     first, last = _EPOCH
     near = [_vary_in(rows, first * unit, last * unit) for unit in _EPOCH_UNITS]
     in_order = (np.diff(rows, axis=0) >= 0).all(axis=0)
-    times: Array = np.logical_or.reduce(near) & (in_order | _are_integers(rows))
+    times: Array = np.logical_or.reduce(near) & (in_order | integers)
     return times
 
 
@@ -208,9 +205,9 @@ def _are_counted(rows: Array) -> Array:
     return counted
 
 
-def _are_identifiers(rows: Array, labels: Sequence[Column]) -> Array:
+def _are_identifiers(rows: Array, integers: Array, labels: Sequence[Column]) -> Array:
     """Different integers that are sorted, have the same number of digits, or are called so."""
-    integers, rising = _are_integers(rows), (np.diff(rows, axis=0) > 0).all(axis=0)
+    rising = (np.diff(rows, axis=0) > 0).all(axis=0)
     low, high = np.log10(rows.min(axis=0).clip(1)), np.log10(rows.max(axis=0).clip(1))
     same_digits = (np.floor(low) == np.floor(high)) & (low >= _MIN_ID_DIGITS - 1)
     called = np.array([is_index_title(str(label)) for label in labels])

@@ -25,6 +25,7 @@ _DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _MAX_COLUMNS = 1_000_000
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
 _TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
+_JUDGED_FIELDS = 1000  # of a first line of numbers: they are evidence enough
 _MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([ T].*)?|\d\d?[-/.]\d\d?[-/.](\d\d|\d{4})([ T].*)?")
@@ -85,7 +86,7 @@ class Dialect(NamedTuple):
 
     def is_number(self, field: str) -> bool:
         """Whether a field is a number, or marks a missing one."""
-        plain = self.plain(field)
+        plain = field.strip() if self.delimiter != ";" else self.plain(field)  # many are asked
         return plain in MISSING_TEXTS or _NUMBER.fullmatch(plain) is not None
 
     def plain(self, field: str) -> str:
@@ -160,7 +161,8 @@ def _judge(first: list[str], rows: list[list[str]], dialect: Dialect, lines: lis
         return Verdict(True, True, "")
     if len(lines) > 1 and lines[0].count('"') >= 2 * len(first) > 2 >= lines[1].count('"'):
         return Verdict(True, True, "are in quotes")
-    plain = [[dialect.plain(row[field]) for field in numbers] for row in (first, *body)]
+    judged = numbers[:_JUDGED_FIELDS]
+    plain = [[dialect.plain(row[field]) for field in judged] for row in (first, *body)]
     return judge_first_line(plain[0], plain[1:])
 
 
