@@ -40,14 +40,14 @@ def test_the_first_line(tables, run, capsys):
     assert out.startswith(
         "spectra.csv: 40 samples without names, 12 features\n"
         "the first line was taken as titles, since its numbers rise in equal steps, are far from "
-        "those below them, are integers over decimals\n"
+        "those below them and are integers over decimals\n"
     )
     _, out, _ = diagnosed(run, capsys, "spectra.csv", "--no-header")
     assert out.startswith("spectra.csv: 41 samples without names, 12 features without names\n")
     assert "first line" not in out
     _, out, _ = diagnosed(run, capsys, "plain.csv")
     assert "40 samples" in out
-    assert "the first line was taken as a sample\n" in out
+    assert "the first line was taken as data\n" in out
     _, out, _ = diagnosed(run, capsys, "plain.csv", "--header")
     assert out.startswith("plain.csv: 39 samples without names, 12 features\n")
 
@@ -58,7 +58,7 @@ def test_a_doubt_names_the_flag_and_stays_out_of_json(tables, run, capsys):
     done = capsys.readouterr()
     assert done.err == (
         "conenmf: warning: two.csv: the first line was taken as titles, since its numbers count "
-        "from 0, are integers over decimals; if it is a sample, give --no-header\n"
+        "from 0 and are integers over decimals; if it holds data, give --no-header\n"
     )
     remark = "the first line was taken as titles, since its numbers count from 0"
     assert json.loads(done.out)["remarks"][0].startswith(remark)
@@ -90,6 +90,8 @@ def test_columns(tables, run, capsys):
 def test_how_a_table_was_read_is_kept_and_used_again(tables, run, capsys):
     options = ("--names-column", "who", "--drop", "day")
     assert run("fit", "patients.csv", "-k", 2, "-o", "out", "--no-report", *options) == 0
+    command = "conenmf report out --data patients.csv --names-column who --drop day"
+    assert capsys.readouterr().out.endswith(f"To create it: {command}\n")
     result = Factorization.load("out/result.npz")
     assert result.names.sample_names[0] == "p0"
     assert (result.settings["names_column"], result.settings["drop"]) == ("who", "day")

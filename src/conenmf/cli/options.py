@@ -82,6 +82,21 @@ class CommonOptions:
         }
 
     @property
+    def flags(self) -> list[str]:
+        """How the data were read, as arguments of another command that reads them."""
+        given = [
+            ("--dataset", self.dataset),
+            ("--names-column", self.names_column),
+            ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
+            ("--negative", None if self.negative == "raise" else self.negative),
+            *(("--drop", column) for column in self.drop),
+        ]
+        flags = [text for flag, value in given if value is not None for text in (flag, value)]
+        if self.header is not None:
+            flags.append("--header" if self.header else "--no-header")
+        return ["--data", self.data, *flags]
+
+    @property
     def rng(self) -> np.random.Generator | None:
         """A generator for inits that draw random numbers."""
         return None if self.seed is None else np.random.default_rng(self.seed)

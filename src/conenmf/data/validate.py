@@ -58,7 +58,8 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         if len(shape) > 2:
             advice = (
                 "reshape a stack of images to X.reshape(len(X), -1), a cube of rows x columns x "
-                "bands whose pixels are samples to X.reshape(-1, X.shape[-1])"
+                "bands whose pixels are samples to X.reshape(-1, X.shape[-1]), or open its file "
+                "with open_data"
             )
         raise ShapeError(f"expected a matrix with 2 dimensions, got {len(shape)}: {advice}")
     if 0 in shape:

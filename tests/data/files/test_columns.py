@@ -155,7 +155,7 @@ def test_the_header_of_pandas_and_wavelengths(tmp_path, columns_parsed, name):
     text = "\n".join(",".join(map(str, row)) for row in X.tolist()).encode()
     (tmp_path / name).write_bytes(gzip.compress(text) if gzipped else text)
     V = open_data(tmp_path / name)
-    assert (V.shape, V.remarks) == ((12, 30), ("the first line was taken as a sample",))
+    assert (V.shape, V.remarks) == ((12, 30), ("the first line was taken as data",))
     assert open_data(tmp_path / name, header=True).shape == (12, 29)
 
 
@@ -180,13 +180,11 @@ def test_a_column_of_texts_does_not_make_a_header(tmp_path):
 def test_a_doubt_is_said(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1\n" + "0.5,0.25\n0.75,0.125\n" * 9)
-    with pytest.warns(
-        HeaderWarning, match=r"taken as titles.*if it is a sample, give header=False"
-    ):
+    with pytest.warns(HeaderWarning, match=r"taken as titles.*if it holds data, give header=False"):
         V = open_data(path)
     assert V.shape == (2, 18)
     path.write_text("1,2\n" + "30,4\n7,60\n" * 9)
-    with pytest.warns(HeaderWarning, match=r"taken as a sample.*if it is titles, give header=True"):
+    with pytest.warns(HeaderWarning, match=r"taken as data.*if it holds titles, give header=True"):
         V = open_data(path)
     assert V.shape == (2, 19)
     for header, N in ((True, 18), (False, 19)):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.io
 import zarr
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from conenmf import Factorization, factorize, from_columns, from_rows, open_data
@@ -23,6 +23,7 @@ from conenmf.names import Names
 
 
 def _hdf5(path, cube, chunks=None):
+    chunks = None if chunks is None else tuple(map(min, chunks, cube.shape))
     with h5py.File(path, "w") as file:
         file.create_dataset("cube", data=cube, chunks=chunks)
 
@@ -34,8 +35,7 @@ def _mat_7_3(path, cube):
 
 
 def _zarr(path, cube):
-    sides = tuple(min(side, 4) for side in cube.shape)
-    zarr.create_array(str(path), data=cube, chunks=sides)
+    zarr.create_array(str(path), data=cube, chunks=tuple(min(side, 4) for side in cube.shape))
 
 
 WRITERS = {
@@ -92,11 +92,8 @@ def test_blocks_that_end_within_a_row_of_pixels(tmp_path, name):
 def test_any_cube_comes_back(tmp_path_factory, shape, name, bands_first):
     path = tmp_path_factory.mktemp("cube") / name
     cube = 1.0 + np.arange(np.prod(shape)).reshape(shape)
-    if name == "5.mat" and shape[2] == 1:
-        cube = np.repeat(cube, 2, axis=2)  # MATLAB forgets a last axis of length 1
     stored = np.moveaxis(cube, 2, 0) if bands_first else cube
-    if name == "5.mat" and stored.shape[2] == 1:
-        return
+    assume(name != "5.mat" or stored.shape[2] > 1)  # MATLAB forgets a last axis of length 1
     WRITERS[name](path, stored)
     dataset, samples_in = "scene" if name == "5.mat" else None, "columns" if bands_first else "rows"
     with warnings.catch_warnings():

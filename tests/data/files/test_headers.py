@@ -105,11 +105,11 @@ def test_titles_are_recognised(kind):
 @pytest.mark.parametrize(
     ("first", "over", "signs"),
     [
-        ("from 0", "decimals", "count from 0, are integers over decimals"),
+        ("from 0", "decimals", "count from 0 and are integers over decimals"),
         ("from 1", "counts", "count from 1"),
-        ("wavelengths", "spectra", "rise in equal steps, are far from those below them"),
-        ("years", "large counts", "rise in equal steps, look like years"),
-        ("masses", "large counts", "rise, are decimals over integers"),
+        ("wavelengths", "spectra", "rise in equal steps and are far from those below them"),
+        ("years", "large counts", "rise in equal steps and look like years"),
+        ("masses", "large counts", "rise and are decimals over integers"),
     ],
 )
 def test_signs_in_words(first, over, signs):
@@ -122,6 +122,18 @@ def test_digits_with_the_header_of_pandas():
     rows = texts(load_digits().data[:19], "%d")
     assert judge_first_line(texts(np.arange(64), "%d")[0], rows)[:2] == (True, True)
     assert judge_first_line(rows[0], rows[1:])[:2] == (False, True)
+
+
+def test_titles_that_are_equal_once_they_are_rounded():
+    rng = np.random.default_rng(0)
+    masses = np.sort(rng.uniform(300, 1000, 300)).round(2)
+    masses[7] = masses[8]
+    verdict = judge_first_line(texts(masses, "%.2f")[0], texts(rng.poisson(1, (19, 300)), "%d"))
+    assert verdict == (
+        True,
+        True,
+        "rise, are far from those below them and are decimals over integers",
+    )
 
 
 def test_two_lines_are_little_evidence():

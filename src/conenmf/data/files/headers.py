@@ -6,9 +6,10 @@ each sign that they are titles counts as bits: minus the binary logarithm of abo
 sample would show it. A sign that rows show too is worth no more than their number allows: in a
 table of sorted rows, a first line that rises is a sample.
 
-Titles differ from each other, so a line in which a number is repeated is always a sample. If rows
-come in any order, a row that is the only one of its kind among 20 is the first one by chance in one
-of 20 files; so there are caps, and a verdict that rests on few signs is not certain.
+Titles differ from each other, but for a few that are rounded: any other line in which numbers are
+repeated is a sample. If rows come in any order, a row that is the only one of its kind among 20 is
+the first one by chance in one of 20 files; so there are caps, and a verdict that rests on few signs
+is not certain.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _YEAR_BITS = 4.0
 _ROUNDING = 0.02  # by which equal steps may differ, since titles are rounded
 _FAR_ORDER = 0.9  # times the bits of orders, at most: a sample of few numbers may be far
 _FAR_SHARE = 0.9  # of the numbers, which are that far
+_TIES = 0.02  # of the numbers of a first line may equal others
 _FAR_ROWS = 4  # with fewer rows, far is not known
 _YEARS = (1800, 2100)
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
@@ -62,29 +64,34 @@ def judge_first_line(first: list[str], rows: list[list[str]]) -> Verdict:
     """Judge a first line by the rows below it; numbers are texts with a decimal point.
 
     >>> judge_first_line(["0", "1", "2", "3"], [["0.5", "2.5", "1.5", "0.1"], 4 * ["0.5"]])
-    Verdict(is_header=True, is_certain=True, signs='count from 0, are integers over decimals')
+    Verdict(is_header=True, is_certain=True, signs='count from 0 and are integers over decimals')
     >>> judge_first_line(["1", "2", "2"], [["0.5", "0.25", "1.5"]])
     Verdict(is_header=False, is_certain=True, signs='')
     """
     rows = [row for row in rows if len(row) == len(first)]
     line, body = _numbers([first])[0], _numbers(rows)
-    if not rows or not np.isfinite(line).all() or np.unique(line).size < max(line.size, 2):
+    n_different = np.unique(line).size
+    if not rows or not np.isfinite(line).all() or n_different < max(2, (1 - _TIES) * line.size):
         return Verdict(False, True, "")
     signs = {**_order_signs(line, body), **_kind_sign(first, rows)}
     signs = {sign: bits for sign, bits in signs.items() if bits > 0}
     bits = min(sum(signs.values()), _COLUMN_BITS * line.size)
     is_certain = bits < _DOUBT_BITS or bits >= _SURE_BITS
-    return Verdict(bits >= _TITLE_BITS, is_certain, ", ".join(signs))
+    return Verdict(bits >= _TITLE_BITS, is_certain, _in_words(list(signs)))
+
+
+def _in_words(signs: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(signs[:-1]), *signs[-1:]]))
 
 
 def _order_signs(line: Array, body: Array) -> dict[str, float]:
     """Bits for numbers in order, for their steps, and for where they lie."""
-    steps = np.diff(line)
-    if not ((steps > 0).all() or (steps < 0).all()):
+    direction = np.sign(line[-1] - line[0])
+    steps, steps_below = np.diff(line), np.diff(body, axis=1) * direction
+    if not _are_in_order(steps * direction):
         return {}
-    along = np.diff(body, axis=1) * steps[0] > 0
-    alike = int(along.all(axis=1).sum())
-    sign, bits = "rise" if steps[0] > 0 else "fall", _order_bits(along, alike)
+    alike = int(_are_in_order(steps_below).sum())
+    sign, bits = "rise" if direction > 0 else "fall", _order_bits(steps_below > 0, alike)
     if line[0] in (0, 1) and (steps == 1).all():
         sign, bits = f"count from {line[0]:g}", bits + _counting_bits(line, body)
     elif steps.size > 1 and _are_equal(steps):
@@ -97,6 +104,12 @@ def _order_signs(line: Array, body: Array) -> dict[str, float]:
     if _are_years(line).all() and not _are_years(body).mean() > 0.5:
         signs["look like years"] = _YEAR_BITS
     return signs
+
+
+def _are_in_order(steps: Array) -> Array:
+    """Whether no step goes back, and nearly all go ahead."""
+    in_order: Array = (steps >= 0).all(axis=-1) & ((steps == 0).mean(axis=-1) <= _TIES)
+    return in_order
 
 
 def _order_bits(along: Array, alike: int) -> float:

@@ -109,13 +109,15 @@ def _remark_on_first_line(path: Path, dialect: Dialect) -> tuple[Remark, ...]:
     verdict = dialect.verdict
     if verdict is None or (verdict.is_header and not verdict.signs):  # that of a header of texts
         return ()
-    kind, other = ("titles", "a sample") if verdict.is_header else ("a sample", "titles")
+    kind, other = ("titles", "data") if verdict.is_header else ("data", "titles")
     text = f"the first line was taken as {kind}"
     if verdict.signs:
         text += f", {'since' if verdict.is_header else 'though'} its numbers {verdict.signs}"
     if verdict.is_certain:
         return (Remark(text),)
-    message = Message(f"{path}: {text}; if it is {other}, give ", Option("header", not verdict[0]))
+    message = Message(
+        f"{path}: {text}; if it holds {other}, give ", Option("header", not verdict[0])
+    )
     return (Remark(text, HeaderWarning(message)),)
 
 
