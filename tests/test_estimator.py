@@ -20,6 +20,7 @@ from conenmf.errors import (
     ComponentsError,
     ConeNMFError,
     FactorError,
+    MaskedDataError,
     NegativeValueError,
     NonFiniteError,
     NotAvailableError,
@@ -411,3 +412,22 @@ def test_a_start_for_scikit_learn_keeps_the_type(X):
     assert W.dtype == H.dtype == np.float32
     with pytest.raises(OptionError, match="'cd', 'mu'"):
         sklearn_init(X, 4, solver="hals")
+
+
+def test_masks_are_not_forgotten(X):
+    """Neither in data, nor in coefficients, nor in components to begin with."""
+    masked = np.ma.masked_array(X, mask=X == X.max())
+    model = ConeNMF(2, max_iter=1, tol=0).fit(np.ma.masked_array(X))
+    np.testing.assert_array_equal(
+        model.components_, ConeNMF(2, max_iter=1, tol=0).fit(X).components_
+    )
+    A = np.ma.masked_less(model.transform(X), 1e9)
+    attempts = (model.fit, model.fit_transform, model.partial_fit, model.transform, model.score)
+    for attempt, rows in [
+        *((attempt, masked) for attempt in attempts),
+        (model.inverse_transform, A),
+    ]:
+        with pytest.raises(MaskedDataError, match="entries are masked"):
+            attempt(rows)
+    with pytest.raises(MaskedDataError, match="entries are masked"):
+        ConeNMF(2, init=np.ma.masked_less(model.components_, 1e9)).fit(X)

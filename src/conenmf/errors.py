@@ -1,4 +1,4 @@
-"""The errors of this library, what their messages are made of, and the two checks that raise them.
+"""The errors and warnings of this library, what their messages are made of, and two checks.
 
 Every error says what is wrong, where, and what to do. All derive from `ConeNMFError`; each also
 derives from the built-in exception that users of scikit-learn expect.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 __all__ = [
     "CheckpointError",
     "ClusterError",
+    "ColumnWarning",
     "ComponentsError",
     "ConeNMFError",
     "DataChangedError",
@@ -24,6 +25,9 @@ __all__ = [
     "EmptyDataError",
     "FactorError",
     "FileFormatError",
+    "HeaderWarning",
+    "InputWarning",
+    "MaskedDataError",
     "Message",
     "NegativeValueError",
     "NonFiniteError",
@@ -35,6 +39,7 @@ __all__ = [
     "ReadError",
     "ScaleError",
     "ShapeError",
+    "ShapeWarning",
     "ZeroDataError",
     "check_components",
     "is_disk_full",
@@ -77,6 +82,10 @@ class ConeNMFError(Exception):
 
 class DataTypeError(ConeNMFError, TypeError, ValueError):
     """The data are not real numbers: strings, objects, complex numbers."""
+
+
+class MaskedDataError(DataTypeError):
+    """Some entries of the data are masked, and no value is known for them."""
 
 
 class NotADataMatrixError(ConeNMFError, TypeError):
@@ -163,6 +172,22 @@ class OptionError(ConeNMFError, ValueError):
 
 class NotAvailableError(OptionError, AttributeError):
     """Not available with these settings; an AttributeError, so `hasattr` returns False."""
+
+
+class InputWarning(UserWarning):
+    """Data may have been read in another way than they are meant; the message says what to do."""
+
+
+class HeaderWarning(InputWarning):
+    """The first line of a table may be titles or a sample: the evidence leaves a doubt."""
+
+
+class ColumnWarning(InputWarning):
+    """A column that was read as data looks like numbers of rows, identifiers or dates."""
+
+
+class ShapeWarning(InputWarning):
+    """The three axes of a cube may be others than rows, columns and bands."""
 
 
 def is_disk_full(problem: OSError) -> bool:

@@ -24,7 +24,7 @@ from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import Negative
+from .data.validate import Negative, unmasked
 from .errors import FactorError, NotAvailableError, OptionError, check_components
 from .names import names_of
 from .pipeline import factorize
@@ -274,7 +274,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        A = X if is_elsewhere(X) else np.asarray(X)
+        A = X if is_elsewhere(X) else np.asarray(unmasked(X))
         if A.ndim != 2 or A.shape[1] != self.n_components_:
             raise FactorError(
                 f"the coefficients have shape {A.shape}, expected (n_samples, {self.n_components_})"
@@ -301,6 +301,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         options = self._options("negative", "n_threads", "max_memory")
         if not is_elsewhere(X):
             options["names"] = names_of(X)
+            X = unmasked(X)
             X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
             return from_rows(X, **options)
         V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)

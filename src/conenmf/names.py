@@ -26,11 +26,14 @@ class Names:
     feature_names : tuple of str, or None
     image_shape : (rows, columns), or None
         If the features are the pixels of an image.
+    pixels_shape : (rows, columns), or None
+        If the samples are the pixels of an image, row by row.
     """
 
     sample_names: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     image_shape: tuple[int, int] | None = None
+    pixels_shape: tuple[int, int] | None = None
 
     @classmethod
     def of(
@@ -38,12 +41,14 @@ class Names:
         sample_names: Iterable[object] | None = None,
         feature_names: Iterable[object] | None = None,
         image_shape: tuple[int, int] | None = None,
+        pixels_shape: tuple[int, int] | None = None,
     ) -> Names:
         """Make names of objects of any type, as text that is safe to show."""
         return cls(
             None if sample_names is None else tuple(map(visible, sample_names)),
             None if feature_names is None else tuple(map(visible, feature_names)),
             image_shape,
+            pixels_shape,
         )
 
     def checked(self, n_samples: int, n_features: int) -> Names:
@@ -56,20 +61,24 @@ class Names:
                 raise ShapeError(
                     f"there are {len(names)} names for {count} {kind}: give one for each"
                 )
-        if self.image_shape is not None and self.image_shape[0] * self.image_shape[1] != n_features:
-            rows, columns = self.image_shape
-            raise OptionError(
-                Message(
-                    Option("image_shape"),
-                    f": images of {rows} x {columns} have {rows * columns} pixels, "
-                    f"and there are {n_features} features",
+        for option, shape, kind, count in (
+            ("image_shape", self.image_shape, "features", n_features),
+            ("pixels_shape", self.pixels_shape, "samples", n_samples),
+        ):
+            if shape is not None and shape[0] * shape[1] != count:
+                rows, columns = shape
+                raise OptionError(
+                    Message(
+                        Option(option),
+                        f": images of {rows} x {columns} have {rows * columns} pixels, "
+                        f"and there are {count} {kind}",
+                    )
                 )
-            )
         return self
 
     def turned(self) -> Names:
-        """Swap sample and feature names: those of the transposed matrix."""
-        return Names(self.feature_names, self.sample_names)
+        """Swap what belongs to samples and to features: the names of the transposed matrix."""
+        return Names(self.feature_names, self.sample_names, self.pixels_shape, self.image_shape)
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""

@@ -50,6 +50,7 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "image_shape": names.image_shape,
         "race": fields["race"] and fields["race"].plain(),
         "prospect": fields["prospect"],
+        "pixels_shape": names.pixels_shape,
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
@@ -108,7 +109,8 @@ def _read_fields(archive: Any) -> dict[str, Any]:
             f"has format {metadata['format']!r}, this version reads {_FORMAT!r}: "
             "fit the data again and save the result"
         )
-    settings, shape, prospect = (metadata[key] for key in ("settings", "image_shape", "prospect"))
+    settings, prospect = metadata["settings"], metadata["prospect"]
+    shapes = (metadata.get(name) for name in ("image_shape", "pixels_shape"))
     plain = str | int | float | None
     if not (isinstance(settings, dict) and all(isinstance(v, plain) for v in settings.values())):
         raise FileFormatError("its settings are not plain values")
@@ -136,7 +138,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "names": Names.of(
             _lines(archive, "sample_names"),
             _lines(archive, "feature_names"),
-            None if shape is None else (int(shape[0]), int(shape[1])),
+            *(None if shape is None else (int(shape[0]), int(shape[1])) for shape in shapes),
         ),
     }
 

@@ -23,8 +23,8 @@ from conenmf.data.cluster import RechunkWarning, Traffic
 from conenmf.errors import (
     CheckpointError,
     ClusterError,
-    DataTypeError,
     FactorError,
+    MaskedDataError,
     NegativeValueError,
     OptionError,
     ReadError,
@@ -201,8 +201,10 @@ def test_an_unreadable_chunk(X, problem, persist):
 
 
 def test_masked_chunks(X):
-    with pytest.raises(DataTypeError, match="masked"):
+    with pytest.raises(MaskedDataError, match="some entries are masked"):
         from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) > 1))
+    V = from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) < 0))
+    assert V.total == pytest.approx((X**2).sum())
 
 
 def test_bad_coefficients_on_a_cluster(X):

@@ -10,6 +10,7 @@ from conenmf.data.validate import require_data_matrix
 from conenmf.errors import (
     DataTypeError,
     EmptyDataError,
+    MaskedDataError,
     NegativeValueError,
     NonFiniteError,
     NotADataMatrixError,
@@ -259,8 +260,16 @@ def test_not_numbers(X):
 
 
 def test_masked_arrays_are_not_read_as_if_they_were_not():
-    with pytest.raises(DataTypeError, match="masked"):
-        from_rows(np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)))
+    masked = np.ma.masked_array(np.ones((2, 3)), mask=[[0, 0, 1], [1, 0, 0]])
+    for door in (from_rows, from_columns):
+        for rows in (masked, list(masked), masked.T):
+            with pytest.raises(MaskedDataError, match=r"2 of 6 entries are masked.*X\.filled\(0\)"):
+                door(rows)
+    with pytest.raises(MaskedDataError, match=r"the first at \(0, 2\)"):
+        from_rows(masked)
+    for empty in (np.ma.nomask, np.zeros((2, 3), bool)):
+        V = from_rows(np.ma.masked_array(np.ones((2, 3)), mask=empty))
+        assert V.norms_squared.tolist() == [3.0, 3.0]
 
 
 def test_complex():

@@ -5,6 +5,7 @@ The only code that imports click and rich. Tracebacks are shown with ``--debug``
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
@@ -14,9 +15,10 @@ from typing import Any
 
 import click
 
+from ..errors import InputWarning
 from ..text import visible
 from .commands import app
-from .failures import EXIT_CODES, error_line, exit_code, flags_of
+from .failures import EXIT_CODES, error_line, exit_code, flags_of, in_words
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -27,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     state: dict[str, Any] = {"debug": False, "arguments": arguments, "command": None}
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
+            warnings.simplefilter("always", InputWarning)
+            warnings.showwarning = functools.partial(_warn, state)
             code = app.main(arguments, "conenmf", standalone_mode=False, obj=state)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -57,8 +60,8 @@ def _failed(message: str, code: int) -> int:
     return code
 
 
-def _warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
-    _say(f"warning: {message}")
+def _warn(state: dict[str, Any], message: Any, category: Any, *_: Any, **__: Any) -> None:
+    _say(f"warning: {in_words(message, flags_of(state['command']))}")
 
 
 def _say(message: str) -> None:

@@ -24,8 +24,8 @@ from ..text import visible
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
 
-def show_fit(out: Console, result: Factorization, target: Path, data: str) -> None:
-    """Print the summary of a fit and where its files are."""
+def show_fit(out: Console, result: Factorization, target: Path, reading: list[str]) -> None:
+    """Print the summary of a fit and where its files are; `reading` says how to read its data."""
     for line in result.summary():
         out.print(line)
     if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
@@ -37,7 +37,7 @@ def show_fit(out: Console, result: Factorization, target: Path, data: str) -> No
     if result.diagnosis is not None:
         out.print(f"open {visible(target / REPORT_FILE, None)} in a browser")
     else:
-        command = shlex.join(["conenmf", "report", str(target), "--data", data])
+        command = shlex.join(["conenmf", "report", str(target), *reading])
         out.print(f"No report written. To create it: {visible(command, None)}")
 
 

@@ -18,7 +18,7 @@ from ..errors import (
     OutputError,
 )
 
-__all__ = ["EXIT_CODES", "error_line", "exit_code", "flags_of"]
+__all__ = ["EXIT_CODES", "error_line", "exit_code", "flags_of", "in_words"]
 
 EXIT_CODES = {
     0: "done",
@@ -56,14 +56,21 @@ def error_line(problem: BaseException, flags: Mapping[str, str]) -> str:
         return "there is not enough memory: try --max-memory, or a smaller number of components"
     if exit_code(problem) == 1:
         return f"unexpected {type(problem).__name__}: {problem}"
+    return in_words(problem, flags)
+
+
+def in_words(problem: BaseException, flags: Mapping[str, str]) -> str:
+    """The message of an error or a warning; options that it names are written as flags."""
     message = problem.args[0] if problem.args else None
     if not isinstance(message, Message):
         return str(problem)
-    return "".join(_in_words(part, flags) for part in message.parts)
+    return "".join(_written(part, flags) for part in message.parts)
 
 
-def _in_words(part: object, flags: Mapping[str, str]) -> str:
+def _written(part: object, flags: Mapping[str, str]) -> str:
     if not (isinstance(part, Option) and part.name in flags):
         return str(part)
-    value = "" if part.value is ... else f" {shlex.quote(str(part.value))}"
-    return flags[part.name] + value
+    flag = flags[part.name]
+    if isinstance(part.value, bool):
+        return flag if part.value else flag.replace("--", "--no-", 1)
+    return flag if part.value is ... else f"{flag} {shlex.quote(str(part.value))}"

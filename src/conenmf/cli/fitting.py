@@ -177,7 +177,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             raise failure
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
-        lambda out: show_fit(out, result, target, common.data),
+        lambda out: show_fit(out, result, target, common.flags),
         V,
     )
     return 130 if interruption.asked else 0

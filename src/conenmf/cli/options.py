@@ -43,6 +43,9 @@ class CommonOptions:
     data: str
     samples_in: str
     dataset: str | None
+    header: bool | None
+    names_column: str | None
+    drop: tuple[str, ...]
     negative: str
     n_threads: int | None
     max_memory: str | None
@@ -66,14 +69,32 @@ class CommonOptions:
         return Display(quiet=self.quiet)
 
     @property
-    def origin(self) -> dict[str, str | None]:
+    def origin(self) -> dict[str, Any]:
         """The data file and how it was read, to be kept with a result."""
         return {
             "source": self.data,
             "samples_in": self.samples_in,
             "dataset": self.dataset,
+            "header": self.header,
+            "names_column": self.names_column,
+            "drop": ", ".join(self.drop) or None,
             "negative": self.negative,
         }
+
+    @property
+    def flags(self) -> list[str]:
+        """How the data were read, as arguments of another command that reads them."""
+        given = [
+            ("--dataset", self.dataset),
+            ("--names-column", self.names_column),
+            ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
+            ("--negative", None if self.negative == "raise" else self.negative),
+            *(("--drop", column) for column in self.drop),
+        ]
+        flags = [text for flag, value in given if value is not None for text in (flag, value)]
+        if self.header is not None:
+            flags.append("--header" if self.header else "--no-header")
+        return ["--data", self.data, *flags]
 
     @property
     def rng(self) -> np.random.Generator | None:
@@ -88,6 +109,9 @@ class CommonOptions:
                 path,
                 samples_in=self.samples_in,  # type: ignore[arg-type]
                 dataset=member,
+                header=self.header,
+                names_column=self.names_column,
+                drop=self.drop,
                 negative=self.negative,  # type: ignore[arg-type]
                 n_threads=self.n_threads,
                 max_memory=self.max_memory,
@@ -98,13 +122,17 @@ class CommonOptions:
     def answer(
         self, values: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
     ) -> None:
-        """Print the values as JSON, or the size of the data and what `show` prints."""
+        """Print the values as JSON, or how the data were read and what `show` prints."""
         if self.as_json:
+            if V is not None:
+                values = {**values, "remarks": V.remarks}
             click.echo(json.dumps(json_values(values), allow_nan=False))
             return
         out = Console(highlight=False, markup=False, soft_wrap=True)
         if V is not None:
             out.print(f"{visible(self.data, None)}: {_size(V)}")
+            for remark in V.remarks:
+                out.print(visible(remark, None))
         show(out)
 
 
@@ -112,10 +140,16 @@ def _size(V: DataMatrix) -> str:
     """The size of a matrix, and whether names were read: a wrong guess is seen here."""
     suffix = ("", " without names")
     samples = f"{V.shape[1]} samples{suffix[V.names.sample_names is None]}"
+    if V.names.pixels_shape is not None:
+        samples = f"{V.shape[1]} pixels of an image of {_sides(V.names.pixels_shape)}"
     features = f"{V.shape[0]} features{suffix[V.names.feature_names is None]}"
     if V.names.image_shape is not None:
-        features = f"images of {V.names.image_shape[0]} x {V.names.image_shape[1]} pixels"
+        features = f"images of {_sides(V.names.image_shape)} pixels"
     return f"{samples}, {features}"
+
+
+def _sides(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} x {shape[1]}"
 
 
 def json_values(value: Any) -> Any:
@@ -161,6 +195,22 @@ READING_OPTIONS = (
         help="Whether samples are the rows or the columns of the matrix.",
     ),
     click.option("--dataset", help="Which matrix of a file that holds several."),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether the first line of a text holds titles; by default judged by evidence.",
+    ),
+    click.option(
+        "--names-column",
+        metavar="COLUMN",
+        help="The column of a table that names the rows, by title or number, counted from 0.",
+    ),
+    click.option(
+        "--drop",
+        metavar="COLUMN",
+        multiple=True,
+        help="A column of a table that is not read; may be given several times.",
+    ),
     click.option(
         "--negative",
         type=click.Choice(["raise", "clip"]),

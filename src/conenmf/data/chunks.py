@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CheckpointError, DataTypeError
+from ..errors import CheckpointError, MaskedDataError
 from .aligned import write_array
 from .blocks import Array, Block, canonical_rows
 from .local import LocalMatrix
@@ -66,11 +66,12 @@ Result = tuple[tuple[Array, ...], Outcome]
 
 def prepare_chunk(rows: Any) -> Any:
     """Return a chunk as matrices in memory need it: an ndarray or canonical CSR."""
-    if isinstance(rows, np.ma.MaskedArray):
-        raise DataTypeError(
-            "the array is masked: fill the masked entries first, da.ma.filled(X, 0)"
+    if np.ma.is_masked(rows):
+        raise MaskedDataError(
+            "some entries are masked: remove such samples or features, or fill them, "
+            "da.ma.filled(X, 0)"
         )
-    return _addressable(canonical_rows(rows))
+    return _addressable(canonical_rows(np.ma.getdata(rows) if np.ma.isMA(rows) else rows))
 
 
 def transpose_chunk(rows: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import Message, Option, OptionError, ReadError
+from ..errors import MaskedDataError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders
@@ -147,7 +147,7 @@ class DiskMatrix(LocalMatrix):
         """Name the file, and the part of it, that could not be read."""
         try:
             yield
-        except (ReadError, MemoryError):
+        except (ReadError, MaskedDataError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
             raise ReadError(

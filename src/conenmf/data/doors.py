@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +19,14 @@ from ..errors import DataTypeError, OptionError
 from ..names import Names, names_of
 from .blocks import canonical_rows
 from .disk import DiskMatrix
+from .files.columns import Column, ColumnChoice, remark_on_columns
+from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
-from .files.sources import NamedMatrix, Source
+from .files.sources import NamedMatrix, Remark, Source
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
-from .validate import Negative, SamplesIn, check_kind, validated
+from .validate import Negative, SamplesIn, check_kind, unmasked, validated
 
 __all__ = [
     "from_columns",
@@ -110,6 +114,9 @@ def open_data(
     *,
     samples_in: SamplesIn = "rows",
     dataset: str | None = None,
+    header: bool | None = None,
+    names_column: Column | None = None,
+    drop: Column | Iterable[Column] = (),
     negative: Negative = "raise",
     n_threads: int | None = None,
     max_memory: int | str | None = None,
@@ -127,11 +134,23 @@ def open_data(
         (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
         Market (``.mtx``, ``.mtx.gz``); or a folder of images, each of which is a sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
-        features, where the file has them, are in the attribute ``names`` of the result.
+        features, where the file has them, are in the attribute ``names`` of the result; how it
+        was read, where there was a choice, is in ``remarks``.
     samples_in : {"rows", "columns"}
+        The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
+        or, with "columns", of (bands, rows, columns).
     dataset : str, optional
         Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
         ``"file.h5:/group/counts"``. By default the only one, or X.
+    header : bool, optional
+        For text: whether the first line holds titles. By default that is judged by evidence; where
+        it leaves a doubt, a `HeaderWarning` says what was decided.
+    names_column : str or int, optional
+        For tables: the column that names the rows, by its title or else its number, counted from
+        0. By default the first one if it holds texts, or what looks like numbers of the rows.
+    drop : str, int or several
+        For tables: columns that are not read, such as dates. A `ColumnWarning` names columns that
+        were read as data, but look like numbers of rows, identifiers or dates.
     negative, n_threads, names, block_samples
         As in `from_rows`.
     max_memory : int or str, optional
@@ -159,7 +178,8 @@ def open_data(
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    return _hold(open_path(path, dataset, request.budget), request)
+    matrix = open_path(path, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
+    return _hold(matrix, request)
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -219,20 +239,38 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
     if not sp.issparse(matrix):
-        matrix = np.asanyarray(matrix)
-    if isinstance(matrix, np.ma.MaskedArray):
-        raise DataTypeError("the array is masked: fill the masked entries first, X.filled(0)")
+        matrix = np.asanyarray(unmasked(matrix))
     check_kind(matrix.dtype, matrix.shape)
-    return _hold(NamedMatrix(matrix, names), request)
+    remarks = _remark_on_frame(matrix, names, request)
+    return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
 
 
-def _hold(matrix: NamedMatrix, request: _Request) -> DataMatrix:
+def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Remark, ...]:
+    """Columns of a data frame that look like no measurement."""
+    given = request.names if request.samples_in == "rows" and request.names else names
+    titles = names.feature_names or given.feature_names
+    if titles is None or len(titles) != matrix.shape[1] or sp.issparse(matrix):
+        return ()
+    return remark_on_columns("the data frame", matrix, titles, in_memory=True)
+
+
+def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMatrix:
     """A validated matrix, turned so that it has one row per sample."""
-    if request.samples_in == "columns":
+    if isinstance(matrix.matrix, Cube):
+        matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
+    elif request.samples_in == "columns":
         matrix = matrix.turned()
     rows = matrix.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
     options = request.options(matrix.names)
+    V: DataMatrix
     if isinstance(rows, Source):
-        return request.validated(DiskMatrix(rows, request.budget, **options))
-    return request.validated(hold(canonical_rows(rows), **options))
+        V = DiskMatrix(rows, request.budget, **options)
+    else:
+        V = hold(canonical_rows(rows), **options)
+    V.remarks = tuple(remark.text for remark in matrix.remarks)
+    V = request.validated(V)
+    for remark in matrix.remarks:
+        if remark.warning is not None:
+            warnings.warn(remark.warning, stacklevel=stacklevel)
+    return V

@@ -99,11 +99,14 @@ class DataMatrix(ABC):
         round; larger on a cluster, where rounds are expensive.
     max_gather : int
         A hint for `columns`: the largest batch to request.
+    remarks : tuple of str
+        How the file was read, where there was a choice.
     """
 
     is_remote: bool = False
     candidates: int = 1
     max_gather: int = 512
+    remarks: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from ..errors import (
     DataChangedError,
     DataTypeError,
     EmptyDataError,
+    MaskedDataError,
     Message,
     NegativeValueError,
     NonFiniteError,
@@ -34,6 +35,7 @@ __all__ = [
     "check_kind",
     "check_labels",
     "require_data_matrix",
+    "unmasked",
     "validated",
 ]
 
@@ -52,14 +54,34 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
             f"entries have type {dtype}, expected numbers: convert with X.astype(float)"
         )
     if len(shape) != 2:
-        raise ShapeError(
-            f"expected a matrix with 2 dimensions, got {len(shape)}: "
-            "reshape one sample to X.reshape(1, -1), one feature to X.reshape(-1, 1)"
-        )
+        advice = "reshape one sample to X.reshape(1, -1), one feature to X.reshape(-1, 1)"
+        if len(shape) > 2:
+            advice = (
+                "reshape a stack of images to X.reshape(len(X), -1), a cube of rows x columns x "
+                "bands whose pixels are samples to X.reshape(-1, X.shape[-1]), or open its file "
+                "with open_data"
+            )
+        raise ShapeError(f"expected a matrix with 2 dimensions, got {len(shape)}: {advice}")
     if 0 in shape:
         raise EmptyDataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
+
+
+def unmasked(matrix: Any) -> Any:
+    """Return a matrix without its mask; raise an error if an entry is masked."""
+    if isinstance(matrix, list | tuple) and any(map(np.ma.isMaskedArray, matrix)):
+        matrix = np.ma.array(matrix)  # asarray would forget the masks of rows
+    if not np.ma.isMaskedArray(matrix):
+        return matrix
+    masked = np.argwhere(np.ma.getmaskarray(matrix))
+    if len(masked):
+        where = ", ".join(map(str, masked[0].tolist()))
+        raise MaskedDataError(
+            f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): remove "
+            "such samples or features, or fill them, X.filled(0)"
+        )
+    return np.ma.getdata(matrix)
 
 
 def require_data_matrix(V: object, *, nonzero: bool = False) -> None:

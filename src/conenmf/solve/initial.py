@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.validate import unmasked
 from ..errors import FactorError
 
 __all__ = [
@@ -58,7 +59,7 @@ def check_factor(
     factor: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
 ) -> Array:
     """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
-    array = np.asarray(factor)
+    array = np.asarray(unmasked(factor))
     if array.dtype.kind not in "fiub":
         raise FactorError(f"bad {name}: type {array.dtype}, expected real numbers")
     if array.shape != shape:

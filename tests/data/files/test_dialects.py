@@ -3,33 +3,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf.data.files.dialects import Dialect, fault, guess
-from conenmf.errors import ConeNMFError, FileFormatError
+from conenmf.errors import ConeNMFError, FileFormatError, Option
 
 
 @pytest.mark.parametrize(
-    ("text", "delimiter", "titles", "has_index", "fields"),
+    ("text", "delimiter", "titles", "named_by", "fields"),
     [
-        ("1,2\n3,4", ",", None, False, 2),
-        ("a,b\n1,2", ",", ["a", "b"], False, 2),
-        ("g,a,b\nx,1,2", ",", ["g", "a", "b"], True, 3),
-        (",a,b\nx,1,2", ",", ["", "a", "b"], True, 3),
-        (",0,1\n0,1,2", ",", ["", "0", "1"], True, 3),  # as pandas writes it
-        ("id,a\n7,2", ",", ["id", "a"], True, 2),
-        ("sample,1,2\n7,1,2", ",", ["sample", "1", "2"], False, 3),
-        ("a\tb\nx\t1\t2", "\t", ["", "a", "b"], True, 3),  # as R writes it
-        ('"a b","c,d"\n"x",1,2', ",", ["", "a b", "c,d"], True, 3),
-        ("x,1,2\ny,3,4", ",", None, True, 3),
-        ("x;1,5;2\ny;3;4,25", ";", None, True, 3),
-        ("x;1.5;2\ny;3;4.25", ";", None, True, 3),
-        ("1,5;2\n3;4,25", ";", None, False, 2),
-        ("name;a\nx;1,5", ";", ["name", "a"], True, 2),
-        ("a|b\n1|NA\n|4", "|", ["a", "b"], False, 2),
-        ("a\n1\n2", ";", ["a"], False, 1),
-        ("1e-3,+2,-.5\n1,inf,3.", ",", None, False, 3),
+        ("1,2\n3,4", ",", None, None, 2),
+        ("a,b\n1,2", ",", ["a", "b"], None, 2),
+        ("g,a,b\nx,1,2", ",", ["g", "a", "b"], 0, 3),
+        (",a,b\nx,1,2", ",", ["", "a", "b"], 0, 3),
+        (",0,1\n0,1,2", ",", ["", "0", "1"], 0, 3),  # as pandas writes it
+        ("id,a\n7,2", ",", ["id", "a"], 0, 2),
+        ("sample,1,2\n7,1,2", ",", ["sample", "1", "2"], None, 3),
+        ("a\tb\nx\t1\t2", "\t", ["", "a", "b"], 0, 3),  # as R writes it
+        ('"a b","c,d"\n"x",1,2', ",", ["", "a b", "c,d"], 0, 3),
+        ("x,1,2\ny,3,4", ",", None, 0, 3),
+        ("x;1,5;2\ny;3;4,25", ";", None, 0, 3),
+        ("x;1.5;2\ny;3;4.25", ";", None, 0, 3),
+        ("1,5;2\n3;4,25", ";", None, None, 2),
+        ("name;a\nx;1,5", ";", ["name", "a"], 0, 2),
+        ("a|b\n1|NA\n|4", "|", ["a", "b"], None, 2),
+        ("a\n1\n2", ";", ["a"], None, 1),
+        ("1e-3,+2,-.5\n1,inf,3.", ",", None, None, 3),
     ],
 )
-def test_what_a_text_looks_like(text, delimiter, titles, has_index, fields):
-    assert guess(text.split("\n"), "it") == Dialect(delimiter, titles, has_index, fields)
+def test_what_a_text_looks_like(text, delimiter, titles, named_by, fields):
+    assert guess(text.split("\n"), "it")[:4] == (delimiter, titles, named_by, fields)
 
 
 def test_a_header_of_another_length():
@@ -45,12 +45,13 @@ def test_more_columns_than_anybody_has():
 
 
 def test_the_first_fault_is_named_with_its_line():
-    dialect = Dialect(",", ["", "a", "b\x1b"], True, 3)
+    dialect = Dialect(",", ["", "a", "b\x1b"], 0, 3)
     assert fault(b"x,1,2\r\n\r\ny,3,4\n", 5, dialect) is None
     assert fault(b"x,1,2\n\ny,3\n", 5, dialect) == "line 7 has 2 fields, expected 3"
     wrong = fault(b"x,1,2\ny,3,\x1b[m\n", 5, dialect)
-    assert wrong == r"line 6, column 'b\\x1b': '\\x1b[m' is not a number"
-    assert "column '1'" in fault(b"1,x\n", 1, Dialect(",", None, False, 2))
+    assert wrong.startswith(r"line 6, column 'b\\x1b': '\\x1b[m' is not a number; ")
+    assert wrong.parts[-1] == Option("drop", "b\x1b")
+    assert "column '1'" in fault(b"1,x\n", 1, Dialect(",", None, None, 2))
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
@@ -78,4 +79,4 @@ def test_any_text_has_a_dialect_or_is_refused(lines):
 )
 def test_a_first_column_that_names_the_rows(title, column, named):
     lines = [f"{title},x,y", *(f"{text},2,3" for text in column)]
-    assert guess(lines, "file").has_index is named
+    assert (guess(lines, "file").named_by == 0) is named

@@ -121,9 +121,11 @@ def test_only_numbers_are_looked_into(tmp_path, kind):
         open_data(tmp_path / "a.mat", dataset="S")
 
 
-def test_three_dimensions(tmp_path):
-    with pytest.raises(ShapeError, match="got 3"):
-        opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
+def test_more_than_two_dimensions(tmp_path):
+    V = opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
+    assert (V.shape, V.names.pixels_shape) == ((2, 3), (3, 1))
+    with pytest.raises(ShapeError, match="got 4"):
+        opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2, 1), content=numbers(6))))
 
 
 def test_sparse_indices_outside_the_matrix(tmp_path):

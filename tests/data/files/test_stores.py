@@ -12,7 +12,13 @@ import zarr
 from conenmf import from_rows, open_data
 from conenmf.data.files import stores
 from conenmf.data.memory import SparseMatrix
-from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError
+from conenmf.errors import (
+    DataTypeError,
+    FileFormatError,
+    MaskedDataError,
+    ReadError,
+    ShapeError,
+)
 
 
 @pytest.fixture
@@ -248,3 +254,20 @@ def test_zarr_that_holds_nothing(tmp_path):
     zarr.create_array(tmp_path / "b.zarr", shape=(4, 10**9), chunks=(1, 10**9), dtype="f8")
     with pytest.raises(FileFormatError, match="a chunk takes 8000000000 bytes"):
         open_data(tmp_path / "b.zarr", max_memory="100MB")
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (3, 2, 4)])
+def test_entries_that_are_marked_as_missing(tmp_path, shape):
+    X = np.arange(1, 25, dtype=np.uint16).reshape(shape)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["X"] = X
+        file["X"].attrs["_FillValue"] = np.uint16(65535)
+    root = zarr.create_array(str(tmp_path / "a.zarr"), data=X)
+    root.attrs["missing_value"] = 24
+    assert open_data(tmp_path / "a.h5").shape == (4, 6)
+    with pytest.raises(MaskedDataError, match=r"some entries are 24, which its attribute"):
+        open_data(tmp_path / "a.zarr")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["X"][0, ..., 0] = 65535
+    with pytest.raises(MaskedDataError, match=r"a\.h5:/X: some entries are 65535"):
+        open_data(tmp_path / "a.h5")

@@ -18,6 +18,7 @@ from ...names import Names
 from ...text import decoded
 from ..blocks import Array
 from ..validate import check_kind
+from .cubes import Cube
 from .layouts import CompressedSource, OpenFile, RawArray, RawSource
 from .limits import check_fits, name_one, named_damage, too_many_names
 from .sources import NamedMatrix
@@ -32,7 +33,8 @@ def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     file = OpenFile(path)
     with open(path, "rb") as stream:
         shape, fortran, dtype = _read_header(stream, path)
-        return NamedMatrix(RawSource(RawArray(file, stream.tell(), shape, fortran, dtype)))
+        array = RawArray(file, stream.tell(), shape, fortran, dtype)
+        return NamedMatrix(Cube(str(path), array) if len(shape) == 3 else RawSource(array))
 
 
 def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -137,6 +139,9 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         if dataset is None or dataset.strip("/") not in members:
             raise name_one(path, matrices)
         array = archive.member(dataset.strip("/"))
+        if len(array.shape) == 3:
+            cube = Cube(f"{path}:{dataset}", array)
+            return NamedMatrix(cube, archive.names(), roles_stored=True)
         check_kind(array.dtype, array.shape)
         matrix = RawSource(array) if isinstance(array, RawArray) else array
         return NamedMatrix(matrix, archive.names(), roles_stored=True)

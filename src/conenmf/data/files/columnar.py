@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DataTypeError, EmptyDataError, FileFormatError
+from ...errors import DataTypeError, EmptyDataError, FileFormatError, Message, Option
 from ...names import Names
 from ..blocks import Array
+from .columns import ColumnChoice, remark_on_columns
 from .limits import check_expansion, check_fits, fits, listed, named_damage, require_package
 from .sources import NamedMatrix
 from .spool import RowNames, Spool, batch_bytes
@@ -36,13 +37,18 @@ class _Layout(NamedTuple):
     arrow_type: Any  # the same type in Arrow
 
 
-def open_parquet(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+def open_parquet(
+    path: Path,
+    dataset: str | None,
+    budget: int,
+    choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
+) -> NamedMatrix:
     """Open a Parquet file."""
     parquet = require_package("pyarrow.parquet", path)
     with named_damage(path), open(path, "rb") as stream:
         # Buffered, or whole columns of a row group would be read at once.
         file = parquet.ParquetFile(stream, buffer_size=1 << 14, pre_buffer=False)
-        layout = _layout(path, file.schema_arrow)
+        layout = _layout(path, file.schema_arrow, choice)
         if not fits(_bytes_side_by_side(file.metadata), budget):
             return _read_columns(path, file, layout, budget)
         n_rows = max(1, batch_bytes(budget) // (8 * len(layout.numeric)))
@@ -50,7 +56,12 @@ def open_parquet(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         return _read_batches(path, layout, batches, budget)
 
 
-def open_arrow(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+def open_arrow(
+    path: Path,
+    dataset: str | None,
+    budget: int,
+    choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
+) -> NamedMatrix:
     """Open an Arrow file or stream, which Feather files are too."""
     ipc = require_package("pyarrow.ipc", path)
     with named_damage(path), open(path, "rb") as stream:
@@ -64,7 +75,7 @@ def open_arrow(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
             stream.seek(0)
             file = ipc.open_stream(stream)
             batches = iter(file)
-        return _read_batches(path, _layout(path, file.schema), batches, budget)
+        return _read_batches(path, _layout(path, file.schema, choice), batches, budget)
 
 
 def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: int) -> NamedMatrix:
@@ -78,8 +89,12 @@ def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: i
             spool.add(_numbers([batch.column(column) for column in layout.numeric], layout))
             if layout.named_by is not None:
                 row_names.add(_texts(batch.column(layout.named_by)))
+    return _named(path, layout, row_names, spool.finish(len(layout.numeric)))
+
+
+def _named(path: Path, layout: _Layout, row_names: RowNames, matrix: Any) -> NamedMatrix:
     names = Names.of(None if layout.named_by is None else row_names.names, layout.titles)
-    return NamedMatrix(spool.finish(len(layout.numeric)), names)
+    return NamedMatrix(matrix, names, remarks=remark_on_columns(path, matrix, layout.titles))
 
 
 def _numbers(columns: list[Any], layout: _Layout) -> Array:
@@ -134,33 +149,40 @@ def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedM
             row_names.add(_texts(batch.column(0)))
     if spool.count != N * F:
         raise FileFormatError(f"{path} is damaged: its header claims {N} rows in each column")
-    names = Names.of(None if layout.named_by is None else row_names.names, layout.titles)
-    return NamedMatrix(spool.finish(F, column_after_column=True), names)
+    return _named(path, layout, row_names, spool.finish(F, column_after_column=True))
 
 
 # --- which columns hold what ------------------------------------------------------------------
 
 
-def _layout(path: Path, schema: Any) -> _Layout:
+def _layout(path: Path, schema: Any, choice: ColumnChoice) -> _Layout:
     pa = require_package("pyarrow", path)
     names, kinds = schema.names, schema.types
     index = _pandas_index(schema)
-    others = [column for column in range(len(kinds)) if column not in index]
+    guessed = index[0] if index else None
+    named_by, dropped = choice.places(path, names, len(names), guessed)
+    others = [column for column in range(len(kinds)) if column not in {*dropped, named_by}]
+    if choice.names_column is None:
+        others = [column for column in others if column not in index]
     numeric = [column for column in others if _is_number(kinds[column], pa.types)]
     unusable = sorted(set(others) - set(numeric))
-    if unusable == [0] and not index and _is_text(kinds[0], pa.types):
-        unusable, index = [], [0]
+    if unusable == [0] and named_by is None and _is_text(kinds[0], pa.types):
+        unusable, named_by = [], 0
     if unusable:
         columns = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
         raise DataTypeError(
-            f"{path} has columns that are not numbers: {columns}; remove or convert them first"
+            Message(
+                f"{path} has columns that are not numbers: {columns}; convert them, or leave them "
+                "out with ",
+                Option("drop", names[unusable[0]]),
+            )
         )
     if not numeric:
         raise EmptyDataError(f"{path} has no column of numbers: it needs at least one feature")
     titles = [names[column] for column in numeric]
     single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
     dtype, arrow_type = (np.float32, pa.float32()) if single else (np.float64, pa.float64())
-    return _Layout(index[0] if index else None, numeric, titles, np.dtype(dtype), arrow_type)
+    return _Layout(named_by, numeric, titles, np.dtype(dtype), arrow_type)
 
 
 def _pandas_index(schema: Any) -> list[int]:

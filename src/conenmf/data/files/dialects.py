@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import FileFormatError
+from ...errors import FileFormatError, Message, Option
 from ...text import visible
+from .columns import is_index_title
+from .headers import Verdict, judge_first_line
 
 __all__ = ["MISSING_TEXTS", "Dialect", "fault", "guess"]
 
@@ -21,9 +24,11 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _MAX_COLUMNS = 1_000_000
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
-_INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
+_TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
+_JUDGED_FIELDS = 1000  # of a first line of numbers: they are evidence enough
 _MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([ T].*)?|\d\d?[-/.]\d\d?[-/.](\d\d|\d{4})([ T].*)?")
 
 
 class Dialect(NamedTuple):
@@ -34,16 +39,38 @@ class Dialect(NamedTuple):
     delimiter : str
     titles : list of str, or None
         The header, with a title for each field of a row.
-    has_index : bool
-        Whether the first field of a row is its name.
+    named_by : int, or None
+        Which field of a row is its name.
     fields : int
         How many a row has.
+    dropped : tuple of int
+        Fields that are not read.
+    verdict : Verdict, or None
+        How the first line was judged if it holds numbers.
     """
 
     delimiter: str
     titles: list[str] | None
-    has_index: bool
+    named_by: int | None
     fields: int
+    dropped: tuple[int, ...] = ()
+    verdict: Verdict | None = None
+
+    @property
+    def numeric(self) -> list[int]:
+        """The fields that are read as numbers."""
+        others = {self.named_by, *self.dropped}
+        return [field for field in range(self.fields) if field not in others]
+
+    @property
+    def labels(self) -> list[str | int]:
+        """What fields are called: their titles, or their numbers where these are not unique."""
+        titles = [title.strip() for title in self.titles or ()]
+        counts = Counter(titles)
+        unique = [counts[title] == 1 and title != "" for title in titles]
+        return [
+            titles[field] if titles and unique[field] else field for field in range(self.fields)
+        ]
 
     @property
     def decimals(self) -> str:
@@ -59,38 +86,46 @@ class Dialect(NamedTuple):
 
     def is_number(self, field: str) -> bool:
         """Whether a field is a number, or marks a missing one."""
-        plain = field.strip()
-        if "," in self.decimals:
-            plain = plain.replace(",", ".")
+        plain = field.strip() if self.delimiter != ";" else self.plain(field)  # many are asked
         return plain in MISSING_TEXTS or _NUMBER.fullmatch(plain) is not None
 
+    def plain(self, field: str) -> str:
+        """A field without blanks around it, and with a decimal point."""
+        text = field.strip()
+        return text.replace(",", ".") if "," in self.decimals else text
 
-def guess(lines: list[str], name: object) -> Dialect:
+
+def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
     """Guess how a table is written from its first lines, of which there is at least one.
 
-    >>> guess(["gene;x;y", "a;1,5;2", "b;0;3,25"], "file")
-    Dialect(delimiter=';', titles=['gene', 'x', 'y'], has_index=True, fields=3)
+    >>> guess(["gene;x;y", "a;1,5;2", "b;0;3,25"], "file")[:4]
+    (';', ['gene', 'x', 'y'], 0, 3)
     """
     if any(lines[0].count(sign) >= _MAX_COLUMNS for sign in _DELIMITERS):
         raise FileFormatError(f"{name} has more than {_MAX_COLUMNS} columns: save it as .npy")
-    candidates = [Dialect(sign, None, False, 0) for sign in _DELIMITERS]
+    candidates = [Dialect(sign, None, None, 0) for sign in _DELIMITERS]
     dialect = max(candidates, key=lambda candidate: _likelihood(candidate, lines))
-    first, *body = (dialect.split(line) for line in lines)
-    body = body or [first]
+    first, *rows = (dialect.split(line) for line in lines)
+    body = rows or [first]
     fields = len(body[0])
     texts = sum(not dialect.is_number(row[0]) for row in body)
     has_index = fields > 1 and texts > _MIN_TEXT_SHARE * len(body)
-    if len(first) == fields - 1:  # as R writes it
-        return dialect._replace(titles=["", *first], has_index=True, fields=fields)
-    if not _is_header(first, dialect, has_index):
-        return dialect._replace(has_index=has_index, fields=fields)
+    dialect = dialect._replace(named_by=0 if has_index else None, fields=fields)
+    if len(first) == fields - 1 and header is not False:  # as R writes it
+        return dialect._replace(titles=["", *first], named_by=0)
+    if header is None:
+        verdict = _judge(first, rows, dialect, lines)
+        header, dialect = verdict.is_header, dialect._replace(verdict=verdict)
+    if not header:
+        return dialect
     if len(first) != fields:
         raise FileFormatError(
             f"{name}: the header has {len(first)} fields and the first row has {fields}: "
             "give every column a title"
         )
-    has_index |= fields > 1 and _are_numbered(first[0].strip(), [row[0] for row in body])
-    return dialect._replace(titles=first, has_index=has_index, fields=fields)
+    if fields > 1 and _are_numbered(first[0].strip(), [row[0] for row in body]):
+        dialect = dialect._replace(named_by=0)
+    return dialect._replace(titles=first)
 
 
 def _are_numbered(title: str, column: list[str]) -> bool:
@@ -98,7 +133,7 @@ def _are_numbered(title: str, column: list[str]) -> bool:
     if title.lower() in _INDEX_TITLES:
         return True
     integers = len(set(column)) == len(column) and all(text.strip().isdigit() for text in column)
-    return integers and (_INDEX_TITLE.fullmatch(title) is not None or title.endswith("ID"))
+    return integers and is_index_title(title)
 
 
 def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
@@ -113,24 +148,42 @@ def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
     return numbers / max(fields, 1), len(first) == len(body[0]), numbers
 
 
-def _is_header(first: list[str], dialect: Dialect, has_index: bool) -> bool:
-    """Whether the first line holds titles, given whether the rows begin with a name."""
-    if not first[0].strip() or any(not dialect.is_number(field) for field in first[1:]):
-        return True
-    return not has_index and not dialect.is_number(first[0])
+def _judge(first: list[str], rows: list[list[str]], dialect: Dialect, lines: list[str]) -> Verdict:
+    """Whether the first line holds titles."""
+    body = [row for row in rows if len(row) == len(first)]
+    texts = [field for field, text in enumerate(first) if not dialect.is_number(text)]
+    others = {*texts, dialect.named_by}
+    numbers = [field for field in range(len(first)) if field not in others]
+    over_numbers = any(_share_of_texts(body, field, dialect) <= _MIN_TEXT_SHARE for field in texts)
+    if not first[0].strip() or (over_numbers and body) or not numbers:
+        return Verdict(True, True, "")
+    if body and dialect.named_by == 0 and first[0].strip().lower() in _TITLES_OF_NAMES:
+        return Verdict(True, True, "")
+    if len(lines) > 1 and lines[0].count('"') >= 2 * len(first) > 2 >= lines[1].count('"'):
+        return Verdict(True, True, "are in quotes")
+    judged = numbers[:_JUDGED_FIELDS]
+    plain = [[dialect.plain(row[field]) for field in judged] for row in (first, *body)]
+    return judge_first_line(plain[0], plain[1:])
 
 
-def fault(block: bytes, line: int, dialect: Dialect) -> str | None:
+def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> float:
+    return sum(not dialect.is_number(row[field]) for row in rows) / max(len(rows), 1)
+
+
+def fault(block: bytes, line: int, dialect: Dialect) -> Message | None:
     """Describe the first error in a block whose first line has that number; None if none."""
+    numeric = dialect.numeric
     for number, fields in _rows(block, line, dialect):
         if len(fields) != dialect.fields:
-            return f"line {number} has {len(fields)} fields, expected {dialect.fields}"
-        for column in range(dialect.has_index, dialect.fields):
+            return Message(f"line {number} has {len(fields)} fields, expected {dialect.fields}")
+        for column in numeric:
             if not dialect.is_number(fields[column]):
-                title = dialect.titles[column] if dialect.titles else column
-                return (
-                    f"line {number}, column {visible(title)!r}: {visible(fields[column])!r} "
-                    "is not a number"
+                label, text = dialect.labels[column], fields[column]
+                kind = "a date, not a number" if _DATE.fullmatch(text.strip()) else "not a number"
+                return Message(
+                    f"line {number}, column {visible(label)!r}: {visible(text)!r} is {kind}; if "
+                    "the column holds no numbers, leave it out with ",
+                    Option("drop", label),
                 )
     return None
 

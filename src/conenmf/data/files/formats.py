@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...errors import FileFormatError, OptionError
+from ...errors import FileFormatError, Message, Option, OptionError
 from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
+from .columns import ColumnChoice
 from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
 from .matlab import open_matlab, open_matrix_market
@@ -23,8 +24,8 @@ from .tables import open_text
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 
-Opener: TypeAlias = Callable[[Path, str | None, int], NamedMatrix]
-"""Takes the path, the name of a member, and the memory budget in bytes."""
+Opener: TypeAlias = Callable[..., NamedMatrix]
+"""Takes the path, the name of a member, the memory budget in bytes, and of tables the columns."""
 
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
@@ -47,12 +48,18 @@ KINDS: dict[str, Opener] = {
     ".mtx.gz": open_matrix_market,
     ".mat": open_matlab,
 }
+_TABLES = (open_text, open_parquet, open_arrow)
 _WITH_MEMBERS = (open_npz, open_hdf5, open_zarr, open_matlab)
 
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
 
-def open_path(path: str | os.PathLike[str], dataset: str | None, budget: int) -> NamedMatrix:
+def open_path(
+    path: str | os.PathLike[str],
+    dataset: str | None,
+    budget: int,
+    choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
+) -> NamedMatrix:
     """Open a file or folder by its name, in its own orientation."""
     text = os.fspath(path)
     if dataset is None:
@@ -65,7 +72,28 @@ def open_path(path: str | os.PathLike[str], dataset: str | None, budget: int) ->
         raise OptionError(
             f"{visible(text)} holds one matrix, not several: leave out {visible(dataset)!r}"
         )
+    if opener in _TABLES:
+        _check_header(text, opener, choice)
+        return opener(file, dataset, budget, choice)
+    for option, value in choice._asdict().items():
+        if value not in (None, ()):
+            raise OptionError(
+                Message(
+                    Option(option), f" is for tables, and {visible(text)} is none: leave it out"
+                )
+            )
     return opener(file, dataset, budget)
+
+
+def _check_header(text: str, opener: Opener, choice: ColumnChoice) -> None:
+    if choice.header is not None and opener is not open_text:
+        raise OptionError(
+            Message(
+                Option("header"),
+                f" is for tables written as text, and {visible(text)} stores its titles apart: "
+                "leave it out",
+            )
+        )
 
 
 def split_member(text: str) -> tuple[str, str | None]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...errors import DataChangedError, FileFormatError, Message, Option
+from ...errors import DataChangedError, FileFormatError, MaskedDataError, Message, Option
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, sparse_block_samples
 from ..validate import check_kind
@@ -170,9 +170,13 @@ class ChunkedSource(Source):
         self._set_dense((first, second) if by_rows else (second, first), np.dtype(array.dtype))
         chunks = getattr(array, "chunks", None)
         self.chunk = int(chunks[0 if by_rows else 1]) if chunks else 1
+        self._set_origin(array)
+
+    def _set_origin(self, array: Any) -> None:
         path = path_of(array)
         self.name = f"{path or 'the store'}:{getattr(array, 'name', '')}"
         self._set_place(path)
+        self._missing = _missing_value(array)
 
     def turned(self) -> Self:
         """The same dataset, sliced along its other side."""
@@ -188,8 +192,20 @@ class ChunkedSource(Source):
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
-        rows = self._array[start:stop] if self._by_rows else self._array[:, start:stop].T
-        return np.asarray(rows)
+        return self._present(
+            self._array[start:stop] if self._by_rows else self._array[:, start:stop].T
+        )
+
+    def _present(self, part: Any) -> Array:
+        """What was read of the dataset; raise an error if some of it is marked as missing."""
+        numbers = np.asarray(part)
+        if self._missing is not None and (numbers == self._missing).any():
+            raise MaskedDataError(
+                f"{self.name}: some entries are {self._missing:g}, which its attribute _FillValue "
+                "or missing_value marks as missing: remove such samples or features, fill them, "
+                "or remove the attribute if they are numbers"
+            )
+        return numbers
 
     def take(self, indices: Array) -> Array:
         """These rows, given in increasing order."""
@@ -198,6 +214,16 @@ class ChunkedSource(Source):
         runs = np.split(indices, borders[1:]) if indices.size else []
         blocks = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
         return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
+
+
+def _missing_value(array: Any) -> float | None:
+    """The number that marks entries without a value, by the conventions of netCDF and xarray."""
+    attributes = getattr(array, "attrs", {})
+    for name in ("_FillValue", "missing_value"):
+        value = np.asarray(attributes.get(name))
+        if value.size == 1 and value.dtype.kind in "fiu":
+            return float(value.item())
+    return None
 
 
 def path_of(dataset: Any) -> str | None:

@@ -26,6 +26,7 @@ from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
+from .cubes import Cube
 from .layouts import ChunkedSource, CompressedSource
 from .limits import MAX_EXPANSION_RATIO, check_fits, listed, name_one, named_damage
 from .sources import NamedMatrix
@@ -92,8 +93,11 @@ def _open_version_5(stream: IO[bytes], path: Path, dataset: str | None, budget: 
     variable = variables[_choose_variable(path, dataset, list(variables), matrices)]
     if variable.name not in matrices:
         raise DataTypeError(f"{path}: {variable.name!r} is not a matrix of numbers")
-    check_kind(np.dtype(float), variable.shape)
+    is_cube = len(variable.shape) == 3 and variable.kind != _SPARSE_CLASS
+    check_kind(np.dtype(float), variable.shape[: 2 if is_cube else None])
     element = _element(stream, path, variable, order, budget)
+    if is_cube:
+        return NamedMatrix(Cube(f"{path}:{variable.name}", _dense(element, variable, order)))
     if variable.kind != _SPARSE_CLASS:
         return NamedMatrix(_dense(element, variable, order))
     indices, at = _numbers(element, variable.content, order)
@@ -233,6 +237,8 @@ def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
     if kind not in _NUMERIC_CLASSES:
         raise DataTypeError(f"{path}: {dataset!r} is a {visible(kind)}, not a matrix of numbers")
     if hasattr(member, "dtype"):
+        if len(member.shape) == 3:
+            return NamedMatrix(Cube(f"{path}:{dataset}", member, is_reversed=True))
         return NamedMatrix(ChunkedSource(member).turned())
     if "MATLAB_sparse" not in member.attrs:
         raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from ...errors import InputWarning
 from ...names import Names
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, equal_borders
 
-__all__ = ["Compressed", "NamedMatrix", "Source"]
+__all__ = ["Compressed", "NamedMatrix", "Remark", "Source"]
 
 
 class Compressed(NamedTuple):
@@ -102,6 +103,21 @@ class Source(ABC):
         self.row_bytes = shape[1] * max(dtype.itemsize, compute_dtype(dtype).itemsize)
 
 
+class Remark(NamedTuple):
+    """How some of the data were read, where there was a choice.
+
+    Attributes
+    ----------
+    text : str
+        In words.
+    warning : InputWarning, or None
+        To be issued if the choice may be wrong; it says what to do.
+    """
+
+    text: str
+    warning: InputWarning | None = None
+
+
 class NamedMatrix(NamedTuple):
     """What opening a file yields, in the orientation of the file.
 
@@ -113,16 +129,20 @@ class NamedMatrix(NamedTuple):
         Those of the rows as names of samples, those of the columns as names of features.
     roles_stored : bool
         The file itself says which names are those of samples, so they are not turned.
+    remarks : tuple of Remark
+        What was decided while it was read.
     """
 
     matrix: Source | Any
     names: Names = Names()
     roles_stored: bool = False
+    remarks: tuple[Remark, ...] = ()
 
     def turned(self) -> NamedMatrix:
         """The transposed matrix: its columns are the samples."""
         matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
-        return NamedMatrix(matrix, self.names if self.roles_stored else self.names.turned())
+        names = self.names if self.roles_stored else self.names.turned()
+        return self._replace(matrix=matrix, names=names)
 
     def readable(self, budget: int) -> Any:
         """The matrix as a source whose rows can be read, or in memory."""

@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...names import Names
 from ...text import decoded
+from .cubes import Cube
 from .layouts import ChunkedSource, CompressedSource, path_of
 from .limits import (
     check_expansion,
@@ -274,11 +275,11 @@ def _open_member(store: Store, dataset: str | None) -> NamedMatrix:
                 raise name_one(path, names)
     dataset = (dataset or "").strip("/")
     member = store.find(dataset)
-    matrix: ChunkedSource | CompressedSource
+    matrix: ChunkedSource | CompressedSource | Cube
+    name = f"{path}:{dataset}"
     if hasattr(member, "dtype"):
-        matrix = ChunkedSource(member)
+        matrix = Cube(name, member) if len(member.shape) == 3 else ChunkedSource(member)
     else:
-        name = f"{path}:{dataset}"
         matrix = _sparse_group(
             member, lambda part: store.find(part, member), name, path, store.budget
         )

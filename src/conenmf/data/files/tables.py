@@ -16,13 +16,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...errors import EmptyDataError, FileFormatError, Message, Option
+from ...errors import EmptyDataError, FileFormatError, HeaderWarning, Message, Option
 from ...names import Names
 from ...text import visible
 from ..blocks import Array
+from .columns import ColumnChoice, remark_on_columns
 from .dialects import MISSING_TEXTS, Dialect, fault, guess
 from .limits import named_damage, require_package
-from .sources import NamedMatrix
+from .sources import NamedMatrix, Remark
 from .spool import RowNames, Spool, batch_bytes
 
 __all__ = ["open_text"]
@@ -30,7 +31,6 @@ __all__ = ["open_text"]
 _HEAD_LINES = 20  # from which the dialect is guessed ...
 _HEAD_BYTES = 1 << 20  # ... or fewer lines, if they are long
 _MAX_PARSED_COLUMNS = 200  # each costs more than its numbers: more are parsed as a single one
-_INDEX_COLUMN = "names"  # what the column of names is called while a text is parsed
 _QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
 
 
@@ -48,15 +48,17 @@ def _decoded(text: bytes, path: Path) -> str:
         ) from problem
 
 
-def open_text(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+def open_text(
+    path: Path,
+    dataset: str | None,
+    budget: int,
+    choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
+) -> NamedMatrix:
     """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rb") as stream:
         head = _head(stream, path, budget)
-        lines = [_decoded(text, path).strip("\r\n") for text in head if text.strip()]
-        if not lines:
-            raise EmptyDataError(f"{path} is empty: it needs at least one sample and one feature")
-        dialect = guess(lines, path)
+        dialect = _dialect(head, path, choice)
         line = 1
         if dialect.titles is not None:
             line += next(n for n, text in enumerate(head, 1) if text.strip())
@@ -69,8 +71,9 @@ def open_text(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
                 try:
                     texts, numbers = parse(block)
                 except Exception as problem:
-                    description = fault(block, line, dialect) or visible(problem)
-                    raise FileFormatError(f"{path}: {description}") from problem
+                    description = fault(block, line, dialect) or Message(visible(problem))
+                    message = Message(f"{path}: ", *description.parts)
+                    raise FileFormatError(message) from problem
                 spool.add(numbers)
                 row_names.add(
                     _decoded(text, path) if isinstance(text, bytes) else text for text in texts
@@ -78,9 +81,44 @@ def open_text(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
             line += block.count(b"\n")
         if not spool.count:
             raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")
-        titles = None if dialect.titles is None else dialect.titles[dialect.has_index :]
-        names = Names.of(row_names.names if dialect.has_index else None, titles)
-        return NamedMatrix(spool.finish(dialect.fields - dialect.has_index), names)
+        numeric = dialect.numeric
+        titles = None if dialect.titles is None else [dialect.titles[field] for field in numeric]
+        names = Names.of(None if dialect.named_by is None else row_names.names, titles)
+        matrix = spool.finish(len(numeric))
+        labels = dialect.labels
+        remarks = _remark_on_first_line(path, dialect)
+        remarks += remark_on_columns(path, matrix, [labels[field] for field in numeric])
+        return NamedMatrix(matrix, names, remarks=remarks)
+
+
+def _dialect(head: list[bytes], path: Path, choice: ColumnChoice) -> Dialect:
+    """How a text is written: what the caller says, and the rest guessed from its first lines."""
+    lines = [_decoded(text, path).strip("\r\n") for text in head if text.strip()]
+    if not lines:
+        raise EmptyDataError(f"{path} is empty: it needs at least one sample and one feature")
+    dialect = guess(lines, path, choice.header)
+    named_by, dropped = choice.places(path, dialect.titles, dialect.fields, dialect.named_by)
+    dialect = dialect._replace(named_by=named_by, dropped=dropped)
+    if not dialect.numeric:
+        raise EmptyDataError(f"{path} has no column left to read: it needs at least one feature")
+    return dialect
+
+
+def _remark_on_first_line(path: Path, dialect: Dialect) -> tuple[Remark, ...]:
+    """What a first line of numbers was taken for."""
+    verdict = dialect.verdict
+    if verdict is None or (verdict.is_header and not verdict.signs):  # that of a header of texts
+        return ()
+    kind, other = ("titles", "data") if verdict.is_header else ("data", "titles")
+    text = f"the first line was taken as {kind}"
+    if verdict.signs:
+        text += f", {'since' if verdict.is_header else 'though'} its numbers {verdict.signs}"
+    if verdict.is_certain:
+        return (Remark(text),)
+    message = Message(
+        f"{path}: {text}; if it holds {other}, give ", Option("header", not verdict[0])
+    )
+    return (Remark(text, HeaderWarning(message)),)
 
 
 def _head(stream: IO[bytes], path: Path, budget: int) -> list[bytes]:
@@ -131,16 +169,20 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
     """Return a function that reads the names and the numbers of some lines."""
     pa, reader = require_package("pyarrow", path), require_package("pyarrow.csv", path)
 
-    def read(text: bytes, columns: list[str], **options: Any) -> Any:
-        types = dict.fromkeys(columns, pa.float64())
-        if _INDEX_COLUMN in types:
-            types[_INDEX_COLUMN] = pa.binary()
+    def read(text: bytes, columns: list[str], kept: list[str], **options: Any) -> Any:
+        types = dict.fromkeys(kept, pa.float64())
+        if dialect.named_by is not None and len(columns) > 1:
+            types[str(dialect.named_by)] = pa.binary()
         parsing = reader.ParseOptions(delimiter=dialect.delimiter, **options)
         # A row has to be within one block of what the library reads at a time.
         reading = reader.ReadOptions(column_names=columns, block_size=len(text) + 1)
         for sign in dialect.decimals:
             conversion = reader.ConvertOptions(
-                column_types=types, null_values=MISSING_TEXTS, decimal_point=sign, check_utf8=False
+                column_types=types,
+                include_columns=kept,
+                null_values=MISSING_TEXTS,
+                decimal_point=sign,
+                check_utf8=False,
             )
             try:
                 return reader.read_csv(pa.BufferReader(text), reading, parsing, conversion)
@@ -155,35 +197,50 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
             numbers = b"\n".join(lines)
             if b'"' not in numbers:
                 numbers = numbers.replace(dialect.delimiter.encode(), b"\n") + b"\n"
-                column = read(numbers, ["0"], ignore_empty_lines=False).column(0)
+                column = read(numbers, ["0"], ["0"], ignore_empty_lines=False).column(0)
                 return names, column.to_numpy().reshape(len(lines), -1)
         columns = [str(column) for column in range(dialect.fields)]
-        if not dialect.has_index:
-            table = read(block, columns)
-            names = []
-        else:
-            table = read(block, [_INDEX_COLUMN, *columns[1:]])
-            names = table.column(0).to_pylist()
-            table = table.remove_column(0)
-        (batch,) = table.combine_chunks().to_batches()
+        kept = [str(column) for column in dialect.numeric]
+        named_by = [] if dialect.named_by is None else [str(dialect.named_by)]
+        table = read(block, columns, named_by + kept)
+        (batch,) = table.select(kept).combine_chunks().to_batches()
+        names = table.column(0).to_pylist() if named_by else []
         return names, batch.to_tensor(null_to_nan=True).to_numpy()
 
     return parse
 
 
 def _without_names(block: bytes, dialect: Dialect) -> tuple[list[bytes], list[bytes]]:
-    """Split some lines into the names in them and the rest of each line."""
+    """Split some lines into the names in them and the numbers of each line."""
     sign = dialect.delimiter.encode()
     lines = [line.rstrip(b"\r") for line in block.split(b"\n")]
     lines = [line for line in lines if line]
     names: list[bytes] = []
-    if dialect.has_index:
+    if dialect.dropped or dialect.named_by:  # another column than the first
+        return _split_lines(lines, dialect)
+    if dialect.named_by == 0:
         for number, line in enumerate(lines):
             quoted = _QUOTED.match(line)
             end = quoted.end() if quoted else line.find(sign)
             names.append(quoted[1].replace(b'""', b'"') if quoted else line[:end])
             lines[number] = line[end + 1 :]
-    expected = dialect.fields - dialect.has_index - 1
+    expected = len(dialect.numeric) - 1
     if any(line.count(sign) != expected for line in lines):
         raise FileFormatError(f"a line does not have {dialect.fields} fields")
     return names, lines
+
+
+def _split_lines(lines: list[bytes], dialect: Dialect) -> tuple[list[bytes], list[bytes]]:
+    """The same by splitting lines into all their fields, some of which are left out."""
+    names: list[bytes] = []
+    numbers = []
+    numeric = dialect.numeric
+    for line in lines:
+        fields = dialect.split(line.decode(errors="surrogateescape"))
+        kept = [fields[field] for field in numeric] if len(fields) == dialect.fields else [""]
+        if len(kept) < len(numeric) or any(dialect.delimiter in field for field in kept):
+            raise FileFormatError(f"a line does not have {dialect.fields} fields of numbers")
+        numbers.append(dialect.delimiter.join(kept).encode(errors="surrogateescape"))
+        if dialect.named_by is not None:
+            names.append(fields[dialect.named_by].encode(errors="surrogateescape"))
+    return names, numbers

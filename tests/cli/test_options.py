@@ -1,0 +1,128 @@
+"""How a table or a cube is read: options that say it, and lines that say what was done."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conenmf import Factorization, make_cones
+from conenmf.cli import app
+
+READING = ("fit", "rank", "diagnose", "compare", "transform", "report")
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """A folder with a table under a header of numbers, and one with a date and an identifier."""
+    monkeypatch.chdir(tmp_path)
+    X = make_cones(12, 2, 0.1, n_samples=40, rng=np.random.default_rng(0)).V.T.round(5)
+    frame = pd.DataFrame(X, columns=400 + 10 * np.arange(12))
+    frame.to_csv("spectra.csv", index=False)
+    frame.to_csv("plain.csv", index=False, header=False)
+    frame.columns = [f"gene {f}" for f in range(12)]
+    frame.insert(3, "day", 20191201 + np.arange(40) % 30)
+    frame.insert(5, "who", [f"p{n}" for n in range(40)])
+    frame.to_csv("patients.csv", index=False)
+    return X
+
+
+def diagnosed(run, capsys, *arguments):
+    code = run("diagnose", *arguments, "-k", 1, "--max-iter", 2, "--quiet")
+    done = capsys.readouterr()
+    return code, done.out, done.err
+
+
+def test_the_first_line(tables, run, capsys):
+    code, out, err = diagnosed(run, capsys, "spectra.csv")
+    assert (code, err) == (0, "")
+    assert out.startswith(
+        "spectra.csv: 40 samples without names, 12 features\n"
+        "the first line was taken as titles, since its numbers rise in equal steps, are far from "
+        "those below them and are integers over decimals\n"
+    )
+    _, out, _ = diagnosed(run, capsys, "spectra.csv", "--no-header")
+    assert out.startswith("spectra.csv: 41 samples without names, 12 features without names\n")
+    assert "first line" not in out
+    _, out, _ = diagnosed(run, capsys, "plain.csv")
+    assert "40 samples" in out
+    assert "the first line was taken as data\n" in out
+    _, out, _ = diagnosed(run, capsys, "plain.csv", "--header")
+    assert out.startswith("plain.csv: 39 samples without names, 12 features\n")
+
+
+def test_a_doubt_names_the_flag_and_stays_out_of_json(tables, run, capsys):
+    Path("two.csv").write_text("0,1\n" + "0.5,0.25\n0.75,0.125\n" * 9)
+    assert run("rank", "two.csv", "--json", "--methods", "ratio") == 0
+    done = capsys.readouterr()
+    assert done.err == (
+        "conenmf: warning: two.csv: the first line was taken as titles, since its numbers count "
+        "from 0 and are integers over decimals; if it holds data, give --no-header\n"
+    )
+    remark = "the first line was taken as titles, since its numbers count from 0"
+    assert json.loads(done.out)["remarks"][0].startswith(remark)
+
+
+def test_columns(tables, run, capsys):
+    code, _, err = diagnosed(run, capsys, "patients.csv")
+    assert code == 3
+    assert "column 'who': 'p0' is not a number" in err
+    assert err.endswith("leave it out with --drop who\n")
+    code, out, err = diagnosed(run, capsys, "patients.csv", "--names-column", "who")
+    assert code == 0
+    assert "40 samples, 13 features\ncolumn 'day' holds dates such as 20191201: read as data" in out
+    assert err == (
+        "conenmf: warning: patients.csv: column 'day' holds dates such as 20191201: read as data; "
+        "to leave it out, use --drop day; if it names the rows, --names-column day\n"
+    )
+    code, out, err = diagnosed(run, capsys, "patients.csv", "--drop", "day", "--drop", 5)
+    assert (code, err) == (0, "")
+    assert out.startswith("patients.csv: 40 samples without names, 12 features\n")
+    code, _, err = diagnosed(run, capsys, "patients.csv", "--drop", "month")
+    assert code == 4
+    assert "has no column 'month'; it has gene 0" in err
+    np.save("a.npy", tables)
+    code, _, err = diagnosed(run, capsys, "a.npy", "--no-header")
+    assert (code, err) == (4, "conenmf: --header is for tables, and a.npy is none: leave it out\n")
+
+
+def test_how_a_table_was_read_is_kept_and_used_again(tables, run, capsys):
+    options = ("--names-column", "who", "--drop", "day")
+    assert run("fit", "patients.csv", "-k", 2, "-o", "out", "--no-report", *options) == 0
+    command = "conenmf report out --data patients.csv --names-column who --drop day"
+    assert capsys.readouterr().out.endswith(f"To create it: {command}\n")
+    result = Factorization.load("out/result.npz")
+    assert result.names.sample_names[0] == "p0"
+    assert (result.settings["names_column"], result.settings["drop"]) == ("who", "day")
+    assert run("report", "out", "--data", "patients.csv", *options) == 0
+    assert run("transform", "out", "patients.csv", "-o", "new.csv", *options) == 0
+    assert len(pd.read_csv("new.csv")) == 40
+
+
+def test_a_cube(tmp_path, monkeypatch, run, capsys):
+    monkeypatch.chdir(tmp_path)
+    cube = np.random.default_rng(0).random((5, 8, 6))
+    np.save("scene.npy", cube)
+    code, out, _ = diagnosed(run, capsys, "scene.npy")
+    assert code == 0
+    assert out.startswith(
+        "scene.npy: 40 pixels of an image of 5 x 8, 6 features without names\n"
+        "a cube of 5 x 8 x 6 was taken as rows x columns x bands: each pixel is a sample"
+    )
+    np.save("scene.npy", np.moveaxis(cube, 2, 0))
+    _, out, _ = diagnosed(run, capsys, "scene.npy", "--samples-in", "columns")
+    assert out.startswith("scene.npy: 40 pixels of an image of 5 x 8, 6 features")
+    np.save("scene.npy", np.ones((3, 4, 4)))
+    _, _, err = diagnosed(run, capsys, "scene.npy")
+    assert "for bands first, give --samples-in columns" in err
+    assert run("fit", "scene.npy", "--samples-in", "columns", "-k", 1, "-o", "out") == 0
+    assert Factorization.load("out/result.npz").names.pixels_shape == (4, 4)
+
+
+def test_every_command_that_reads_data_has_them_and_the_page_says_so():
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for flag in ("--header", "--names-column", "--drop"):
+        assert f"| `{flag}" in page
+        for name in READING:
+            assert any(flag in parameter.opts for parameter in app.commands[name].params)
