@@ -12,6 +12,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from .solve.stopping import History, StopReason
 
 __all__ = ["saved_factorization", "write_factorization"]
 
-_FORMAT = "conenmf-factorization-2"
+_FORMAT = "conenmf-factorization-3"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
@@ -114,7 +115,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
     diagnosis = _read_diagnosis(archive, W, H)
     certificate = None if diagnosis is None else diagnosis.certificate
     if "certificate" in archive:
-        certificate = Certificate(*_numbers(archive, "certificate").tolist())
+        certificate = _read_certificate(_numbers(archive, "certificate"))
     return {
         "W": W,
         "H": H,
@@ -133,6 +134,14 @@ def _read_fields(archive: Any) -> dict[str, Any]:
             None if shape is None else (int(shape[0]), int(shape[1])),
         ),
     }
+
+
+def _read_certificate(numbers: Array) -> Certificate:
+    values = dict(
+        zip((field.name for field in fields_of(Certificate)), numbers.tolist(), strict=True)
+    )
+    exact = {"is_attained": bool(values["is_attained"]), "effort": int(values["effort"])}
+    return Certificate(**values | exact)
 
 
 def _read_diagnosis(archive: Any, W: Array, H: Array) -> Diagnosis | None:
