@@ -106,6 +106,14 @@ def test_a_nonnegative_plane_may_have_zeros():
     assert best_lower_bound(from_columns(V + 0.0), 5).is_attained  # as many as there are features
 
 
+@pytest.mark.parametrize("K", [3, 5])
+def test_data_of_low_rank_have_a_bound_of_zero(K):
+    """Whether nonnegative factors without an error exist is another question."""
+    rng = np.random.default_rng(0)
+    bound = best_lower_bound(from_columns(rng.random((20, 3)) @ rng.random((3, 30))), K)
+    assert bound.value == bound.eckart_young == 0.0
+
+
 def test_the_bound_closes_gaps_that_eckart_and_young_leave():
     V = from_columns([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
     bound = best_lower_bound(V, 2, effort=MANY)

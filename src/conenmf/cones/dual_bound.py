@@ -38,7 +38,7 @@ _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to
 _NARROWER = 0.25  # after two steps in a row that did not raise it
 _STEP_TOL = 1e-2  # of the vectors from which a step is computed
 _LEAST_GAIN = 1e-6  # share of its square by which a step must raise the bound
-_STALL_STEPS = 4  # over which it must rise ...
+_STALL_STEPS = 6  # over which it must rise ...
 _STALL_SHARE = 0.02  # ... by this share of what was gained, ...
 _STALL_BOUND = 1e-5  # ... and of its square
 _SMALL_ENTRIES = 1 << 17  # of a V whose entries P may all fill
@@ -101,7 +101,7 @@ def best_lower_bound(
         energy, chance = spectrum.energy_bound(K)
         below = _relative(V, energy)
         attained = K == 1 or (K == 2 and _is_nonnegative_plane(V, spectrum))
-        if effort == 0 or attained:
+        if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
             return LowerBound(below, below, attained, chance)
         best = _ascend(V, K, effort, spectrum)
         if best.matrix is V:
@@ -144,14 +144,14 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     sum_j weight_j sigma_j^2, which is smooth.
     """
     vectors, values = spectrum.leading_subspace(K)
-    best = _Point(None, V, vectors, values, float(values[:K].sum()))
-    features = _candidate_features(V, vectors[:, :K] * np.sqrt(values[:K]))
-    width = support_width(V)
-    support, P, _ = V.sweep(_choose_support, Q=vectors[:, :K], features=features, width=width)
-    best = best._replace(P=P)
+    Q, width = vectors[:, :K], support_width(V)
+    features = _candidate_features(V, Q * np.sqrt(values[:K]))
+    support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
+    best = _Point(P, V, vectors, values, float(values[:K].sum()))
+    if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
+        return best  # by concavity the first step raises the bound by no more than this
     step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
-    risen = [0.0]
-    first = best.energy
+    first, risen = best.energy, [0.0]
     for _ in range(effort):
         weights = _weights(best.values, K, smoothing * best.values[K - 1])
         P, _ = best.matrix.sweep(
@@ -215,15 +215,20 @@ def _candidate_features(V: DataMatrix, weighted: Array) -> Array:
 
 def _choose_support(
     block: Block, *, Q: Array, features: Array, width: int
-) -> tuple[Array, Array, None]:
-    """Where the rank-K part of each sample is most negative: ascending places among features."""
+) -> tuple[Array, Array, float]:
+    """Where the rank-K part of each sample is most negative: ascending places among features.
+
+    With zeros for P there, and the sum of squares of these negative entries.
+    """
     C = products(exact(block), Q)
     support = np.empty((len(C), width), np.int32)
+    negative = 0.0
     for rows in _pieces(len(C), features.size):
         part = C[rows] @ Q[features].T
-        chosen = np.argpartition(part, width - 1, axis=1)[:, :width]
-        support[rows] = np.sort(chosen, axis=1)
-    return support, np.zeros((len(C), width)), None
+        support[rows] = np.sort(np.argpartition(part, width - 1, axis=1)[:, :width], axis=1)
+        chosen = np.take_along_axis(part, support[rows], axis=1)
+        negative += float((np.minimum(chosen, 0.0) ** 2).sum())
+    return support, np.zeros((len(C), width)), negative
 
 
 def _grow(

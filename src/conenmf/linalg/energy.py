@@ -62,17 +62,17 @@ def subspace_energy(
     """
     residual = images - Q * values
     gram = residual.T @ residual
-    rest = max(total - float(values.sum()), 0.0) + rounding
+    rest = max(float(total - values.sum()), 0.0) + rounding
     energy = energy_above(values, gram, k, rest, rest)
     if energy <= float(values[:k].sum()) * (1 + _NEGLIGIBLE_SHARE):
-        return EnergyBound(energy + rounding, 0.0)
+        return EnergyBound(float(energy + rounding), 0.0)
     starts = np.random.default_rng(1).standard_normal((len(Q), _N_STARTS))
     low = float(values[k - 1] + values[-1]) / 2  # halfway: room for the residual
     tail = tail_above(
         lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q), _orthogonal(starts, Q), rest, low
     )
     energy = energy_above(values, gram, k, tail, rest)
-    return EnergyBound(energy + rounding, FAILURE_PROBABILITY)
+    return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
 
 
 def _orthogonal(X: Array, Q: Array) -> Array:
