@@ -58,7 +58,7 @@ def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
 
 def print_table(names: list[str]) -> None:
     print(
-        f"{'':26}{'K':>4}{'entries':>8}{'error':>9}{'singular':>9}"
+        f"{'':45}{'K':>4}{'entries':>8}{'error':>9}{'singular':>9}"
         f"{'default':>9}{'closed':>7}{'large':>9}{'closed':>7}{'goal':>5}"
         f"{'fit':>8}{'values':>8}{'default':>8}{'large':>8} s"
     )
@@ -76,7 +76,7 @@ def print_table(names: list[str]) -> None:
         entries = support_width(V) * V.shape[1] / V.n_entries
         closed = [100 * (bound - below) / max(error - below, 1e-12) for bound in bounds]
         print(
-            f"{name:26}{K:>4}{entries:>8.2f}{error:>9.5f}{below:>9.5f}"
+            f"{name:45}{K:>4}{entries:>8.2f}{error:>9.5f}{below:>9.5f}"
             f"{bounds[0]:>9.5f}{closed[0]:>6.1f}%{bounds[1]:>9.5f}{closed[1]:>6.1f}%"
             f"{GOALS.get(member.name, ''):>5}{fit_seconds:>8.2f}"
             + "".join(f"{seconds:>8.2f}" for seconds in times)

@@ -122,8 +122,8 @@ def test_the_bound_closes_gaps_that_eckart_and_young_leave():
     assert 0 <= error - bound.value < 1e-4
 
 
-def test_the_same_bound_on_every_storage(backend, small_blocks, sample_matrix):
-    bound = best_lower_bound(backend(sample_matrix), 3)
+def test_the_same_bound_on_every_storage(main_backend, small_blocks, sample_matrix):
+    bound = best_lower_bound(main_backend(sample_matrix), 3)
     plain = best_lower_bound(from_columns(sample_matrix), 3)
     assert bound.value == pytest.approx(plain.value, abs=1e-9)
     assert plain.value > plain.eckart_young + 1e-4
