@@ -45,6 +45,8 @@ _SMALL_ENTRIES = 1 << 17  # of a V whose entries P may all fill
 _MAX_SUPPORT = 1 << 26  # entries of P
 _CANDIDATES = 4  # features searched for each entry kept
 _PIECE_ENTRIES = 1 << 20  # computed at a time
+_PLANE_TOL = 1e-6  # of the vectors that span a plane
+_ATTAINED_SHARE = 1e-8  # of ||V||^2, by which an error that counts as attained may differ
 _SMALLEST_COSINE = -1e-10  # that counts as nonnegative
 _ZERO_NORM = 1e-12  # relative to the largest
 
@@ -100,7 +102,7 @@ def best_lower_bound(
     with V.own_threads():
         energy, chance = spectrum.energy_bound(K)
         below = _relative(V, energy)
-        attained = K == 1 or (K == 2 and _is_nonnegative_plane(V, spectrum))
+        attained = K == 1 or (K == 2 and _has_nonnegative_plane(V, spectrum, energy))
         if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
             return LowerBound(below, below, attained, chance)
         best = _ascend(V, K, effort, spectrum)
@@ -251,14 +253,16 @@ def _pieces(n: int, width: int) -> list[slice]:
 # --- two components ---------------------------------------------------------------------------
 
 
-def _is_nonnegative_plane(V: DataMatrix, spectrum: Spectrum) -> bool:
-    """Whether the rank-2 part of V has no negative entry, to rounding.
+def _has_nonnegative_plane(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
+    """Whether the projection of V to a plane has no negative entry and keeps all this energy.
 
-    Its entries are products of vectors in the plane, one for each feature and one for each sample.
-    They are nonnegative if and only if no feature is more than a right angle from a sample; the
-    extreme angles of both show that.
+    Both to rounding. Its entries are products of vectors in the plane, one for each feature and one
+    for each sample. They are nonnegative if and only if no feature is more than a right angle from
+    a sample; the extreme angles of both show that.
     """
-    vectors, values = spectrum.leading_subspace(2)
+    vectors, values = spectrum.leading_subspace(2, tol=_PLANE_TOL)
+    if values[:2].sum() < energy - _ATTAINED_SHARE * V.total:
+        return False
     Q = vectors[:, :2] * np.where(vectors[:, 0].sum() < 0, -1.0, 1.0)
     largest = float(np.sqrt(values[0]))
     first, last = _extreme_angles(Q * np.sqrt(values[:2]), largest)

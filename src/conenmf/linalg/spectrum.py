@@ -30,7 +30,7 @@ _MAX_ROUGH_STEPS = 15
 _ROUGH_TOL = 1e-4  # of an eigenvalue, relative, in a step
 _EQUAL_SHARE = 1e-7  # share by which singular values that count as equal may differ
 _TIE_SHARE = 1e-9  # ... and entries of vectors
-_ENERGY_TOL = 1e-5  # of the vectors from which the energy is bounded; squared in the bound
+_ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
