@@ -48,7 +48,7 @@ def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
     began = time.process_time()
     errors = [factorize(V, K).relative_error]
     seconds = time.process_time() - began
-    inits = ["nndsvda", *["random"] * RANDOM_INITS] if V.n_entries <= MAX_ENTRIES else []
+    inits = [*["random"] * RANDOM_INITS, "nndsvda"] if V.n_entries <= MAX_ENTRIES else []
     for seed, init in enumerate(inits):
         rng = np.random.default_rng(seed)
         fit = factorize(V, K, init=init, tol=1e-6, max_iter=1000, rng=rng)
