@@ -140,3 +140,16 @@ def test_a_result_cannot_be_changed_by_accident(cones):
             one.seconds["solve"] = 0.0
         with pytest.raises(AttributeError):
             one.settings.pop("K")
+
+
+def test_more_effort_replaces_the_certificate_and_less_does_not():
+    V = from_columns(np.random.default_rng(0).random((20, 60)) ** 4)
+    result = factorize(V, 4)
+    plain = result.certify(effort=0)
+    assert plain.lower_bound == plain.eckart_young
+    facts = result.diagnose()
+    assert facts.certificate == plain
+    better = result.certify(effort=5)
+    assert better.lower_bound > plain.lower_bound
+    assert result.diagnose().certificate is result.certify(effort=2) is result.certify() is better
+    assert result.diagnose(effort=8).certificate.effort == 8

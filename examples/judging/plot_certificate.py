@@ -20,8 +20,9 @@ print(model.certify())
 
 # %%
 # - ``relative_error`` is the norm of the residual over the norm of the data.
-# - ``lower_bound`` is computed from the singular values: *no* ten components, nonnegative or not,
-#   found by any method, have a smaller error.
+# - ``lower_bound`` is proven: *no* ten nonnegative components, found by any method, have a smaller
+#   error. ``eckart_young`` is the same for components of any sign, from the singular values alone;
+#   ``certify(effort=20)`` spends more time to raise the bound above that.
 # - ``gap`` is the difference. The error is at most this far from the smallest one possible.
 # - ``kkt_residual`` says how far the factors are from a point at which no small step helps.
 #   A solver that was stopped early leaves it large.
@@ -50,10 +51,9 @@ right.minorticks_off()
 plt.show()
 
 # %%
-# A gap that remains does not mean that the fit is bad: the bound is that of singular vectors,
-# which may be negative. For data that do lie in cones the gap is nearly zero, and then the error
-# is proven to be nearly the smallest possible. It is only the error that is judged: other
-# components may have the same one.
+# A gap that remains does not mean that the fit is bad: the bound is not always attained. For data
+# that do lie in cones the gap is nearly zero, and then the error is proven to be nearly the smallest
+# possible. It is only the error that is judged: other components may have the same one.
 #
 # Other libraries
 # ---------------

@@ -252,15 +252,15 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def certify(self) -> Certificate:
-        """Return how far the error is from the smallest, and the fit from a stationary point."""
+    def certify(self, *, effort: int | None = None) -> Certificate:
+        """Return how far the error is from the smallest, and more; see `conenmf.certify`."""
         check_is_fitted(self)
         if not hasattr(self, "result_"):
             raise NotAvailableError(
                 "certify() judges a fit, and partial_fit keeps no samples: use "
                 "conenmf.certify(from_rows(X), model.components_.T, model.transform(X).T)"
             )
-        return self.result_.certify()
+        return self.result_.certify(effort=effort)
 
     def fit_predict(self, X: Any, y: object = None) -> Aligned:
         """Learn the components and return the label of each sample."""

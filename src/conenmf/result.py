@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .cones.certificate import Certificate, certify
+from .cones.dual_bound import DEFAULT_EFFORT, check_effort
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
@@ -186,34 +187,49 @@ class Factorization:
         """The time of all stages."""
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
-    def certify(self) -> Certificate:
+    def certify(self, *, effort: int | None = None) -> Certificate:
         """Return the certificate: the error, a lower bound for it, the distance from stationarity.
 
-        The first call reads the data; later calls return `certificate`.
+        The first call reads the data; later calls return `certificate`, unless they ask for more
+        effort. More effort raises the lower bound; see `certify` of `conenmf`.
         """
         certificate = self.certificate
-        if certificate is None:
-            certificate = self._judge(self._require_data("certify(V, W, H)"))
+        if certificate is None or self._effort(effort) > certificate.effort:
+            V = self._require_data("certify(V, W, H)")
+            certificate = self._judge(V, self._effort(effort))
             self._remember(certificate=certificate)
+            if self.diagnosis is not None:
+                self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
         return certificate
 
-    def diagnose(self) -> Diagnosis:
+    def diagnose(self, *, effort: int | None = None) -> Diagnosis:
         """Return the certificate, which components can be turned, the spectrum, the cones and more.
 
-        The first call takes some tens of passes over the data; later calls return `diagnosis`.
+        The first call takes some tens of passes over the data; later calls return `diagnosis`,
+        unless they ask for more effort, which is that of the certificate.
         """
         diagnosis = self.diagnosis
         if diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self._judge(V)  # again, to see whether the data are still the same
+            certificate = self._judge(V, self._effort(effort))  # again: are the data the same?
             diagnosis = diagnose(
                 V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
             )
             self._remember(certificate=certificate, diagnosis=diagnosis)
+        elif self.certify(effort=effort) is not diagnosis.certificate:
+            diagnosis = self.diagnosis  # with the new certificate
+            assert diagnosis is not None
         return diagnosis
 
-    def _judge(self, V: DataMatrix) -> Certificate:
-        certificate = certify(V, self.W, self.H, spectrum=self.spectrum)
+    def _effort(self, asked: int | None) -> int:
+        """The effort asked for, or that of the certificate, or the default."""
+        if asked is not None:
+            known = 0 if self.certificate is None else self.certificate.effort
+            return max(check_effort(asked), known)
+        return DEFAULT_EFFORT if self.certificate is None else self.certificate.effort
+
+    def _judge(self, V: DataMatrix, effort: int) -> Certificate:
+        certificate = certify(V, self.W, self.H, effort=effort, spectrum=self.spectrum)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
                 "the data were changed after the fit, so it cannot be judged: fit again, and call "
@@ -238,13 +254,21 @@ class Factorization:
         if self.is_on_plateau:
             lines.append(self.ending)
         if self.certificate is not None:
-            below = self.certificate.lower_bound
-            lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
+            lines.append(self._bound_in_words(self.certificate, K))
         if self.diagnosis is not None:
             if (not_unique := self.diagnosis.freedom.in_words()) is not None:
                 lines.append(not_unique)
             lines.append(f"the data fall into cones: {self._cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)
+
+    def _bound_in_words(self, certificate: Certificate, K: str) -> str:
+        below = f"{certificate.lower_bound:.4g}"
+        bound = f"no factorisation with {K} can have an error below {below}"
+        if certificate.gap < 0:
+            return f"{bound}, yet this one has: one of the two numbers is wrong"
+        chance = certificate.failure_probability
+        certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
+        return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"
 
     def _cones_in_words(self, cones: ConeDiagnosis | None) -> str:
         if cones is None:

@@ -12,6 +12,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
     diagnosis = _read_diagnosis(archive, W, H)
     certificate = None if diagnosis is None else diagnosis.certificate
     if "certificate" in archive:
-        certificate = Certificate(*_numbers(archive, "certificate").tolist())
+        certificate = _read_certificate(_numbers(archive, "certificate"))
     return {
         "W": W,
         "H": H,
@@ -141,6 +142,14 @@ def _read_fields(archive: Any) -> dict[str, Any]:
             *(None if shape is None else (int(shape[0]), int(shape[1])) for shape in shapes),
         ),
     }
+
+
+def _read_certificate(numbers: Array) -> Certificate:
+    values = dict(
+        zip((field.name for field in fields_of(Certificate)), numbers.tolist(), strict=True)
+    )
+    exact = {"is_attained": bool(values["is_attained"]), "effort": int(values["effort"])}
+    return Certificate(**values | exact)
 
 
 def _read_diagnosis(archive: Any, W: Array, H: Array) -> Diagnosis | None:

@@ -28,12 +28,17 @@ def test_diagnose_judges(folder, capsys, run):
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
     assert "the certificate judges the error, not the truth of the components" in output
+    assert "% of the gap" in output
     assert run("diagnose", "cells.csv", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
+    assert answer["certificate"]["effort"] == 3
     assert answer["advised_init"]["init"] == "cr1"
     turned = [k for k, angle in enumerate(answer["freedom"]["angles"]) if angle > 0.0873]
     assert output.count(" can be turned by ") == len(turned)
+    assert run("diagnose", "cells.csv", "--effort", 0, "--json") == 0
+    certificate = json.loads(capsys.readouterr().out)["certificate"]
+    assert certificate["lower_bound"] == certificate["eckart_young"]
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
     assert json.loads(capsys.readouterr().out)["cones"]["margin"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}

@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import certify, factorize, from_columns
-from conenmf.cones.certificate import lower_bound
-from conenmf.errors import FactorError, ZeroDataError
+from conenmf.cones import certificate as module
+from conenmf.cones.certificate import BoundWarning, lower_bound
+from conenmf.data.sketch import sketch
+from conenmf.errors import FactorError, NotAvailableError, OptionError, ZeroDataError
 
 
 @given(seed=st.integers(0, 10**6))
@@ -26,7 +28,9 @@ def test_certificate_of_a_fit(backend, small_blocks, sample_matrix):
     fit = factorize(V, 3, solver="nnlsb", tol=1e-12, max_iter=500)
     certificate = certify(V, fit.W, fit.H)
     assert certificate.relative_error == pytest.approx(fit.relative_error, rel=1e-10)
-    assert certificate.lower_bound == pytest.approx(lower_bound(V, 3))
+    assert certificate.eckart_young == pytest.approx(lower_bound(V, 3))
+    assert certificate.lower_bound == pytest.approx(lower_bound(V, 3, effort=certificate.effort))
+    assert 0 < certificate.closed < 1
     assert certificate.gap == certificate.relative_error - certificate.lower_bound > 0
     assert certificate.kkt_residual < 1e-5
     rough = certify(V, fit.W + 0.1, fit.H)
@@ -67,3 +71,42 @@ def test_bad_factors(sample_matrix):
         certify(V, good_W, good_H * np.nan)
     with pytest.raises(ZeroDataError):
         certify(from_columns(np.zeros((12, 40))), good_W, good_H)
+
+
+def test_a_sketch_is_refused():
+    """Its leading energy, divided by the norm of V, would be no bound for V."""
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((60, 200)))
+    fit = factorize(V, 5)
+    for judge in (lambda S: lower_bound(S, 5), lambda S: certify(S, fit.W, fit.H)):
+        with pytest.raises(NotAvailableError, match="pass V itself"):
+            judge(sketch(V, 10))
+
+
+def test_an_error_below_its_bound_is_reported_and_not_hidden(sample_matrix, monkeypatch):
+    V = from_columns(sample_matrix)
+    fit = factorize(V, 3)
+    wrong = module.best_lower_bound(V, 3)._replace(value=0.9)
+    monkeypatch.setattr(module, "best_lower_bound", lambda *args, **options: wrong)
+    with pytest.warns(BoundWarning, match=r"is below its lower bound 0\.9 \(proven\)"):
+        certificate = certify(V, fit.W, fit.H)
+    assert certificate.gap == certificate.relative_error - 0.9 < 0
+    with pytest.warns(BoundWarning):
+        fit.certify()
+    assert "one of the two numbers is wrong" in " ".join(fit.summary())
+
+
+def test_a_certificate_says_with_which_probability_it_holds():
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((620, 640)))
+    fit = factorize(V, 2, max_iter=3)
+    certificate = fit.certify(effort=0)
+    assert certificate.failure_probability == 1e-9
+    assert certificate.proven == "proven with probability 1 - 1e-09"
+    assert "(with probability 1 - 1e-09)" in " ".join(fit.summary())
+
+
+@pytest.mark.parametrize("effort", [-1, 2.5, True, "much"])
+def test_an_effort_is_a_number_of_steps(sample_matrix, effort):
+    with pytest.raises(OptionError, match="give a number of steps, 0 or more"):
+        lower_bound(from_columns(sample_matrix), 2, effort=effort)

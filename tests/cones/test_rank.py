@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from conenmf import estimate_rank, from_columns, make_cones
-from conenmf.errors import ComponentsError, NotADataMatrixError, ZeroDataError
+from conenmf.data.sketch import sketch
+from conenmf.errors import (
+    ComponentsError,
+    NotADataMatrixError,
+    NotAvailableError,
+    ZeroDataError,
+)
 
 
 @pytest.mark.parametrize("seed", [0, 4])
@@ -55,3 +61,9 @@ def test_bad_ranges(sample_matrix):
         estimate_rank(from_columns(np.zeros((3, 3))))
     with pytest.raises(NotADataMatrixError):
         estimate_rank(np.ones((3, 3)))
+
+
+def test_a_sketch_is_refused(sample_matrix):
+    """It would give its own rank instead of that of the data."""
+    with pytest.raises(NotAvailableError, match="pass V itself"):
+        estimate_rank(sketch(from_columns(sample_matrix), 4))

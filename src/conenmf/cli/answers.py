@@ -88,7 +88,8 @@ def _show_race(out: Console, race: Race) -> None:
 def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diagnosis) -> None:
     rows = [
         ("error of the fit", f"{certificate.relative_error:.6g}"),
-        (f"lower bound for {K} components", f"{certificate.lower_bound:.6g}"),
+        (f"lower bound for {K} components", f"{certificate.lower_bound:.6g}, {certificate.proven}"),
+        ("the same for factors of any sign", _any_sign(certificate)),
         ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
         ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),
         ("largest ratio of singular values", f"at {diagnosis.rank.K}"),
@@ -110,6 +111,13 @@ def _show_freedom(out: Console, freedom: Freedom) -> None:
             "  no way was found to turn one by 5° or more at the same error, which does not prove "
             "that there is none"
         )
+
+
+def _any_sign(certificate: Certificate) -> str:
+    bound = f"{certificate.eckart_young:.6g}"
+    if certificate.is_attained:
+        return f"{bound}, attained"
+    return f"{bound}; nonnegativity closes {certificate.closed:.0%} of the gap"
 
 
 def _show_cones(out: Console, cones: ConeDiagnosis) -> None:

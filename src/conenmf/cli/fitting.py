@@ -32,6 +32,7 @@ from .answers import show_fit
 from .console import Interruption
 from .options import (
     COMPONENTS_OPTION,
+    EFFORT_OPTION,
     PRINTING_OPTIONS,
     REPORT_OPTIONS,
     STOPPING_OPTIONS,
@@ -69,6 +70,7 @@ class _FitOptions:
     tables: str
     anndata: bool
     no_report: bool
+    effort: int
     image_shape: tuple[int, int] | None
     view: str
     title: str | None
@@ -125,6 +127,7 @@ _FORCE_OPTION = click.option(
         help="Also write annotated.h5ad: DATA, an .h5ad file, with the result added.",
     ),
     click.option("--no-report", is_flag=True, help="Do not judge the result; write no report."),
+    EFFORT_OPTION,
     *REPORT_OPTIONS,
     _FORCE_OPTION,
 )
@@ -167,7 +170,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
         )
         if not (interruption.asked or options.no_report):
             with interruption.optional(), display.working("judging the result"):
-                result.diagnose()
+                result.diagnose(effort=options.effort)
         with interruption.finishing(), display.working(f"writing {target}"), writing(target):
             files, failure = _write_result(folder, result, common.path, options)
             summary = json_values({**facts(result), "version": __version__})

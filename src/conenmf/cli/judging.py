@@ -24,6 +24,7 @@ from .console import Display
 from .labels import read_labels
 from .options import (
     COMPONENTS_OPTION,
+    EFFORT_OPTION,
     STOPPING_OPTIONS,
     CommonOptions,
     NameList,
@@ -112,8 +113,8 @@ def _shown(display: Display, name: str, place: int, count: int) -> Callable[...,
 
 @click.command()
 @reads_data
-@with_options(COMPONENTS_OPTION, *STOPPING_OPTIONS)
-def diagnose(common: CommonOptions, K: int | str, **limits: Any) -> None:
+@with_options(COMPONENTS_OPTION, *STOPPING_OPTIONS, EFFORT_OPTION)
+def diagnose(common: CommonOptions, K: int | str, effort: int, **limits: Any) -> None:
     """Report whether DATA lie in cones, how good a fit is, and which init suits them.
 
     Shows the cones and whether the geometric assumption holds, the bounds, the certificate of a
@@ -135,7 +136,7 @@ def diagnose(common: CommonOptions, K: int | str, **limits: Any) -> None:
             **limits,
         )
     with display.working("judging the result"):
-        result.diagnose()
+        result.diagnose(effort=effort)
     common.answer(facts(result), lambda out: show_diagnosis(out, result), V)
 
 

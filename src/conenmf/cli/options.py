@@ -13,6 +13,7 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ..cones.dual_bound import DEFAULT_EFFORT
 from ..data.doors import open_data
 from ..data.files.formats import split_member
 from ..data.matrix import DataMatrix
@@ -23,6 +24,7 @@ from .console import Display
 
 __all__ = [
     "COMPONENTS_OPTION",
+    "EFFORT_OPTION",
     "PRINTING_OPTIONS",
     "READING_OPTIONS",
     "REPORT_OPTIONS",
@@ -226,6 +228,13 @@ READING_OPTIONS = (
     ),
     click.option("--max-memory", help="Memory this process may use, such as 2GB."),
     click.option("--seed", type=click.IntRange(0), help="Seed for inits that draw random numbers."),
+)
+EFFORT_OPTION = click.option(
+    "--effort",
+    type=click.IntRange(0),
+    default=DEFAULT_EFFORT,
+    show_default=True,
+    help="Steps to raise the lower bound of the certificate; 0 for singular values alone.",
 )
 STOPPING_OPTIONS = (
     click.option(

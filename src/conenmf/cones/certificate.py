@@ -1,12 +1,14 @@
 """How good a factorisation is: a lower bound for the error of any, and certificates.
 
 No factorisation with K components has a smaller error than the truncated singular value
-decomposition (Eckart and Young). For any pair of factors: how far it is from that lower bound and
-from being a stationary point.
+decomposition (Eckart and Young), and no nonnegative one than a bound from the dual problem
+(`dual_bound`). For any pair of factors: how far it is from that lower bound and from being a
+stationary point. A certificate judges the error, not the truth of the components.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,24 +18,43 @@ import numpy.typing as npt
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
-from ..errors import FactorError, check_components
+from ..errors import FactorError
 from ..linalg.spectrum import Spectrum
+from .dual_bound import DEFAULT_EFFORT, best_lower_bound, check_effort
 
-__all__ = ["Certificate", "certify", "lower_bound"]
+__all__ = ["BoundWarning", "Certificate", "certify", "lower_bound"]
+
+_ROUNDING = 1e-13  # of ||V||^2, in the squared error
 
 
-def lower_bound(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> float:
-    """Return sqrt(sum_{j > K} sigma_j^2) / ||V||: no K components have a smaller relative error.
+class BoundWarning(UserWarning):
+    """An error is below its lower bound, which cannot be: one of the two numbers is wrong."""
 
+
+def lower_bound(
+    V: DataMatrix, K: int, *, effort: int = 0, spectrum: Spectrum | None = None
+) -> float:
+    """Return a relative error that no nonnegative factors with K components are below.
+
+    With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, which holds for factors of any sign.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    effort : int
+        Most steps by which to raise the bound; see `best_lower_bound` of `dual_bound`, which
+        returns the probability with which it holds too.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
     >>> from conenmf import from_columns
     >>> round(lower_bound(from_columns([[2.0, 0.0], [0.0, 1.0]]), 1), 6)
     0.447214
     """
-    require_data_matrix(V, nonzero=True)
-    K = check_components(K)
-    if min(V.shape) <= K:
-        return 0.0
-    return float(np.sqrt(max(1.0 - Spectrum.of(V, spectrum).largest_share(K), 0.0)))
+    return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
 
 
 @dataclass(frozen=True)
@@ -45,25 +66,58 @@ class Certificate:
     relative_error : float
         ||V - W H|| / ||V||.
     lower_bound : float
-        No factorisation with as many components has a smaller relative error.
+        No nonnegative factorisation with as many components has a smaller relative error.
     gap : float
-        Their difference: the error is at most this far from the best possible.
+        Their difference: the error is at most this far from the best possible. If it were
+        negative, one of the two would be wrong; `certify` warns then.
     kkt_residual : float
         How far W and H are from a stationary point: the norm of the change of W H if each entry
         alone were minimised over, relative to ||V||. It is zero exactly at stationary points, and
         does not depend on the scale of V or on how scale is divided between W and H.
+    eckart_young : float
+        The lower bound for factors of any sign, from the singular values of V alone.
+    is_attained : bool
+        Whether it is proven that some nonnegative factorisation has an error equal to the bound:
+        for one component, for two if the best approximation of rank two is nonnegative, and for as
+        many components as V has samples or features.
+    failure_probability : float
+        0.0 where the bound is certain; else the probability, over random vectors that were drawn,
+        that it is not a bound. It is so if both sides of V are long.
+    effort : int
+        With which the bound was computed.
     """
 
     relative_error: float
     lower_bound: float
     gap: float
     kkt_residual: float
+    eckart_young: float
+    is_attained: bool
+    failure_probability: float
+    effort: int
+
+    @property
+    def closed(self) -> float:
+        """The share of the gap to Eckart and Young's bound that the effort has closed."""
+        whole = self.relative_error - self.eckart_young
+        return (self.lower_bound - self.eckart_young) / whole if whole > 0 else 0.0
+
+    @property
+    def proven(self) -> str:
+        """How certain the bound is, in words: "proven", or "proven with probability ..."."""
+        chance = self.failure_probability
+        return f"proven with probability 1 - {chance:.0e}" if chance else "proven"
 
 
 def certify(
-    V: DataMatrix, W: npt.ArrayLike, H: Any, *, spectrum: Spectrum | None = None
+    V: DataMatrix,
+    W: npt.ArrayLike,
+    H: Any,
+    *,
+    effort: int = DEFAULT_EFFORT,
+    spectrum: Spectrum | None = None,
 ) -> Certificate:
-    """Judge a factorisation V ~ W H; a few passes over V.
+    """Judge a factorisation V ~ W H; some tens of passes over V.
 
     The residual of the optimality conditions is
     sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
@@ -74,8 +128,17 @@ def certify(
     V : DataMatrix (F, N)
     W : array (F, K)
     H : array (K, N)
+    effort : int
+        Most steps by which to raise the lower bound above that of Eckart and Young, which effort 0
+        gives. Each takes about as long as the singular values; they end early where they close no
+        more. More effort never lowers the bound.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
+
+    Warns
+    -----
+    BoundWarning
+        If the error is below its lower bound.
 
     Examples
     --------
@@ -86,7 +149,8 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, whole=True)
+    effort = check_effort(effort)
     W = np.asarray(W, dtype=np.float64)
     Ht = (H if hasattr(H, "shape") else np.asarray(H)).T
     F, N = V.shape
@@ -104,12 +168,34 @@ def certify(
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
         steps += _coordinate_steps(HH, VH, W)
-        below = lower_bound(V, K, spectrum=spectrum)
-    error = float(np.sqrt(squared / V.total))
-    return Certificate(error, below, max(error - below, 0.0), float(np.sqrt(steps / V.total)))
+        below = best_lower_bound(V, K, effort=effort, spectrum=spectrum)
+    certificate = Certificate(
+        relative_error=(error := float(np.sqrt(squared / V.total))),
+        lower_bound=below.value,
+        gap=error - below.value,
+        kkt_residual=float(np.sqrt(steps / V.total)),
+        eckart_young=below.eckart_young,
+        is_attained=below.is_attained,
+        failure_probability=below.failure_probability,
+        effort=effort,
+    )
+    _report_contradiction(certificate)
+    return certificate
 
 
 # --- parts ------------------------------------------------------------------------------------
+
+
+def _report_contradiction(certificate: Certificate) -> None:
+    error, below = certificate.relative_error, certificate.lower_bound
+    if error**2 < below**2 - _ROUNDING:
+        warnings.warn(
+            f"the relative error {error:.9g} is below its lower bound {below:.9g} "
+            f"({certificate.proven}), which cannot be: compute both again in double precision "
+            "with effort=0, and report the data if that does not help",
+            BoundWarning,
+            stacklevel=3,
+        )
 
 
 def _is_factor(index: range, H: Array) -> tuple[bool]:

@@ -77,7 +77,7 @@ def estimate_rank(
     >>> estimate_rank(from_columns(model.V)).K
     4
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, whole=True)
     smaller = min(V.shape)
     if k_max is None:
         k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])

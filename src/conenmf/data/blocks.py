@@ -33,6 +33,7 @@ __all__ = [
     "scaled",
     "sparse_block",
     "weighted_sums",
+    "with_entries",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -227,6 +228,23 @@ def feature_gram(block: Block, weights: Array | None = None) -> Array:
 def cross_products(block: Block, other: Block) -> Array:
     """Return the products of all samples of two blocks, (n, m) in float64."""
     return dense(exact(block).T @ exact(other))
+
+
+def with_entries(block: Block, indices: Array, values: Array) -> Block:
+    """Return a block in float64 with values added to some entries of each sample.
+
+    `indices` and `values` (n, s) have a row for each sample; indices are distinct and ascending.
+    """
+    total: Block
+    if is_sparse(block):
+        indptr = np.arange(0, values.size + 1, values.shape[1])
+        parts = (values.ravel(), indices.ravel(), indptr)
+        total = exact(block) + sp.csc_array(parts, shape=block.shape)
+    else:
+        rows = np.array(block.T, dtype=np.float64)
+        rows[np.arange(len(rows))[:, None], indices] += values
+        total = rows.T
+    return total
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:

@@ -21,6 +21,7 @@ from ..errors import (
     NegativeValueError,
     NonFiniteError,
     NotADataMatrixError,
+    NotAvailableError,
     Option,
     ScaleError,
     ShapeError,
@@ -84,16 +85,22 @@ def unmasked(matrix: Any) -> Any:
     return np.ma.getdata(matrix)
 
 
-def require_data_matrix(V: object, *, nonzero: bool = False) -> None:
+def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False) -> None:
     """Refuse a bare array: it does not show whether rows or columns are the samples.
 
-    With `nonzero`, refuse a matrix of zeros too.
+    With `nonzero`, refuse a matrix of zeros too; with `whole`, a sketch, which has the norms of V
+    but not all of its singular values.
     """
     if not isinstance(V, DataMatrix):
         raise NotADataMatrixError(
             f"expected a DataMatrix, got {type(V).__name__}: "
             "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
             "open_data(path) for a file"
+        )
+    if whole and V.subspace is not None:
+        raise NotAvailableError(
+            "a sketch lacks a part of the data, so what is proven for it does not hold for them: "
+            "pass V itself, the matrix that was sketched"
         )
     if nonzero and not V.nonzero:
         raise ZeroDataError("every entry is zero: there is nothing to factor")

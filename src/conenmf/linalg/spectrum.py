@@ -8,6 +8,7 @@ here is the number of passes. V is never densified.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from ..data.borders import swept_side
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
+from .energy import EnergyBound, subspace_energy
 
 __all__ = ["Spectrum"]
 
@@ -28,15 +30,19 @@ _MAX_ROUGH_STEPS = 15
 _ROUGH_TOL = 1e-4  # of an eigenvalue, relative, in a step
 _EQUAL_SHARE = 1e-7  # share by which singular values that count as equal may differ
 _TIE_SHARE = 1e-9  # ... and entries of vectors
+_ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
 class _Leading(NamedTuple):
-    """Leading eigenvectors (F, k) of VV', their eigenvalues, and the norms of their residuals."""
+    """Leading eigenvectors X (F, m) of VV', their eigenvalues, and VV'X if it was computed.
+
+    Of a subspace m is larger than asked for; the vectors in excess are less accurate.
+    """
 
     vectors: Array
     values: Array
-    residuals: Array
+    images: Array | None
 
 
 class Spectrum:
@@ -51,6 +57,8 @@ class Spectrum:
     V : DataMatrix (F, N)
     form_gram : bool, optional
         Whether to form VV' or V'V, the smaller of the two; by default if that is cheaper.
+    start : array (F, m), optional
+        A subspace near the leading one, to begin with instead of a random one.
 
     Examples
     --------
@@ -60,12 +68,16 @@ class Spectrum:
     array([5., 2.])
     """
 
-    def __init__(self, V: DataMatrix, *, form_gram: bool | None = None) -> None:
+    def __init__(
+        self, V: DataMatrix, *, form_gram: bool | None = None, start: Array | None = None
+    ) -> None:
         require_data_matrix(V)
         self.V = V
         self._form_gram = form_gram
+        self._start = start
         self._of_gram: dict[bool, tuple[Array, Array]] = {}
         self._of_subspace: dict[tuple[int, float, bool, bool], _Leading] = {}
+        self._energy: dict[int, EnergyBound] = {}
 
     @classmethod
     def of(cls, V: DataMatrix, spectrum: Spectrum | None) -> Spectrum:
@@ -86,17 +98,31 @@ class Spectrum:
         the vectors, if they hardly differ.
         """
         values = self._leading(k, tol, rough=rough, normalize=normalize, vectors=False).values
-        return np.sqrt(np.maximum(values, 0.0))
+        return np.sqrt(np.maximum(values[:k], 0.0))
 
     def largest_share(self, k: int) -> float:
-        """Bound the share that k components explain, sum_{j <= k} sigma_j^2 / ||V||^2, from above.
+        """Bound the share that k components explain from above: `energy_bound` / ||V||^2."""
+        return self.energy_bound(k).value / self.V.total
 
-        An eigenvalue of VV' is no farther from its approximation than the norm of the residual of
-        the approximate eigenvector; these norms are added. (That no leading vector was missed
-        altogether is as certain as the random first subspace makes it.)
+    def energy_bound(self, k: int) -> EnergyBound:
+        """Bound sum_{j <= k} sigma_j^2 from above, rounding included.
+
+        From a Gram matrix it always holds; from a subspace, but for the probability that comes
+        with it: see `linalg.energy`.
         """
-        leading = self._leading(k, 1e-8, vectors=False)
-        return float((np.maximum(leading.values, 0.0) + leading.residuals).sum()) / self.V.total
+        require_data_matrix(self.V, whole=True)
+        if k not in self._energy:
+            self._energy[k] = self._bound_energy(k)
+        return self._energy[k]
+
+    def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> tuple[Array, Array]:
+        """Return k or a few more vectors X (F, m) and values (m,), leading for VV'.
+
+        ||VV'x - value x|| <= tol * value for the first k, for the others about that.
+        """
+        size = self._block_size(k)
+        leading = self._leading(size if self._forms_gram(k) else k, tol)
+        return leading.vectors, np.maximum(leading.values, 0.0)
 
     def truncated_svd(self, k: int, *, tol: float = 1e-5) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
@@ -123,7 +149,8 @@ class Spectrum:
                 X, B = V.subspace[0].astype(np.float64), V.subspace[1]
                 (triangle,) = V.map(_only_triangle, B, reduce=_stack)
             else:
-                X = self._leading(self._whole_clusters(k), tol).vectors
+                count = self._whole_clusters(k)
+                X = self._leading(count, tol).vectors[:, :count]
                 B, triangle = V.sweep(_project, X=X, reduce=_stack)
             _, sigma, turn = np.linalg.svd(triangle)
             turn = _canonical(X, sigma, turn)[:k]
@@ -150,7 +177,8 @@ class Spectrum:
             request = (k, tol, rough, normalize)
             if request not in self._of_subspace:
                 aligned = (V.norms_squared,) if normalize else ()
-                self._of_subspace[request] = _davidson(V, k, size, tol, aligned, rough=rough)
+                start = _random_start(V, size, aligned) if self._start is None else self._start
+                self._of_subspace[request] = _davidson(V, k, start, tol, aligned, rough=rough)
         return self._of_subspace[request]
 
     def _block_size(self, k: int) -> int:
@@ -182,11 +210,27 @@ class Spectrum:
             gram = _feature_gram if swept == "samples" else _sample_gram
             self._of_gram[normalize] = np.linalg.eigh(gram(V, normalize))
         values, columns = (part[..., : -k - 1 : -1] for part in self._of_gram[normalize])
-        rounding = 10 * min(F, N) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
         if vectors and swept == "features":
             scale = _scale(V, normalize)[:, None]
             columns = np.linalg.qr(V.sweep(_combine, scale * columns)[0])[0]
-        return _Leading(columns, values, np.full(k, rounding))
+        return _Leading(columns, values, None)
+
+    def _bound_energy(self, k: int) -> EnergyBound:
+        V = self.V
+        leading = self._leading(k, _ENERGY_TOL, vectors=False)
+        values, images = np.maximum(leading.values, 0.0), leading.images
+        rounding = 10 * k * min(V.shape) * np.finfo(np.float64).eps * float(values[0])
+        if images is None:
+            return EnergyBound(float(values[:k].sum()) + rounding, 0.0)
+        apply = partial(_image, V)
+        with V.own_threads():
+            energy = subspace_energy(leading.vectors, values, images, k, V.total, rounding, apply)
+        return energy
+
+
+def _image(V: DataMatrix, X: Array) -> Array:
+    """VV'X; one pass."""
+    return np.asarray(V.sweep(_apply, X=X)[0])
 
 
 def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
@@ -291,8 +335,14 @@ def _scale(V: DataMatrix, normalize: bool) -> Array:
     return np.sqrt(_inverses(np.asarray(V.norms_squared)))
 
 
+def _random_start(V: DataMatrix, size: int, aligned: tuple[Aligned, ...]) -> Array:
+    """What VV' makes of random vectors; one pass."""
+    start = np.random.default_rng(0).standard_normal((V.shape[0], size))
+    return np.asarray(V.sweep(_apply, *aligned, X=start)[0])
+
+
 def _davidson(
-    V: DataMatrix, k: int, size: int, tol: float, aligned: tuple[Aligned, ...], *, rough: bool
+    V: DataMatrix, k: int, start: Array, tol: float, aligned: tuple[Aligned, ...], *, rough: bool
 ) -> _Leading:
     """The k leading eigenpairs of A = VV' by the block Davidson method; one pass per step.
 
@@ -301,9 +351,7 @@ def _davidson(
     calculation of a few of the lowest eigenvalues", J. Comput. Phys. 17, 1975; in blocks: Liu,
     1978; without a preconditioner, as VV' is never formed).
     """
-    rng = np.random.default_rng(0)
-    (images,) = V.sweep(_apply, *aligned, X=rng.standard_normal((V.shape[0], size)))
-    basis = np.linalg.qr(images)[0]
+    basis, size = np.linalg.qr(start)[0], start.shape[1]
     (image,) = V.sweep(_apply, *aligned, X=basis)
     before = np.zeros(k)
     for step in range(_MAX_STEPS):
@@ -326,7 +374,7 @@ def _davidson(
             break
         basis = np.hstack([basis, new])
         image = np.hstack([image, V.sweep(_apply, *aligned, X=new)[0]])
-    return _Leading(X[:, :k], values[:k], residuals)
+    return _Leading(X, values, AX)
 
 
 def _new_directions(basis: Array, R: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cones.certificate import Certificate
 from ..data.blocks import Array
 from ..result import Factorization
 from ..solve.race import Race
@@ -73,12 +74,14 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
         (
             "Lower bound",
             number(certificate.lower_bound),
-            f"Proven: no factorisation with {context.K_components} has a smaller relative error.",
+            f"{sentence(certificate.proven)}: no nonnegative factorisation with "
+            f"{context.K_components} has a smaller relative error. {_bound_history(certificate)}",
         ),
         (
             "Gap",
             number(certificate.gap),
-            "Relative error minus lower bound: the error is at most this far above the optimum.",
+            "Relative error minus lower bound: the error is at most this far above the optimum. It "
+            "judges the error, not the truth of the components.",
         ),
         (
             "KKT residual",
@@ -102,6 +105,15 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
             ),
         ]
     return facts
+
+
+def _bound_history(certificate: Certificate) -> str:
+    if certificate.is_attained:
+        return "Some factorisation attains it."
+    return (
+        f"For factors of any sign it is {number(certificate.eckart_young)}; nonnegativity closes "
+        f"{percent(certificate.closed)} of the gap to that."
+    )
 
 
 # --- error while solving ----------------------------------------------------------------------

@@ -1,0 +1,196 @@
+"""How much k components can explain at most: the sum of the k largest eigenvalues, from above.
+
+Ritz values on a subspace are never above the eigenvalues, so their sum is a bound on the wrong
+side. `energy_above` adds what the subspace may have missed: its residual, and a tail, the largest
+eigenvalue on the space that is orthogonal to it. `tail_above` bounds the tail by Lanczos's method
+from random vectors, which fails with a probability that is chosen (Kuczynski and Wozniakowski,
+"Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J.
+Matrix Anal. Appl. 13, 1992). The proofs are in the documentation, "Bounds from a subspace".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array
+
+__all__ = ["FAILURE_PROBABILITY", "EnergyBound", "energy_above", "subspace_energy", "tail_above"]
+
+FAILURE_PROBABILITY = 1e-9
+"""That of a tail bounded from random vectors; a smaller one costs a few more passes."""
+
+_N_STARTS = 8  # random vectors: a pass is read for all of them
+_MAX_STEPS = 24
+_N_SLACKS = 25
+_NEGLIGIBLE_SHARE = 1e-9  # of the energy, by which a bound need not be better
+_SEARCHES, _PLACES = 7, 65  # for where a growing function reaches a limit
+_ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rounding
+_HUGE = 1e150
+
+
+class EnergyBound(NamedTuple):
+    """An upper bound for a sum of eigenvalues, and the probability that it is none."""
+
+    value: float
+    failure_probability: float
+
+
+def subspace_energy(
+    Q: Array,
+    values: Array,
+    images: Array,
+    k: int,
+    total: float,
+    rounding: float,
+    apply: Callable[[Array], Array],
+) -> EnergyBound:
+    """Bound the sum of the k largest eigenvalues of A from a subspace.
+
+    Parameters
+    ----------
+    Q, values, images : arrays (F, m), (m,), (F, m)
+        Ritz vectors, their values in descending order, and A Q; m > k.
+    total : float
+        The trace of A.
+    rounding : float
+        What is added for the rounding of these numbers.
+    apply : callable
+        Returns A X; used only if the trace does not suffice, which is certain.
+    """
+    residual = images - Q * values
+    gram = residual.T @ residual
+    rest = max(float(total - values.sum()), 0.0) + rounding
+    energy = energy_above(values, gram, k, rest, rest)
+    if energy <= float(values[:k].sum()) * (1 + _NEGLIGIBLE_SHARE):
+        return EnergyBound(float(energy + rounding), 0.0)
+    starts = np.random.default_rng(1).standard_normal((len(Q), _N_STARTS))
+    low = float(values[k - 1] + values[-1]) / 2  # halfway: room for the residual
+    tail = tail_above(
+        lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q), _orthogonal(starts, Q), rest, low
+    )
+    energy = energy_above(values, gram, k, tail, rest)
+    return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
+
+
+def _orthogonal(X: Array, Q: Array) -> Array:
+    """What of X (F, n) is orthogonal to the columns of Q."""
+    return np.asarray(X - Q @ (Q.T @ X))
+
+
+def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest: float) -> float:
+    """Bound the sum of the k largest eigenvalues of A from above.
+
+    A = VV' seen on an orthonormal basis Q (F, m) of Ritz vectors and on the space orthogonal to it
+    is ((T, R'), (R, C)); for every s > 0 it is at most diag(T + R'R / s, C + s I). So is the sum of
+    its k largest eigenvalues, and j of them that belong to C add up to at most
+    min(j tail, rest) + j s.
+
+    Parameters
+    ----------
+    values : array (m,)
+        Ritz values, the diagonal of T, in descending order.
+    residual_gram : array (m, m)
+        R'R, with R = A Q - Q T.
+    tail : float
+        At least the largest eigenvalue of C.
+    rest : float
+        The trace of C.
+
+    Examples
+    --------
+    >>> energy_above(np.array([4.0, 2.0]), np.zeros((2, 2)), 2, 1.0, 3.0)  # C adds nothing
+    6.0
+    >>> energy_above(np.array([4.0, 2.0]), np.zeros((2, 2)), 2, 3.0, 3.0)  # C may hold a 3
+    7.0
+    """
+    j = np.arange(k + 1)
+    best = np.inf
+    scale = max(float(values[0]), np.finfo(np.float64).tiny)
+    no_residual = not residual_gram.any()
+    slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
+    for s in slacks.tolist():
+        raised = values if no_residual else _raised(values, residual_gram / s)
+        of_T = np.concatenate([[0.0], np.cumsum(raised[:k])])
+        of_C = np.minimum(j * tail, rest) + j * s
+        best = min(best, float((of_T[k - j] + of_C).max()))
+    return best
+
+
+def _raised(values: Array, addition: Array) -> Array:
+    """Eigenvalues of diag(values) + addition, in descending order."""
+    raised: Array = np.linalg.eigvalsh(np.diag(values) + addition)[::-1]
+    return raised
+
+
+def tail_above(apply: Callable[[Array], Array], starts: Array, ceiling: float, low: float) -> float:
+    """Bound the largest eigenvalue of C >= 0 from above, but for `FAILURE_PROBABILITY`.
+
+    Let g be a normal random vector, u the leading eigenvector, z = <g, u>, and p_0, p_1, ... the
+    orthonormal polynomials of Lanczos's method from g, so that p_j(C) g / ||g|| are orthonormal.
+    Then z^2 sum_j p_j(x)^2 <= ||g||^2 at the largest eigenvalue x, and |z| >= d for one of the
+    starts at least, unless all are smaller, with probability (d sqrt(2 / pi))^n. The sum grows
+    above the largest Ritz value, so x is where it reaches ||g||^2 / d^2, or below.
+
+    Parameters
+    ----------
+    apply : callable
+        Returns C X for X (F, n).
+    starts : array (F, n)
+        Normal random vectors in the space on which C acts.
+    ceiling : float
+        A value that no eigenvalue exceeds, such as the trace.
+    low : float
+        A bound below this is as good as any: then no more passes are made.
+    """
+    squared = np.einsum("fn,fn->n", starts, starts)
+    least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
+    floor = _ROUNDING * ceiling
+    basis = [starts / np.maximum(np.sqrt(squared), np.finfo(np.float64).tiny)]
+    diagonal: list[Array] = []
+    beside: list[Array] = []
+    bound = ceiling
+    for _ in range(_MAX_STEPS):
+        image = apply(basis[-1])
+        diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
+        for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
+            image = image - vectors * np.einsum("fn,fn->n", vectors, image)
+        norms = np.sqrt(np.einsum("fn,fn->n", image, image))
+        beside.append(np.maximum(norms, floor))
+        bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
+        if bound <= low or (norms <= floor).all():
+            break
+        basis.append(image / np.maximum(norms, floor))
+    return bound + floor
+
+
+def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling: float) -> float:
+    """Where the sum of squared polynomials reaches its limit; the largest over all starts."""
+    matrix = np.zeros((limits.size, len(diagonal), len(diagonal)))
+    for i, entries in enumerate(diagonal):
+        matrix[:, i, i] = entries
+    for i, entries in enumerate(beside[:-1]):
+        matrix[:, i + 1, i] = matrix[:, i, i + 1] = entries
+    low = np.linalg.eigvalsh(matrix)[:, -1]
+    high = np.maximum(low, ceiling)
+    for _ in range(_SEARCHES):
+        places = np.linspace(low, high, _PLACES)
+        above = _sum_of_squares(places, diagonal, beside) > limits
+        above[-1] = True
+        first = np.maximum(above.argmax(axis=0), 1)
+        low, high = (np.take_along_axis(places, i[None], axis=0)[0] for i in (first - 1, first))
+    return float(high.max())
+
+
+def _sum_of_squares(x: Array, diagonal: list[Array], beside: list[Array]) -> Array:
+    """sum_j p_j(x)^2 by the three-term recurrence, for x (..., n): each start has its own."""
+    previous, current = np.zeros_like(x), np.ones_like(x)
+    total = np.ones_like(x)
+    link = np.zeros_like(x)
+    for centre, following in zip(diagonal, beside, strict=True):
+        new = ((x - centre) * current - link * previous) / following
+        previous, current, link = current, np.clip(new, -_HUGE, _HUGE), following
+        total = total + current**2
+    return total

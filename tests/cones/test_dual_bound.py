@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import factorize, from_columns
+from conenmf.cones import dual_bound
+from conenmf.cones.dual_bound import best_lower_bound
+
+MANY = 40  # steps
+
+
+def tiny(seed):
+    """A tiny matrix with zeros, and a number of components."""
+    rng = np.random.default_rng(seed)
+    F, N = rng.integers(3, 8, 2)
+    V = rng.random((F, N)) ** 2 * (rng.random((F, N)) < 0.7) + 1e-3 * rng.random((F, N))
+    return V, int(rng.integers(1, min(F, N))), rng
+
+
+def relative_errors(V, K, rng, n_starts):
+    """Of alternating exact least squares, coordinate by coordinate, from random factors."""
+    W, H = rng.random((n_starts, V.shape[0], K)), rng.random((n_starts, K, V.shape[1]))
+    for _ in range(60):
+        for A, B, X in ((W, H, V), (H.swapaxes(1, 2), W.swapaxes(1, 2), V.T)):
+            gram, products = B @ B.swapaxes(1, 2), X @ B.swapaxes(1, 2)
+            for k in range(K):
+                slope = products[..., k] - np.einsum("rik,rk->ri", A, gram[:, k])
+                step = slope / np.maximum(gram[:, k, k], 1e-300)[:, None]
+                A[..., k] = np.maximum(A[..., k] + step, 0.0)
+    return np.linalg.norm(V - W @ H, axis=(1, 2)) / np.linalg.norm(V)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6))
+def test_no_factorisation_beats_the_bound(seed):
+    V, K, rng = tiny(seed)
+    bound = best_lower_bound(from_columns(V), K, effort=MANY)
+    assert bound.eckart_young <= bound.value <= relative_errors(V, K, rng, 10).min() + 1e-12
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6))
+def test_every_nonnegative_addition_gives_a_bound(seed):
+    """The theorem, without this library."""
+    V, K, rng = tiny(seed)
+    P = rng.random(V.shape) * (rng.random(V.shape) < 0.3) * rng.choice([0.01, 0.1, 1.0])
+    sigma = np.linalg.svd(V + P, compute_uv=False)
+    below = (V**2).sum() - (sigma[:K] ** 2).sum()
+    assert below <= (relative_errors(V, K, rng, 3).min() * np.linalg.norm(V)) ** 2 + 1e-12
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10**6))
+def test_more_effort_never_lowers_the_bound(seed):
+    V, K, _ = tiny(seed)
+    values = [best_lower_bound(from_columns(V), K, effort=e).value for e in (0, 1, 2, 5, 12)]
+    assert values == sorted(values)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10**6))
+def test_without_effort_it_is_that_of_eckart_and_young(seed):
+    V, K, _ = tiny(seed)
+    sigma = np.linalg.svd(V, compute_uv=False)
+    bound = best_lower_bound(from_columns(V), K, effort=0)
+    assert bound.value == bound.eckart_young
+    assert bound.value**2 == pytest.approx((sigma[K:] ** 2).sum() / (sigma**2).sum(), abs=1e-12)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10**6))
+def test_the_bound_of_one_component_is_attained(seed):
+    V, _, _ = tiny(seed)
+    bound = best_lower_bound(from_columns(V), 1)
+    u, sigma, v = np.linalg.svd(V)
+    rank_one = sigma[0] * np.outer(abs(u[:, 0]), abs(v[0]))
+    assert bound.is_attained
+    assert bound.value == pytest.approx(np.linalg.norm(V - rank_one) / np.linalg.norm(V), abs=1e-7)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6))
+def test_the_bound_of_two_components_is_attained_if_the_rank_two_part_is_nonnegative(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((6, 2)) @ rng.random((2, 9)) + rng.uniform(0, 0.5) * rng.random((6, 9))
+    u, sigma, v = np.linalg.svd(V)
+    part = (u[:, :2] * sigma[:2]) @ v[:2]
+    bound = best_lower_bound(from_columns(V), 2, effort=0)
+    assert bound.is_attained == (part.min() >= 0)
+    if bound.is_attained:  # its samples lie between two of them, which are the components
+        angles = np.arctan2(*(u[:, :2].T @ part))
+        W = part[:, [np.argmin(angles), np.argmax(angles)]]
+        H = np.linalg.lstsq(W, part, rcond=None)[0]
+        assert H.min() > -1e-9
+        error = np.linalg.norm(V - W @ np.maximum(H, 0)) / np.linalg.norm(V)
+        assert bound.value == pytest.approx(error, abs=1e-7)
+
+
+def test_a_nonnegative_plane_may_have_zeros():
+    V = np.zeros((5, 6))
+    V[:2, :3], V[2:, 3:] = 1.0, 2.0
+    V[:, 5] = 0.0
+    assert best_lower_bound(from_columns(V), 2).is_attained
+    assert best_lower_bound(from_columns(V + 0.0), 5).is_attained  # as many as there are features
+
+
+@pytest.mark.parametrize("K", [3, 5])
+def test_data_of_low_rank_have_a_bound_of_zero(K):
+    """Whether nonnegative factors without an error exist is another question."""
+    rng = np.random.default_rng(0)
+    bound = best_lower_bound(from_columns(rng.random((20, 3)) @ rng.random((3, 30))), K)
+    assert bound.value == bound.eckart_young == 0.0
+
+
+def test_the_bound_closes_gaps_that_eckart_and_young_leave():
+    V = from_columns([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+    bound = best_lower_bound(V, 2, effort=MANY)
+    error = factorize(V, 2, tol=1e-12, max_iter=2000).relative_error
+    assert error - bound.eckart_young > 0.015
+    assert 0 <= error - bound.value < 1e-4
+
+
+def test_the_same_bound_on_every_storage(main_backend, small_blocks, sample_matrix):
+    bound = best_lower_bound(main_backend(sample_matrix), 3)
+    plain = best_lower_bound(from_columns(sample_matrix), 3)
+    assert bound.value == pytest.approx(plain.value, abs=1e-9)
+    assert plain.value > plain.eckart_young + 1e-4
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_support_as_large_as_the_data_closes_nearly_as_much_as_a_full_one(turned, monkeypatch):
+    rng = np.random.default_rng(0)
+    blocks = [sp.random_array((500, 50), density=0.15, rng=rng) for _ in range(4)]
+    common = sp.random_array((2000, 1), density=0.3, rng=rng)
+    V = sp.block_diag(blocks) + common @ sp.random_array((1, 200), density=0.5, rng=rng)
+    V = from_columns(sp.csc_array(V.T if turned else V))
+    F, N = V.shape
+    assert V.n_entries <= dual_bound.support_width(V) * N < V.n_entries + N < F * N / 4
+    kept = best_lower_bound(V, 5)
+    monkeypatch.setattr(dual_bound, "_SMALL_ENTRIES", F * N)
+    assert dual_bound.support_width(V) == F
+    full = best_lower_bound(V, 5)
+    assert kept.value - kept.eckart_young > 0.7 * (full.value - full.eckart_young) > 1e-4
+
+
+def test_a_subspace_gives_nearly_the_bound_of_a_gram_matrix(monkeypatch, main_backend):
+    rng = np.random.default_rng(1)
+    V = rng.random((70, 4)) ** 3 @ rng.random((4, 90)) ** 3 + rng.random((70, 90)) ** 9
+    certain = best_lower_bound(main_backend(V), 4)
+    monkeypatch.setattr("conenmf.linalg.spectrum._MAX_GRAM_SIDE", 0)
+    monkeypatch.setattr("conenmf.linalg.spectrum._GRAM_SIDE_PER_VECTOR", 0)
+    likely = best_lower_bound(main_backend(V), 4)
+    assert likely.failure_probability == 1e-9
+    assert certain.failure_probability == 0.0
+    assert likely.eckart_young == pytest.approx(certain.eckart_young, abs=1e-6)
+    assert likely.value == pytest.approx(certain.value, rel=1e-3)
+    assert likely.value > likely.eckart_young

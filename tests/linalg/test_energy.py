@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import from_columns
+from conenmf.data.sketch import sketch
+from conenmf.errors import NotAvailableError
+from conenmf.linalg.energy import energy_above, tail_above
+from conenmf.linalg.spectrum import Spectrum
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_energy_on_any_subspace_is_bounded_from_above(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((9, 12)) ** rng.choice([1, 4])
+    A = V @ V.T
+    k, m = sorted(rng.integers(1, 9, 2).tolist())
+    near = np.linalg.eigh(A)[1][:, -m:] + 10.0 ** rng.integers(-6, 1) * rng.random((9, m))
+    Q = np.linalg.qr(near)[0]
+    values, turn = np.linalg.eigh(Q.T @ A @ Q)
+    Q, values = (Q @ turn)[:, ::-1], values[::-1]
+    R = A @ Q - Q * values
+    C = A - Q @ (Q.T @ A)
+    C = C - (C @ Q) @ Q.T
+    tail = max(np.linalg.eigvalsh(C)[-1], 0.0)
+    energy = energy_above(values, R.T @ R, k, tail, max(np.trace(C), 0.0))
+    exact = np.linalg.eigvalsh(A)[: -k - 1 : -1].sum()
+    assert exact * (1 - 1e-12) <= energy <= values[:k].sum() + k * (np.linalg.norm(R, 2) + tail)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), low=st.sampled_from([0.0, 1.1]))
+def test_the_largest_eigenvalue_is_bounded_from_above(seed, low):
+    """The starts may be nearly orthogonal to the leading vector, as far as chance goes."""
+    rng = np.random.default_rng(seed)
+    values = np.append(rng.random(40) ** rng.choice([1, 5]), 1.0)
+    starts = rng.standard_normal((41, 8))
+    starts[-1] *= 0.1
+    starts[-1, 0] = 0.1
+    bound = tail_above(lambda X: values[:, None] * X, starts, float(values.sum()), low)
+    assert 1.0 <= bound <= max(1.1, low)
+
+
+def test_eigenvalues_that_were_missed_are_in_the_bound():
+    """Five eigenvalues that hardly exceed 2995 equal ones: a subspace finds five of the others."""
+    squares = np.append(np.full(5, 1 + 2e-8), np.ones(2995))
+    V = from_columns(sp.csc_array(sp.diags_array(np.sqrt(squares))))
+    exact = squares[:5].sum() / 3000
+    energy = Spectrum(V).energy_bound(5)
+    assert energy.failure_probability == 1e-9
+    assert exact <= energy.value / V.total <= exact + 1e-10
+
+
+def test_low_rank_needs_no_chance():
+    """The trace shows that nothing was missed."""
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((600, 3)) @ rng.random((3, 700)))
+    energy = Spectrum(V).energy_bound(4)
+    assert energy.failure_probability == 0.0
+    assert V.total <= energy.value <= V.total * (1 + 1e-8)
+
+
+def test_a_sketch_has_no_energy_bound():
+    V = from_columns(np.random.default_rng(0).random((20, 30)))
+    with pytest.raises(NotAvailableError, match="pass V itself"):
+        Spectrum(sketch(V, 5)).largest_share(3)
