@@ -50,6 +50,30 @@ def test_two_thousand_samples_in_1600_dimensions():
         assert np.arccos((X.T @ axes[:, 0]).min()) == pytest.approx(angles[0], abs=1e-9)
 
 
+@given(seed=st.integers(0, 10**6), exponent=st.integers(-12, -1))
+def test_small_cones_have_all_their_digits(seed, exponent):
+    """Two samples on either side of an axis, and others nearer to it, which do not matter."""
+    rng = np.random.default_rng(seed)
+    F, M, alpha = int(rng.integers(2, 30)), int(rng.integers(2, 7)), 10.0**exponent
+    u = rng.random(F) + 0.5
+    u /= np.linalg.norm(u)
+    y = rng.standard_normal((F, M))
+    y[:, 1] = -y[:, 0]
+    y -= np.outer(u, u @ y)
+    at = alpha * np.append([1.0, 1.0], 0.9 * rng.random(M - 2))
+    X = np.outer(u, np.cos(at)) + np.sin(at) * y / np.linalg.norm(y, axis=0)
+    axes, angles = enclosing_cones(from_columns(X * rng.uniform(0.1, 9.0, M)), np.zeros(M, int))
+    assert angles[0] == pytest.approx(alpha, rel=1e-9, abs=1e-15)
+    assert np.linalg.norm(axes[:, 0] - u) <= 1e-4 * alpha + 1e-15
+
+
+def test_two_samples_2e_6_apart():
+    """Their heights <x, u> differ from 1 by 2e-12 at most, whatever the axis between them."""
+    at = np.array([0.3, 0.3 + 2e-6])
+    _, angles = enclosing_cones(from_columns([np.cos(at), np.sin(at)]), np.zeros(2, int))
+    assert angles[0] == pytest.approx(1e-6, rel=1e-9)
+
+
 def test_every_storage(backend, small_blocks, sample_matrix):
     V = backend(sample_matrix)
     labels = cluster_cones(V, 3).labels
@@ -64,7 +88,7 @@ def test_duplicates_and_single_directions():
     V = from_columns([[1.0, 2.0, 1.0, 0.0], [0.0, 0.0, 0.0, 3.0]])
     axes, angles = enclosing_cones(V, np.array([0, 0, 0, 1]))
     np.testing.assert_allclose(axes, np.eye(2), atol=1e-12)
-    np.testing.assert_allclose(angles, 0, atol=1e-7)
+    np.testing.assert_allclose(angles, 0, atol=1e-15)
     axes, angles = enclosing_cones(V, np.zeros(4, int))
     np.testing.assert_allclose(axes[:, 0], np.sqrt([0.5, 0.5]))
     assert angles[0] == pytest.approx(np.pi / 4)

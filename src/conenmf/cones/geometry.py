@@ -3,9 +3,11 @@
 The smallest circular cone round a set of unit vectors x_m has the axis u / ||u||, where u solves
 the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1.
 (Its constraint u >= 0 holds by itself, because the solution is a nonnegative combination of
-nonnegative vectors.) The dual is a nonnegative least-squares problem with the Gram matrix of the
-x_m, and only a few samples have a positive multiplier. So constraints are generated: solve for a
-few samples, look for samples that violate the solution, add them, repeat; one pass over V each.
+nonnegative vectors.) It is the same as the smallest ball round the x_m: the distances from t u to
+vectors within alpha of a unit vector u are at most (1 - 2 t cos alpha + t^2)^(1/2), which is
+smallest, and sin alpha, for t = cos alpha. A ball may be moved and scaled, so that this form loses no
+digits where alpha is small. Only few samples touch the ball. So constraints are generated: solve for
+a few samples, look for samples outside the ball, add them, repeat; one pass over V each.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..data.blocks import Array, Block, cone_products, dense, exact, norms
+from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
 from ..linalg.nnls import nnls
+from .angles import angle_at, angles_between, squared_distances
 
 __all__ = ["ConeGeometry", "cone_geometry", "enclosing_cones"]
 
 _MAX_NEW_SAMPLES = 32  # violating samples added to each cone at a time
 _MAX_PASSES = 200
+_MIN_RADIUS_SQ = 1e-28  # rounding of a squared distance
+_PENALTY = 100.0  # on weights whose sum is not 1, relative to squared distances
+_MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square relative to that of the radius
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     require_data_matrix(V, nonzero=True)
     axes, angles = enclosing_cones(V, labels)
     labels, K = _checked_labels(V, labels)
-    between = np.arccos(np.clip(axes.T @ axes, -1.0, 1.0))
+    between = angles_between(axes, axes)
     np.fill_diagonal(between, 0.0)
     with V.own_threads():
         (ambiguous,) = V.sweep(
@@ -130,14 +136,14 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
     labels : array (N,)
         The cone of each sample, 0..K-1; -1 for samples that belong to none.
     tol : float
-        Stop when no sample violates <x, u> >= 1 by more than this.
+        Stop when no sample is outside its ball by more than this share of the squared radius.
 
     Returns
     -------
     axes : array (F, K), unit columns
     angles : array (K,)
         The largest angle between a sample of the cluster and the axis, so that the cone holds
-        every sample for any `tol`.
+        every sample for any `tol`. Small angles are accurate to about 1e-15.
     """
     require_data_matrix(V, nonzero=True)
     labels, K = _checked_labels(V, labels)
@@ -146,30 +152,62 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
         (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
         active = [indices[:1] for _, indices in longest]
         supports = [_unit_samples(V, indices) for indices in active]
-        u = np.stack([support[:, 0] for support in supports])
+        centres, radii = np.stack([support[:, 0] for support in supports]), np.zeros(K)
         for _ in range(_MAX_PASSES):
-            # <x_n, u> of each sample, of which each cone's lowest matter
-            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
+            (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
             is_done = True
-            for k, (heights, indices) in enumerate(low):
-                new = (heights < 1.0 - tol) & ~np.isin(indices, active[k])
-                if not new.any():
+            for k, (distances, indices) in enumerate(far):
+                outside = -distances > (1.0 + tol) * radii[k] + _MIN_RADIUS_SQ
+                new = indices[outside & ~np.isin(indices, active[k])]
+                if not new.size:
                     continue
                 is_done = False
-                active[k] = np.concatenate([active[k], indices[new]])
-                supports[k] = np.hstack([supports[k], _unit_samples(V, indices[new])])
-                gram = supports[k].T @ supports[k]
-                multipliers = nnls(gram, np.ones((1, active[k].size)))[0]
-                u[k] = supports[k] @ multipliers
-                positive = multipliers > 0  # ||u|| grows every pass: dropping others cannot cycle
+                active[k] = np.concatenate([active[k], new])
+                supports[k] = np.hstack([supports[k], _unit_samples(V, new)])
+                centres[k], radii[k], shares = smallest_ball(supports[k], centres[k])
+                positive = shares > 0  # the ball grows every pass: dropping others cannot cycle
                 active[k], supports[k] = active[k][positive], supports[k][:, positive]
             if is_done:
                 break
         else:
-            (low,) = V.sweep(_heights, index, labels, V.norms_squared, reduce=_lowest, Q=u)
-    norm = np.linalg.norm(u, axis=1)
-    cosines = np.array([heights.min() for heights, _ in low]) / norm
-    return (u / norm[:, None]).T, np.arccos(np.clip(cosines, -1.0, 1.0))
+            (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
+    norm = np.linalg.norm(centres, axis=1)
+    farthest = -np.array([distances[0] for distances, _ in far])
+    # ||x - t u||^2 = (1 - t)^2 + t ||x - u||^2 for unit vectors x and u
+    return (centres / norm[:, None]).T, angle_at((farthest - (1.0 - norm) ** 2) / norm)
+
+
+def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
+    """Find the smallest ball round the columns of `points` (F, m).
+
+    Its centre is the mean of the points p_m with weights y >= 0 of sum 1 that maximise
+    sum y_m ||p_m||^2 - ||sum y_m p_m||^2. The condition on the sum becomes a penalty, so that y is
+    the solution of a nonnegative least-squares problem; the penalty moves the centre towards the
+    origin, so the origin is moved to the centre, until it stays. In differences to the centre small
+    balls have as many digits as large ones.
+
+    Returns
+    -------
+    centre : array (F,)
+    radius_squared : float
+    y : array (m,)
+    """
+    shares = None  # the last ones are a good guess of which points touch the ball
+    for _ in range(_MAX_MOVES):
+        differences = points - centre[:, None]
+        squared = np.vecdot(differences, differences, axis=0)
+        size = squared.max()
+        if not size > 0:
+            return centre, 0.0, np.ones(squared.size)
+        gram = differences.T @ differences / size + _PENALTY
+        shares = nnls(gram, (squared / size / 2 + _PENALTY)[None], shares)
+        shares /= shares.sum()
+        move = differences @ shares[0]
+        centre = centre + move
+        if move @ move <= _MIN_MOVE_SQ * size:
+            break
+    differences = points - centre[:, None]
+    return centre, float(np.vecdot(differences, differences, axis=0).max()), shares[0]
 
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
@@ -211,11 +249,12 @@ def _longest_of_each(
     return (_lowest_of_each(-squared, index, labels, K),)
 
 
-def _heights(
-    block: Block, index: Array, labels: Array, squared: Array, *, Q: Array
+def _farthest(
+    block: Block, index: Array, labels: Array, squared: Array, *, P: Array
 ) -> tuple[_Extremes]:
-    products, _ = cone_products(block, labels, Q, sums=False)
-    return (_lowest_of_each(products / norms(squared), index, labels, Q.shape[0]),)
+    """Minus the squared distances of directions to the points of their cones."""
+    distances = squared_distances(block, labels, squared, P)
+    return (_lowest_of_each(-distances, index, labels, P.shape[0]),)
 
 
 def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
