@@ -12,6 +12,7 @@ from conenmf.cones.bounds import (
     weighted_bound,
 )
 from conenmf.cones.geometry import enclosing_cones
+from conenmf.cones.rank_one import cr1_error
 from conenmf.errors import FactorError, OptionError, ShapeError
 
 
@@ -31,6 +32,31 @@ def test_theorem_4_for_any_data(seed):
     weighted = weighted_bound(data, cones.labels, angles)
     assert error <= weighted + 1e-12
     assert weighted <= np.sin(angles).max() + 1e-12
+
+
+@given(seed=st.integers(0, 10**6), exponent=st.floats(-12, -1))
+def test_theorem_4_for_small_angles(seed, exponent):
+    """A bound from rounded cosines would be 0 below 1e-8 rad, and the error is not."""
+    rng = np.random.default_rng(seed)
+    u = rng.random((6, 1)) + 0.1
+    V = (u + 10.0**exponent * rng.random((6, 8))) * rng.uniform(0.1, 9.0, 8)
+    data = from_columns(V, block_samples=3)
+    W, H, cones = cr1_nmf(data, 1)
+    error = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    assert 1e-3 * 10.0**exponent < error
+    assert error <= deterministic_bound(data, W, cones.labels) + 1e-15
+    assert cr1_error(data, W, H) == pytest.approx(error, rel=1e-6, abs=1e-15)
+    _, angles = enclosing_cones(data, cones.labels)
+    assert angles[0] <= cones.radius + 1e-15
+    assert error <= weighted_bound(data, cones.labels, angles) + 1e-10  # the accuracy of W
+
+
+def test_the_error_of_cr1_on_every_storage(main_backend):
+    at = np.array([0.3, 0.3 + 1e-9, 1.2, 1.2])
+    V = np.array([np.cos(at), np.sin(at)])
+    held = main_backend(V)
+    W, H, _ = cr1_nmf(held, 2, first=0)
+    assert cr1_error(held, W, H) == pytest.approx(1e-9 / np.sqrt(2) / 2, rel=1e-6)
 
 
 def test_sines(main_backend, both_twins, sample_matrix):
@@ -60,6 +86,7 @@ def test_labels_and_axes_that_do_not_fit(sample_matrix):
             deterministic_bound(V, W, labels)
         with pytest.raises(ShapeError, match="labels"):
             weighted_bound(V, labels, np.full(4, 0.1))
+    assert deterministic_bound(V, np.zeros_like(W), cones.labels) == 1
     nowhere = np.full(40, -1)
     assert deterministic_bound(V, W, nowhere) == 1
     assert weighted_bound(V, nowhere, np.full(4, 0.1)) == 1

@@ -74,7 +74,7 @@ def same_partition(a, b):
 def factors_of_cones(X, model):
     """W H of Algorithm 2, given the true clusters."""
     labels = np.where(norms(X) > 0, model.labels, -1)
-    cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size))
+    cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size), 0.0)
     W, H = rank_one_factors(from_columns(X), cones)
     return W @ H
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_rank_one_factors_are_leading_singular_pairs(seed):
     V = rng.random((F, N)) ** rng.integers(1, 6)
     labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
     first = np.stack([V[:, k] / np.linalg.norm(V[:, k]) for k in range(K)], axis=1)
-    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), first, np.ones(N)))
+    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), first, np.ones(N), 0.0))
     for k in range(K):
         V_k, h = V[:, labels == k], H[k, labels == k]
         best = np.linalg.svd(V_k, compute_uv=False)
@@ -109,7 +110,7 @@ def test_a_first_vector_orthogonal_to_nothing_is_enough_when_a_cone_splits():
     V = np.zeros((4, 6))
     V[:2, :4], V[2:, 4:] = 1.0, 0.5
     first = np.full((4, 1), 0.5)
-    cones = Cones(np.zeros(6, int), np.array([0]), first, np.ones(6))
+    cones = Cones(np.zeros(6, int), np.array([0]), first, np.ones(6), 0.0)
     W, H = rank_one_factors(from_columns(V), cones)
     np.testing.assert_allclose(W[:, 0], [np.sqrt(0.5), np.sqrt(0.5), 0, 0], atol=1e-9)
     assert H.shape == (1, 6)
@@ -162,4 +163,4 @@ def test_a_sample_without_a_cone_is_refused(sample_matrix):
     labels = cones.labels.copy()
     labels[5] = -1
     with pytest.raises(ShapeError, match="has label -1"):
-        rank_one_factors(V, Cones(labels, cones.centres, cones.directions, cones.cosines))
+        rank_one_factors(V, replace(cones, labels=labels))

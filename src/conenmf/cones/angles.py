@@ -1,9 +1,9 @@
 """Angles that are accurate however small they are.
 
 A cosine does not tell angles below 1e-8 rad from 0: cos t = 1 - t^2 / 2 + ... is rounded to 1. The
-distance of two unit vectors does, ||x - y|| = 2 sin(t / 2), if the difference x - y is formed before
-its norm. That costs as much as reading the vectors again, so it is done where the distance is small
-and its square, 2 - 2 <x, y>, would lose digits.
+distance of two unit vectors does, ||x - y|| = 2 sin(t / 2), if the difference x - y is formed
+before its norm. That costs as much as reading the vectors again, so it is done where the distance
+is small and its square, 2 - 2 <x, y>, would lose digits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.blocks import Array, Block, cone_products, dense, norms
+from ..data.matrix import Aligned, DataMatrix
 
-__all__ = ["angle_at", "angles_between", "sine_at", "squared_distances"]
+__all__ = ["angle_at", "angles_between", "largest_angle", "sine_at", "squared_distances"]
 
 _DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
+_NARROW_SQ = 1e-8  # one that does so even if that takes a pass of its own
 _SAMPLES_AT_ONCE = 256  # made dense
 
 
@@ -41,6 +43,24 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
         difference -= points[cones[part]]
         distances[part] = np.vecdot(difference, difference)
     return distances
+
+
+def largest_angle(V: DataMatrix, labels: Aligned, Z: Array, smallest_cosine: float) -> float:
+    """Return the largest angle between a sample and its own column of Z (F, K), unit vectors.
+
+    The smallest cosine gives it, unless it is small: then it takes a pass. A sample labelled -1
+    has none.
+    """
+    distance_sq = 2.0 - 2.0 * smallest_cosine
+    if distance_sq < _NARROW_SQ:
+        points = np.ascontiguousarray(Z.T)
+        (distance_sq,) = V.sweep(_farthest, labels, V.norms_squared, reduce=max, points=points)
+    return float(angle_at(distance_sq))
+
+
+def _farthest(block: Block, labels: Array, squared: Array, *, points: Array) -> tuple[float]:
+    distances = squared_distances(block, labels, squared, points)
+    return (float(distances.max(where=labels >= 0, initial=0.0)),)
 
 
 def angles_between(A: Array, B: Array) -> Array:

@@ -5,9 +5,9 @@ the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject 
 (Its constraint u >= 0 holds by itself, because the solution is a nonnegative combination of
 nonnegative vectors.) It is the same as the smallest ball round the x_m: the distances from t u to
 vectors within alpha of a unit vector u are at most (1 - 2 t cos alpha + t^2)^(1/2), which is
-smallest, and sin alpha, for t = cos alpha. A ball may be moved and scaled, so that this form loses no
-digits where alpha is small. Only few samples touch the ball. So constraints are generated: solve for
-a few samples, look for samples outside the ball, add them, repeat; one pass over V each.
+smallest, and sin alpha, for t = cos alpha. A ball may be moved and scaled, so that this form loses
+no digits where alpha is small. Only few samples touch the ball. So constraints are generated: solve
+for a few samples, look for samples outside the ball, add them, repeat; one pass over V each.
 """
 
 from __future__ import annotations
@@ -192,13 +192,12 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
     radius_squared : float
     y : array (m,)
     """
-    shares = None  # the last ones are a good guess of which points touch the ball
+    shares = np.full((1, points.shape[1]), 1.0 / points.shape[1])
     for _ in range(_MAX_MOVES):
-        differences = points - centre[:, None]
-        squared = np.vecdot(differences, differences, axis=0)
+        differences, squared = _differences(points, centre)
         size = squared.max()
         if not size > 0:
-            return centre, 0.0, np.ones(squared.size)
+            break
         gram = differences.T @ differences / size + _PENALTY
         shares = nnls(gram, (squared / size / 2 + _PENALTY)[None], shares)
         shares /= shares.sum()
@@ -206,8 +205,13 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
         centre = centre + move
         if move @ move <= _MIN_MOVE_SQ * size:
             break
+    return centre, float(_differences(points, centre)[1].max()), shares[0]
+
+
+def _differences(points: Array, centre: Array) -> tuple[Array, Array]:
+    """Of each point (column) to the centre, and the squares of their norms."""
     differences = points - centre[:, None]
-    return centre, float(np.vecdot(differences, differences, axis=0).max()), shares[0]
+    return differences, np.einsum("fm,fm->m", differences, differences)
 
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:

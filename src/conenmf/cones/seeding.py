@@ -87,7 +87,7 @@ def cr1_plus_plus(
     with V.own_threads():
         for centres, Z in zip(*draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
             factors = factors_from_centres(V, centres, Z, comparison_tol)
-            squared = cr1_error(V, factors[1]) ** 2
+            squared = cr1_error(V, *factors[:2]) ** 2
             if squared < lowest_squared - _TIE_SHARE:
                 lowest_squared, best = squared, factors
         W, H, cones = best

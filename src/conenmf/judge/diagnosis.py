@@ -278,7 +278,7 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         axes, H, cones = cr1_nmf(V, K)
     except ComponentsError:
         return None
-    error = cr1_error(V, H)
+    error = cr1_error(V, axes, H)
     component, _ = match_components(axes, W)
     labels, _ = V.map(_renumber, cones.labels, component=component)
     order = np.argsort(component)
