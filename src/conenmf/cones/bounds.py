@@ -72,7 +72,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
 
 def _largest_sine(block: Block, labels: Array, squared: Array, *, axes: Array) -> tuple[float]:
     sines = sine_at(squared_distances(block, labels, squared, axes))
-    has_axis: Array = axes.any(axis=1)
+    has_axis = np.linalg.norm(axes, axis=1) > 0
     sines[(labels < 0) | ~has_axis[labels]] = 1.0
     sines[squared == 0] = 0.0
     return (float(sines.max()),)
