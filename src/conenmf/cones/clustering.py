@@ -82,6 +82,21 @@ class Cones:
         smallest = self.cosines[self.labels >= 0].min()
         return float(np.arccos(np.clip(float(smallest), -1.0, 1.0)))
 
+    @property
+    def insertion_angles(self) -> Array:
+        """The angles d_2, ..., d_K between each centre and the nearest one before it, in radians.
+
+        Centres are nested: those of fewer cones are the first ones. If Algorithm 1 itself chose
+        them (the methods "exact" and "plain"), d_k is the largest angle that any sample had to the
+        nearest of the first k - 1 centres, their `radius`, so that d_2 >= d_3 >= ...
+        """
+        Z = self.directions
+        angles = np.empty(Z.shape[1] - 1)
+        for k in range(1, Z.shape[1]):
+            apart = np.linalg.norm(Z[:, :k] - Z[:, [k]], axis=0).min()
+            angles[k - 1] = 2.0 * np.arcsin(min(apart / 2.0, 1.0))
+        return angles
+
 
 # --- Algorithm 1 as the paper has it ----------------------------------------------------------
 
