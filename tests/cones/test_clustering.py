@@ -221,6 +221,16 @@ def test_a_small_radius_has_all_its_digits(angle, main_backend):
     assert cr1_nmf(V, 2, first=0)[2].radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
 
 
+def test_insertion_angles_are_the_radii_of_fewer_cones(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
+    cones = cluster_cones(V, 9)
+    radii = [cluster_cones(V, k).radius for k in range(1, 9)]
+    np.testing.assert_allclose(cones.insertion_angles, radii, atol=1e-7)
+    assert (np.diff(cones.insertion_angles) <= 0).all()
+    assert cluster_cones(V, 5).centres.tolist() == cones.centres[:5].tolist()
+    assert cluster_cones(V, 1).insertion_angles.size == 0
+
+
 def test_zero_columns_belong_to_no_cone(backend, sample_matrix):
     V = backend(sample_matrix)
     cones = cluster_cones(V, 4)

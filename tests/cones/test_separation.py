@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from conenmf import cluster_cones, from_columns
 from conenmf.cones import separation as module
 from conenmf.cones.geometry import cone_geometry
-from conenmf.cones.separation import Separation, angle_of, pairwise_separation
+from conenmf.cones.separation import Separation, pairwise_separation
 from conenmf.errors import NotADataMatrixError, ShapeError, ZeroDataError
 
 
@@ -96,7 +96,7 @@ def test_many_blocks_are_gathered(monkeypatch, sample_matrix):
 def test_one_cluster_and_none():
     V = from_columns(np.eye(3))
     assert pairwise_separation(V, np.zeros(3, int)) == Separation(
-        np.inf, angle_of(np.sqrt(2)), True
+        np.inf, pytest.approx(np.pi / 2), True
     )
     assert pairwise_separation(V, np.full(3, -1)) == Separation(np.inf, 0.0, True)
     assert pairwise_separation(V, np.array([-1, 2, -1])) == Separation(np.inf, 0.0, True)

@@ -71,7 +71,7 @@ class Cones:
 
     @property
     def least_size_angle(self) -> float:
-        """An angle that no K circular cones round all samples are narrower than.
+        """One of any K circular cones that hold all samples has a size angle of at least this.
 
         Half of the radius rho or of the smallest angle between two centres, whichever is smaller
         (after Gonzalez, 1985). It holds for any data and any centres. For those of Algorithm 1 it
@@ -88,6 +88,21 @@ class Cones:
         apart = angles_between(self.directions, self.directions)
         closest = apart[~np.eye(apart.shape[0], dtype=bool)].min(initial=np.inf)
         return min(self.radius, float(closest)) / 2
+
+    @property
+    def insertion_angles(self) -> Array:
+        """The angles d_2, ..., d_K between each centre and the nearest one before it, in radians.
+
+        Centres are nested: those of fewer cones are the first ones. If Algorithm 1 itself chose
+        them (the methods "exact" and "plain"), d_k is the largest angle that any sample had to the
+        nearest of the first k - 1 centres, their `radius`, so that d_2 >= d_3 >= ...
+        """
+        Z = self.directions
+        angles = np.empty(Z.shape[1] - 1)
+        for k in range(1, Z.shape[1]):
+            apart = np.linalg.norm(Z[:, :k] - Z[:, [k]], axis=0).min()
+            angles[k - 1] = 2.0 * np.arcsin(min(apart / 2.0, 1.0))
+        return angles
 
 
 # --- Algorithm 1 as the paper has it ----------------------------------------------------------

@@ -14,14 +14,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from ..data.blocks import Array, Block, cone_products, cross_products, dense, weighted_sums
+from ..data.blocks import (
+    Array,
+    Block,
+    cone_products,
+    cross_products,
+    dense,
+    exact,
+    weighted_sums,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from .clustering import cosine_rounding
 
-__all__ = ["Separation", "angle_of", "distances", "pairwise_separation"]
+__all__ = ["Separation", "angles_of", "distances", "pairwise_separation"]
 
 _MAX_EXACT_SAMPLES = 2000
 _GATHERED_BYTES = 64 << 20
@@ -86,8 +95,9 @@ def pairwise_separation(V: DataMatrix, labels: Aligned) -> Separation:
     ((indices, own),) = V.map(_members, own, reduce=_append_both)
     apart = distances(V, indices)
     same = own[:, None] == own
-    between = angle_of(apart.min(where=~same, initial=2.0)) if clusters.size > 1 else np.inf
-    return Separation(between, angle_of(apart.max(where=same, initial=0.0)), is_exact=True)
+    between = angles_of(apart.min(where=~same, initial=2.0)) if clusters.size > 1 else np.inf
+    within = angles_of(apart.max(where=same, initial=0.0))
+    return Separation(float(between), float(within), is_exact=True)
 
 
 def _clusters(index: range, labels: Array, squared: Array) -> tuple[Array]:
@@ -132,13 +142,13 @@ def distances(V: DataMatrix, indices: Array) -> Array:
     return result
 
 
-def angle_of(distance: float) -> float:
-    """Return the angle between unit vectors at this distance."""
-    return float(_angles(np.asarray(distance)))
+def angles_of(distances: npt.ArrayLike) -> Array:
+    """Return the angles between unit vectors at these distances.
 
-
-def _angles(distances: Array) -> Array:
-    angles: Array = 2.0 * np.arcsin(np.clip(distances / 2.0, 0.0, 1.0))
+    >>> angles_of([0.0, np.sqrt(2), 2.0])  # 0, a right angle, opposite
+    array([0.        , 1.57079633, 3.14159265])
+    """
+    angles: Array = 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
     return angles
 
 
@@ -158,34 +168,34 @@ def _distances_of_blocks(block: Block, other: Block) -> Array:
 
 
 def _bound(V: DataMatrix, own: Aligned, n_clusters: int) -> Separation:
-    X = unit_samples(V)
     rounding = cosine_rounding(V) / _NEAR  # of distances
     with V.own_threads():
-        (sums,) = X.sweep(_sum_samples, own, n_clusters=n_clusters)
+        (sums,) = V.sweep(_sum_directions, own, V.norms_squared, n_clusters=n_clusters)
         C = sums / np.linalg.norm(sums, axis=0)
-        (farthest,) = X.sweep(_largest_distances, own, reduce=np.maximum, C=C)
-    radii = _angles(farthest + rounding)
-    apart = _angles(_distances_of_blocks(C, C) - rounding) - radii - radii[:, None]
+        (farthest,) = V.sweep(_largest_distances, own, V.norms_squared, reduce=np.maximum, C=C)
+    radii = angles_of(farthest + rounding)
+    apart = angles_of(_distances_of_blocks(C, C) - rounding) - radii - radii[:, None]
     between = apart.min(where=~np.eye(n_clusters, dtype=bool), initial=np.inf)
     return Separation(float(between), 2.0 * float(radii.max()), is_exact=False)
 
 
-def _sum_samples(block: Block, own: Array, *, n_clusters: int) -> tuple[Array]:
-    """The sum (F, K) of the samples of each cluster."""
+def _sum_directions(block: Block, own: Array, squared: Array, *, n_clusters: int) -> tuple[Array]:
+    """The sum (F, K) of the samples of each cluster, scaled to norm 1."""
     members = np.flatnonzero(own >= 0)
     coefficients = np.zeros((own.size, n_clusters))
-    coefficients[members, own[members]] = 1.0
-    return (weighted_sums(block, coefficients),)
+    coefficients[members, own[members]] = 1.0 / np.sqrt(squared[members])
+    return (weighted_sums(exact(block), coefficients),)
 
 
-def _largest_distances(block: Block, own: Array, *, C: Array) -> tuple[Array]:
-    """The largest distance of a sample of each cluster from its mean direction."""
+def _largest_distances(block: Block, own: Array, squared: Array, *, C: Array) -> tuple[Array]:
+    """The largest distance of a sample of each cluster, at norm 1, from its mean direction."""
     members = np.flatnonzero(own >= 0)
-    cosines, _ = cone_products(block, own, C.T, sums=False)
-    squared, own = 2.0 - 2.0 * cosines[members], own[members]
-    near = squared < _NEAR**2
-    difference = dense(block[:, members[near]]) - C[:, own[near]]
-    squared[near] = np.einsum("fn,fn->n", difference, difference)
+    products, _ = cone_products(block, own, C.T, sums=False)
+    own, norms = own[members], np.sqrt(squared[members])
+    apart = 2.0 - 2.0 * products[members] / norms
+    near = apart < _NEAR**2
+    difference = dense(block[:, members[near]]) / norms[near] - C[:, own[near]]
+    apart[near] = np.einsum("fn,fn->n", difference, difference)
     farthest = np.zeros(C.shape[1])
-    np.maximum.at(farthest, own, np.sqrt(squared))
+    np.maximum.at(farthest, own, np.sqrt(apart))
     return (farthest,)
