@@ -43,8 +43,7 @@ def main() -> None:
         f"time                     {seconds:.2f} s, {fit.n_iter_} iterations ({fit.stop_reason_})"
     )
     print(f"cr1-nmf alone            {error:.5f}, proven to be at most {bound:.5f}")
-    holds = "holds" if geometry.holds else "does not hold"
-    print(f"geometric assumption     {holds}, margin {geometry.margin:.3f} rad")
+    print(f"geometric assumption     {geometry.verdict}, margin {geometry.margin:.3f} rad")
 
     draw(X, fit, model.axes, certificate.lower_bound)
     print(f"\nA picture is in {PICTURE.resolve()}")

@@ -218,7 +218,18 @@ class Factorization:
             return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
         if geometry.holds:
             return f"yes, margin {geometry.margin:.3g} rad"
-        failure = f"the geometric assumption fails by {-geometry.margin:.3g} rad"
+        apart = geometry.pairwise
+        failure = f"the smallest cones miss the geometric assumption by {-geometry.margin:.3g} rad"
+        if apart.value > 0:
+            return (
+                f"yes, samples of different cones are {apart.value:.3g} rad farther apart than "
+                f"samples of one, although {failure}"
+            )
+        if apart.is_exact:
+            failure = (
+                f"samples of one cone are up to {apart.within:.3g} rad apart, of different ones "
+                f"down to {apart.between:.3g}"
+            )
         n_ambiguous = geometry.ambiguous.size
         is_near = -geometry.margin < geometry.required_angle / 2
         if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():

@@ -25,6 +25,7 @@ def test_diagnose_judges(folder, capsys, run):
     assert run("diagnose", "cells.csv") == 0
     output = capsys.readouterr().out
     assert "the geometric assumption holds, margin 0." in output
+    assert "pairwise separation of samples: 0." in output
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
     assert run("diagnose", "cells.csv", "--json") == 0
@@ -32,7 +33,8 @@ def test_diagnose_judges(folder, capsys, run):
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
     assert answer["advised_init"]["init"] == "cr1"
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cones"]["margin"] is None
+    cones = json.loads(capsys.readouterr().out)["cones"]
+    assert cones["margin"] is cones["pairwise_separation"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}
 
 

@@ -1,4 +1,4 @@
-"""The geometry of clusters: smallest enclosing cones and the geometric assumption.
+"""The geometry of clusters: smallest enclosing cones, and what they say of the assumption.
 
 The smallest circular cone round a set of unit vectors x_m has the axis u / ||u||, where u solves
 the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1.
@@ -13,7 +13,7 @@ for a few samples, look for samples outside the ball, add them, repeat; one pass
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise as neighbours
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
 from ..linalg.nnls import nnls
 from .angles import angle_at, angles_between, squared_distances
+from .separation import Separation, pairwise_separation
 
 __all__ = ["ConeGeometry", "cone_geometry", "enclosing_cones"]
 
@@ -47,16 +48,21 @@ class ConeGeometry:
     between : array (K, K)
         Angles beta_ij between axes.
     margin : float
-        min beta_ij - (3 a_1 + a_2), where a_1 >= a_2 are the two largest size angles: positive
-        if and only if the geometric assumption (equation (2) of the paper) holds. Infinite for
-        a single cone.
+        min beta_ij - (3 a_1 + a_2), where a_1 >= a_2 are the two largest size angles. If it is
+        positive, the geometric assumption (equation (2) of the paper) holds. If it is not, other
+        cones round the same clusters may still satisfy the assumption, because the smallest cones
+        are not always the best: turning an axis by eta widens its cone by about eta^2 only, and
+        may take it farther from another one by eta. Infinite for a single cone.
     closest : pair of int, or None
-        The two cones with the smallest angle between them; they break the assumption if it
-        does not hold. None for a single cone.
+        The two cones with the smallest angle between them. None for a single cone.
     separation : float
-        min (beta_ij - alpha_i - alpha_j) - 2 a_1: if this is positive, samples of different
-        cones are farther apart than samples of one cone, which is all that Lemma 1 needs. It
-        is never smaller than the margin.
+        min (beta_ij - alpha_i - alpha_j) - 2 a_1. It is never smaller than the margin, and never
+        larger than the pairwise separation.
+    pairwise : Separation
+        The smallest angle between samples of different clusters, and the largest between samples
+        of one. If the first is larger, Algorithm 1 finds these clusters from any first centre: the
+        proof of Lemma 1 needs no more. The assumption implies it, so if it is not, no cones round
+        these clusters satisfy the assumption.
     ambiguous : array of int
         Samples that lie between cones: within the size angle of another cone's axis, or closer
         to another axis than to their own.
@@ -68,6 +74,7 @@ class ConeGeometry:
     margin: float
     closest: tuple[int, int] | None
     separation: float
+    pairwise: Separation
     ambiguous: Array
 
     @property
@@ -78,8 +85,20 @@ class ConeGeometry:
 
     @property
     def holds(self) -> bool:
-        """Whether the geometric assumption holds."""
+        """Whether the smallest cones satisfy the geometric assumption; if not, see `verdict`."""
         return self.margin > 0
+
+    @property
+    def verdict(self) -> str:
+        """What is known of the geometric assumption: it "holds", "does not hold" or "may hold".
+
+        It holds if the margin is positive. It does not, for any cones round these clusters, if
+        samples of different clusters are no farther apart than samples of one.
+        """
+        if self.holds:
+            return "holds"
+        is_broken = self.pairwise.is_exact and self.pairwise.value <= 0
+        return "does not hold" if is_broken else "may hold"
 
 
 def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
@@ -97,8 +116,8 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
     >>> V = from_columns(model.V)
     >>> geometry = cone_geometry(V, cluster_cones(V, 3).labels)
-    >>> geometry.holds, geometry.ambiguous.size, bool(geometry.angles.max() <= 0.1)
-    (True, 0, True)
+    >>> geometry.verdict, geometry.ambiguous.size, bool(geometry.angles.max() <= 0.1)
+    ('holds', 0, True)
     """
     require_data_matrix(V, nonzero=True)
     axes, angles = enclosing_cones(V, labels)
@@ -116,15 +135,19 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
             angles=angles,
         )
     margin = separation = float("inf")
-    closest = None
+    closest, pairwise = None, pairwise_separation(V, labels)
     if K > 1:
         largest, second = np.sort(angles)[::-1][:2]
         apart = between + np.where(np.eye(K, dtype=bool), np.inf, 0.0)
         first, other = np.unravel_index(np.argmin(apart), apart.shape)
         closest = (int(first), int(other))
         margin = float(apart.min() - (3 * largest + second))
-        separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
-    return ConeGeometry(axes, angles, between, margin, closest, separation, ambiguous)
+        gap = float((apart - angles - angles[:, None]).min())
+        separation = gap - float(2 * largest)
+        if not pairwise.is_exact:  # the smallest cones bound the same two angles
+            tighter = max(pairwise.between, gap), min(pairwise.within, float(2 * largest))
+            pairwise = Separation(*tighter, is_exact=False)
+    return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise, ambiguous)
 
 
 def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tuple[Array, Array]:
@@ -264,7 +287,7 @@ def _farthest(
 def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
     order = np.lexsort((values, labels))
     borders = np.searchsorted(labels[order], np.arange(K + 1))
-    parts = [order[start:stop][:_MAX_NEW_SAMPLES] for start, stop in pairwise(borders)]
+    parts = [order[start:stop][:_MAX_NEW_SAMPLES] for start, stop in neighbours(borders)]
     return [(values[part], index[part]) for part in parts]
 
 

@@ -1,7 +1,7 @@
 """A diagnosis: how good a factorisation is, and a description of its data.
 
 It collects what other modules compute: the certificate and the bounds, the singular values, the
-cones and whether the geometric assumption (Section II of the paper) holds for them. Cones get the
+cones and what is known of the geometric assumption (Section II of the paper). Cones get the
 numbers of the components they belong to. It keeps the data of some samples, so that the report can
 be drawn without the matrix. It computes no bound of its own.
 """
@@ -19,6 +19,7 @@ from ..cones.certificate import Certificate, certify
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.separation import Separation
 from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
@@ -193,6 +194,7 @@ _PARTS: dict[type, dict[str, type]] = {
         "inspected": InspectedSamples,
     },
     ConeDiagnosis: {"geometry": ConeGeometry},
+    ConeGeometry: {"pairwise": Separation},
 }
 
 
