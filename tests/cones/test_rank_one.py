@@ -10,6 +10,7 @@ from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.clustering import Cones
 from conenmf.cones.rank_one import rank_one_factors
 from conenmf.errors import ComponentsError, ShapeError
+from conenmf.solve.inits import INITS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 
@@ -114,6 +115,27 @@ def test_a_first_vector_orthogonal_to_nothing_is_enough_when_a_cone_splits():
     W, H = rank_one_factors(from_columns(V), cones)
     np.testing.assert_allclose(W[:, 0], [np.sqrt(0.5), np.sqrt(0.5), 0, 0], atol=1e-9)
     assert H.shape == (1, 6)
+
+
+@given(seed=st.integers(0, 10**6), size=st.floats(1e-6, 3.0))
+def test_lemma_2_singular_values_move_no_more_than_the_perturbation(seed, size):
+    rng = np.random.default_rng(seed)
+    F, N = rng.integers(1, 7, 2)
+    A = rng.random((F, N)) if seed % 2 else np.outer(rng.random(F), rng.random(N))
+    E = size * rng.standard_normal((F, N))
+    before, after = (np.linalg.svd(M, compute_uv=False) for M in (A, A + E))
+    assert ((after - before) ** 2).sum() <= np.linalg.norm(E) ** 2 * (1 + 1e-9) + 1e-14
+    assert np.abs(after - before).max() <= np.linalg.norm(E, 2) * (1 + 1e-9) + 1e-14
+    if seed % 2 == 0:  # rank one, as in the proof of Theorem 4
+        assert (after[1:] ** 2).sum() <= np.linalg.norm(E) ** 2 * (1 + 1e-9)
+
+
+def test_rank_one_nmf_is_better_than_a_mean_direction():
+    """The example of Section VI-B2: errors 1 and 1.0954."""
+    V = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    w, u = cr1_nmf(from_columns(V), 1)[0], INITS["spkm"](from_columns(V), 1, None)[0]
+    assert np.linalg.norm(V - w @ w.T @ V) == pytest.approx(1.0)
+    assert np.linalg.norm(V - u @ u.T @ V) == pytest.approx(1.0954, abs=5e-5)
 
 
 @given(seed=st.integers(0, 10**6))
