@@ -1,7 +1,7 @@
 """Angles that are accurate however small they are.
 
-A cosine does not tell angles below 1e-8 rad from 0: cos t = 1 - t^2 / 2 + ... is rounded to 1. The
-distance of two unit vectors does, ||x - y|| = 2 sin(t / 2), if the difference x - y is formed
+The cosine of an angle below 1e-8 rad is rounded to 1: cos t = 1 - t^2 / 2 + ... The distance of two
+unit vectors keeps its digits, ||x - y|| = 2 sin(t / 2), if the difference x - y is formed
 before its norm. That costs as much as reading the vectors again, so it is done where the distance
 is small and its square, 2 - 2 <x, y>, would lose digits.
 """

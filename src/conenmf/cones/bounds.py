@@ -243,7 +243,7 @@ def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0
 
 
 def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float) -> int:
-    """Return how many samples make the largest ratio of singular values tell K (Theorem 9).
+    """Return how many samples put the largest ratio of singular values at K (Theorem 9).
 
     With at least so many samples of K cones of size angle alpha with axes at angles beta, all in
     the orthant, with the same rate and probability, the largest ratio sigma_k / sigma_{k+1} with

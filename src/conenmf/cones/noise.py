@@ -34,7 +34,7 @@ class NoiseBound:
         ||V - W H|| / ||V|| is at most this, in the same case: W and H, found from X, are
         compared with the samples without noise.
     unconditional : float
-        ||X - W H|| / ||X|| is at most this whatever clusters Algorithm 1 finds.
+        ||X - W H|| / ||X|| is at most this, for any clusters that Algorithm 1 may find.
     tolerance : float
         As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
         clusters of V, for any first centre, if each cluster has a sample. 0 if nothing can be said.
