@@ -70,10 +70,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else by parallel analysis; ``result_.K_decided_by`` says which.
     init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
-        "nndsvda" or "random"; "auto" takes "cr1" for samples in cones, and elsewhere lets it
-        compete with an init from singular vectors. Or your own components
-        (n_components, n_features), or a pair of coefficients (n_samples, n_components) and
-        components.
+        "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see
+        ``result_.race``. Or your own components (n_components, n_features), or a pair of
+        coefficients (n_samples, n_components) and components.
     max_iter : int
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
@@ -83,7 +82,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         How X is read, see `from_rows` and `open_data`. The result has the same bits for any number
         of threads.
     random_state : int, RandomState, Generator or None
-        For inits that draw. With None, "cr1" always gives the same result.
+        For inits that draw. With None, "auto" and "cr1" always give the same result.
     verbose : int
         With 1, print a line per iteration.
 
@@ -124,7 +123,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         init: Init | None = "auto",
         solver: str | Solver | Update | None = "hals",
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-5,
         max_time: float | None = None,
         n_threads: int | None = None,
         negative: Negative = "raise",
@@ -182,14 +181,21 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.reconstruction_err_ = result.relative_error * V.norm
         self.stop_reason_ = result.stop_reason
         self._forget("n_samples_seen_", "_stream")
-        if result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
-            warnings.warn(
-                f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
-                f"tol={self.tol}: increase one of them",
-                ConvergenceWarning,
-                stacklevel=3,  # through scikit-learn's wrapper of fit_transform
-            )
+        self._warn(result)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
+
+    def _warn(self, result: Factorization) -> None:
+        """Warn of a run that ended before it converged, or on a plateau."""
+        message = ""
+        if result.stop_reason is StopReason.PLATEAU:
+            message = f"ConeNMF {result.ending}: try another init, or several with random_state"
+        elif result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
+            message = (
+                f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
+                f"tol={self.tol}: increase one of them"
+            )
+        if message:  # through scikit-learn's wrapper of fit_transform
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     @_NeedsNumberOfComponents
     def partial_fit(self, X: Any, y: object = None) -> Self:

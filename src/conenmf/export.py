@@ -65,6 +65,11 @@ def facts(result: Factorization) -> dict[str, Any]:
         "init_used": result.init_used,
         "summary": list(result.summary()),
     }
+    if result.race is not None:
+        values["race"] = {
+            "on_sketch": result.race.on_sketch,
+            "entrants": [one._asdict() for one in result.race.entrants],
+        }
     if result.certificate is not None:
         values["certificate"] = dict(vars(result.certificate))
     diagnosis = result.diagnosis

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
-from .data.sketch import Sketch, sketch_rank
 from .data.sketch import sketch as make_sketch
+from .data.sketch import sketch_rank
 from .data.validate import require_data_matrix
 from .errors import ComponentsError, Message, Option, OptionError, check_components
 from .judge.selection import choose_k
@@ -27,10 +27,11 @@ from .linalg.spectrum import Spectrum
 from .result import Factorization
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.cone_inits import CONE_INITS, lie_in_cones
-from .solve.initial import InitialFactors
 from .solve.inits import Init, initialize
 from .solve.loop import alternate
 from .solve.losses import Frobenius
+from .solve.prospect import Prospect, prospect
+from .solve.race import Race, RaceOutcome, run_race
 from .solve.runs import Leap, Saved
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
@@ -49,7 +50,7 @@ def factorize(
     init: Init = "auto",
     solver: str | Solver | Update | None = "hals",
     max_iter: int = 200,
-    tol: float = 1e-4,
+    tol: float = 1e-5,
     max_time: float | None = None,
     callback: Callback | None = None,
     rng: np.random.Generator | None = None,
@@ -66,25 +67,25 @@ def factorize(
         cones are evident, else parallel analysis; the result says which in `K_decided_by`.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
-        "spkm", "kmeans"; "auto", which takes "cr1" for samples in cones, and elsewhere lets it
-        compete with an init from singular vectors; a function ``(V, K, rng) -> (W, H or None)``;
-        your own W, or W and H.
+        "spkm", "kmeans"; "auto", which lets several compete by the error they lead to (`Race`);
+        a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Solver`; an
         update ``(G, C, Y) -> Y``; or None for the init alone.
     max_iter, tol, max_time
-        See `Stopping`. `max_time` counts from the call; the exact finish, one pass for H, is not
-        counted.
+        See `Stopping`. `max_time` counts from the call and covers the choice of K and the init;
+        the exact finish, one pass for H, is not counted.
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True ends the run.
     rng : numpy.random.Generator, optional
-        For inits that draw. Without it "cr1" is deterministic.
+        For inits that draw. Without it "auto" and "cr1" are deterministic.
     sketch : int, "auto" or None
-        After two iterations on V, iterate on a sketch of V of this rank, which is much cheaper,
-        and continue with V from there if that lowers its error. "auto" does so with rank 2K where
-        a pass over the sketch is several times cheaper, the samples do not evidently lie in cones
-        and the error is still falling; None never.
+        The rank of a sketch of V on which to iterate, which is much cheaper. The race of inits is
+        run on it; with an init of your own choice, the solver iterates on it after two iterations
+        on V, and continues with V from there if that lowers its error. "auto" does so with rank 2K
+        where a pass over the sketch is several times cheaper, and, outside the race, only if the
+        samples do not evidently lie in cones and the error is still falling; None never.
         The errors reported are always those of V. For "hals" and "nnlsb" only.
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
@@ -119,11 +120,16 @@ def factorize(
         run = _checkpointed(checkpoint, V, settings, init, rng)
         begun = None if run is None else _resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
+            begun = _begin(V, K, init, updates, max_iter, sketch, rng, spectrum, stages)
             if run is not None:
                 run.facts = {"begun": begun.decisions(), "seconds": dict(stages.seconds)}
         with stages.timed("solve"):
-            stopping = Stopping(tol=tol, max_iter=max_iter, max_time=stages.remaining())
+            stopping = Stopping(
+                tol=tol,
+                max_iter=max_iter,
+                max_time=stages.remaining(begun.elapsed),
+                is_plateau=_plateau_test(V, begun, updates),
+            )
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
@@ -143,6 +149,8 @@ def factorize(
         settings=settings,
         K_decided_by=begun.K_decided_by,
         init_used=begun.init_used,
+        race=begun.race,
+        prospect=begun.prospect,
         names=V.names,
         spectrum=spectrum,
         data=V,
@@ -166,11 +174,11 @@ class Stages:
         yield
         self.seconds[name] = time.perf_counter() - entered
 
-    def remaining(self) -> float | None:
-        """The seconds left of `max_time`, which counts from the beginning of the fit."""
+    def remaining(self, elapsed: float = 0.0) -> float | None:
+        """The seconds left of `max_time`, for a run that has taken some of them already."""
         if self.max_time is None:
             return None
-        return self.max_time - (time.perf_counter() - self.began)
+        return self.max_time - (time.perf_counter() - self.began) + elapsed
 
 
 @dataclass
@@ -189,10 +197,11 @@ class Begun:
     H : array (K, N) or None
     error : float
         The relative error of W with its best H is at most this.
-    sketch : Sketch or None
-        One of V, if the init made one.
+    race : Race or None
+    prospect : Prospect or None
+        What the singular values say about the error; None as long as nobody asked.
     saved : Saved or None
-        What a checkpoint kept of the run, if it is resumed.
+        What a checkpoint kept of the run, if it is resumed, or where the race has brought it.
     """
 
     W: Array
@@ -202,23 +211,25 @@ class Begun:
     sketch_if_falling: bool
     H: Aligned | None = None
     error: float = 1.0
-    sketch: Sketch | None = None
+    race: Race | None = None
+    prospect: Prospect | None = None
     saved: Saved | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that the run has taken."""
+        return 0.0 if self.saved is None else self.saved.log.last_elapsed
 
     def decisions(self) -> dict[str, Any]:
         """What a resumed run takes over, in plain values."""
         names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling")
-        return {name: getattr(self, name) for name in names}
+        race = None if self.race is None else self.race.plain()
+        return {name: getattr(self, name) for name in names} | {"race": race}
 
     def take_H(self) -> Aligned | None:
         """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
         H, self.H = self.H, None
         return H
-
-    def take_sketch(self) -> Sketch | None:
-        """Return the sketch and forget it, since it may be as large as H."""
-        sketch, self.sketch = self.sketch, None
-        return sketch
 
 
 def _begin(
@@ -226,6 +237,7 @@ def _begin(
     K: int | str,
     init: Init,
     solver: Solver | None,
+    max_iter: int,
     sketch: int | str | None,
     rng: np.random.Generator | None,
     spectrum: Spectrum,
@@ -235,9 +247,15 @@ def _begin(
     with stages.timed("rank"):
         K, decided_by = choose_k(V, spectrum=spectrum) if isinstance(K, str) else (K, "user")
     with stages.timed("init"):
-        initial = initialize(V, K, init, solver, rng, spectrum=spectrum)
-        rank = _sketch_rank(V, sketch, solver, initial)
-    S = initial.sketch
+        if isinstance(init, str) and init == "auto":
+            rank = sketch if solver is not None and solver.extrapolate else None
+            outcome = run_race(
+                V, K, solver, rng, max_iter=max_iter, rank=rank, remaining=stages.remaining
+            )
+        else:
+            outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
+        rank = _sketch_rank(V, sketch, solver, outcome)
+    initial = outcome.initial
     return Begun(
         initial.W,
         decided_by,
@@ -246,7 +264,9 @@ def _begin(
         sketch == "auto",
         initial.H,
         initial.error,
-        S if S is not None and S.depth == rank else None,
+        outcome.race,
+        outcome.prospect,
+        outcome.saved,
     )
 
 
@@ -256,7 +276,8 @@ def _resume(run: CheckpointedRun, max_iter: int, stages: Stages) -> Begun | None
     if saved is None:
         return None
     stages.seconds |= run.facts["seconds"]
-    return Begun(saved.state.W, saved=saved, **run.facts["begun"])
+    begun = run.facts["begun"]
+    return Begun(saved.state.W, saved=saved, **begun | {"race": Race.of_plain(begun["race"])})
 
 
 def _solve(
@@ -348,19 +369,20 @@ def _checkpointed(
 
 
 def _sketch_rank(
-    V: DataMatrix, sketch: int | str | None, solver: Solver | None, initial: InitialFactors
+    V: DataMatrix, sketch: int | str | None, solver: Solver | None, outcome: RaceOutcome
 ) -> int | None:
     """The rank of the sketch to iterate on, if any."""
+    initial = outcome.initial
+    if outcome.race is not None or initial.name == "identity":
+        return None  # the race was run there, if it paid
     if not isinstance(sketch, str):
         return sketch
-    K = initial.W.shape[1]
-    rank = sketch_rank(V, K) if solver is not None and solver.extrapolate else None
-    if rank is None or initial.name not in CONE_INITS or initial.sketch is not None:
-        return rank
-    in_cones = initial.in_cones
-    if in_cones is None:
-        in_cones = lie_in_cones(V, initial.W, initial.error)
-    return None if in_cones else rank  # in cones a sketch delays the last digits
+    rank = sketch_rank(V, initial.W.shape[1])
+    if solver is None or not solver.extrapolate or rank is None:
+        return None
+    if initial.name in CONE_INITS and lie_in_cones(V, initial.W, initial.error):
+        return None  # in cones a sketch delays the last digits
+    return rank
 
 
 def _leap_on_sketch(
@@ -372,13 +394,31 @@ def _leap_on_sketch(
         return None
 
     def leap(W: Array, H: Aligned, errors: list[float]) -> tuple[Array, Aligned] | None:
-        S = begun.take_sketch()
         if begun.sketch_if_falling and errors[-2] - errors[-1] < _MIN_GAIN_SHARE * errors[-1]:
             return None
         with stages.timed("sketch"):
-            S = make_sketch(V, rank) if S is None else S
+            S = make_sketch(V, rank)
             limits = Stopping(tol=max(tol, _SKETCH_TOL), max_time=stages.remaining())
             solution = alternate(S, W, H, solver, stopping=limits)
         return solution.W, solution.H
 
     return leap
+
+
+def _plateau_test(
+    V: DataMatrix, begun: Begun, solver: Solver | None
+) -> Callable[[float], bool] | None:
+    """Whether an error is a plateau; the singular values are looked at when first asked.
+
+    Solvers as published stop where the published ones do.
+    """
+    K = begun.W.shape[1]
+    if solver is None or not solver.extrapolate or min(V.shape) <= K:
+        return None
+
+    def is_plateau(error: float) -> bool:
+        if begun.prospect is None:
+            begun.prospect = prospect(V, K)
+        return begun.prospect.is_plateau(error)
+
+    return is_plateau

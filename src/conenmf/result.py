@@ -25,6 +25,8 @@ from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
 from .linalg.spectrum import Spectrum
 from .names import Names
+from .solve.prospect import Prospect
+from .solve.race import Race
 from .solve.stopping import History, StopReason
 from .storage import saved_factorization, write_factorization
 
@@ -53,8 +55,8 @@ class Factorization:
     history : History
         Relative error, seconds and passes after each iteration of the solver on V itself.
     stop_reason : StopReason
-        Equal to one of "converged", "exact", "max_iter", "max_time", "callback", "interrupted",
-        and "init" without a solver.
+        Equal to one of "converged", "plateau", "exact", "max_iter", "max_time", "callback",
+        "interrupted", and "init" without a solver; `ending` says it in words.
     seconds : mapping
         Time of each stage: "rank", "init", "solve" (of which "sketch"), "finish".
     passes : float
@@ -65,6 +67,11 @@ class Factorization:
         "user" if K was given, else what chose it: "ratio" or "parallel".
     init_used : str
         The initialisation that was used, also where "auto" was asked for.
+    race : Race or None
+        The inits that competed, if "auto" was asked for, each with the error that was reached from
+        it.
+    prospect : Prospect or None
+        What the singular values say about the error; None if nobody asked during the fit.
     certificate : Certificate or None
         What `certify()` returned; None until it is called.
     diagnosis : Diagnosis or None
@@ -91,6 +98,8 @@ class Factorization:
     settings: Mapping[str, Any]
     K_decided_by: str
     init_used: str
+    race: Race | None = None
+    prospect: Prospect | None = None
     certificate: Certificate | None = None
     diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
@@ -150,6 +159,18 @@ class Factorization:
         return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
+    def ending(self) -> str:
+        """Why the solver stopped, in words."""
+        if self.stop_reason is not StopReason.PLATEAU or self.prospect is None:
+            return self.stop_reason.description
+        gap = self.prospect.gap(self.relative_error)
+        return (
+            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
+            f"and noise, for which the error usually comes close to its lower bound, about "
+            f"{self.prospect.lower_bound:.3g}"
+        )
+
+    @property
     def total_seconds(self) -> float:
         """The time of all stages."""
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
@@ -203,6 +224,8 @@ class Factorization:
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
         lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
+        if self.stop_reason is StopReason.PLATEAU:
+            lines.append(self.ending)
         if self.certificate is not None:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
@@ -251,6 +274,10 @@ class Factorization:
             "seconds": f"{self.total_seconds:.3g}",
             "init, solver": f"{self.init_used}, {self.settings.get('solver')}",
         }
+        if self.race is not None:
+            facts["race of inits"] = ", ".join(
+                f"{one.init} {one.relative_error:.4g}" for one in self.race.entrants
+            )
         rows = "".join(
             f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
             for name, value in facts.items()

@@ -24,11 +24,13 @@ from .data.files.atomic import written_whole
 from .errors import FileFormatError
 from .judge.diagnosis import Diagnosis
 from .names import Names
+from .solve.prospect import Prospect
+from .solve.race import Race
 from .solve.stopping import History, StopReason
 
 __all__ = ["saved_factorization", "write_factorization"]
 
-_FORMAT = "conenmf-factorization-2"
+_FORMAT = "conenmf-factorization-3"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
@@ -46,6 +48,8 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "seconds": dict(fields["seconds"]),
         "settings": dict(fields["settings"]),
         "image_shape": names.image_shape,
+        "race": fields["race"] and fields["race"].plain(),
+        "prospect": fields["prospect"],
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
@@ -104,7 +108,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
             f"has format {metadata['format']!r}, this version reads {_FORMAT!r}: "
             "fit the data again and save the result"
         )
-    settings, shape = metadata["settings"], metadata["image_shape"]
+    settings, shape, prospect = (metadata[key] for key in ("settings", "image_shape", "prospect"))
     plain = str | int | float | None
     if not (isinstance(settings, dict) and all(isinstance(v, plain) for v in settings.values())):
         raise FileFormatError("its settings are not plain values")
@@ -125,6 +129,8 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "history": History(*(_numbers(archive, f"history_{name}") for name in _HISTORY_FIELDS)),
         "seconds": {str(stage): float(took) for stage, took in metadata["seconds"].items()},
         "settings": settings,
+        "race": Race.of_plain(metadata["race"]),
+        "prospect": None if prospect is None else Prospect(*map(float, prospect)),
         "certificate": certificate,
         "diagnosis": diagnosis,
         "names": Names.of(

@@ -16,6 +16,7 @@ from ..export import REPORT_FILE
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..result import Factorization
+from ..solve.race import Race
 from ..solve.stopping import StopReason
 from ..text import visible
 
@@ -67,8 +68,20 @@ def show_diagnosis(out: Console, result: Factorization) -> None:
         _show_cones(out, diagnosis.cones)
     init, reason = diagnosis.advice
     out.print(f"\nadvised init: {init}, because {reason}")
-    if init == "auto":
-        out.print(f"here it chose {result.init_used}")
+    if result.race is not None:
+        _show_race(out, result.race)
+
+
+def _show_race(out: Console, race: Race) -> None:
+    table = Table("init", "error reached", "iterations", "seconds", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in race.entrants:
+        error, seconds = f"{one.relative_error:.6g}", f"{one.seconds:.2g}"
+        table.add_row(visible(one.init), error, str(one.iterations), seconds)
+    place = "on a sketch" if race.on_sketch else "on the data"
+    out.print(f"\nrace of inits {place}, won by {visible(race.winner.init)}")
+    out.print(table)
 
 
 def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diagnosis) -> None:

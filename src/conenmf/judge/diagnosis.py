@@ -133,8 +133,8 @@ class Diagnosis:
         return "auto", (
             "the samples are mixtures rather than cones: one cone for each sample leaves "
             f"{unexplained} unexplained, and mixing cones lowers the error by "
-            f"{self.cones.mixing:.0%} (the limit for cones is {MAX_CONE_MIXING:.0%}), so cr1 and "
-            "an init from singular vectors should compete"
+            f"{self.cones.mixing:.0%} (the limit for cones is {MAX_CONE_MIXING:.0%}), so several "
+            "inits should compete"
         )
 
     def arrays(self) -> dict[str, Array]:

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
+from ..result import Factorization
+from ..solve.race import Race
+from ..solve.stopping import StopReason
+from ..text import visible
 from . import charts
 from .charts import Axis
 from .context import ReportContext
@@ -126,10 +130,48 @@ def errors(context: ReportContext) -> Section:
         "error",
         "Error",
         title,
-        element("p", f"{iterations}. Stopped because {result.stop_reason.description}."),
+        element("p", f"{iterations}. {_why_ended(result)}."),
         switch,
         *(element("figure", curve.chart(), keys, readout()) for curve in curves.values()),
+        _race(result.race) if result.race is not None else None,
         data={"charts": {f"error-{key}": curve.data() for key, curve in curves.items()}},
+    )
+
+
+def _why_ended(result: Factorization) -> str:
+    if result.stop_reason is StopReason.PLATEAU:
+        return sentence(result.ending)
+    return f"Stopped because {result.ending}"
+
+
+def _race(race: Race) -> Html:
+    """Return the table of the inits that competed."""
+    titles = ("init", "relative error reached", "iterations", "seconds")
+    rows = (
+        element(
+            "tr",
+            element("th", visible(one.init), scope="row"),
+            element("td", number(one.relative_error)),
+            element("td", str(one.iterations)),
+            element("td", f"{one.seconds:.2g}"),
+            class_="winner" if one is race.winner else None,
+        )
+        for one in race.entrants
+    )
+    place = "on a sketch of the data" if race.on_sketch else "on the data"
+    if len(race.entrants) > 1:
+        text = f"These inits competed {place}; the solver went on from {race.winner.init}."
+    else:
+        text = (
+            f"{sentence(race.winner.init)} reached the lower bound {place}, so no other init had "
+            "to compete."
+        )
+    head = element("tr", *(element("th", title, scope="col") for title in titles))
+    return element(
+        "div",
+        element("h3", "Race of inits"),
+        element("p", text),
+        element("table", element("thead", head), element("tbody", *rows)),
     )
 
 

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
-from ..data.sketch import Sketch
 from ..errors import FactorError
 
 __all__ = [
@@ -45,20 +44,14 @@ class InitialFactors(NamedTuple):
     H : array (K, N) or None
     name : str
         The init that made them.
-    sketch : Sketch or None
-        One of V, if one was made.
     error : float
         The relative error of W with its best H is at most this; 1 if nothing is known.
-    in_cones : bool or None
-        Whether the samples lie in cones; None if this was not checked.
     """
 
     W: Array
     H: Aligned | None
     name: str
-    sketch: Sketch | None = None
     error: float = 1.0
-    in_cones: bool | None = None
 
 
 def check_factor(

@@ -3,7 +3,7 @@
 An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
 `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
 factors for a solver. The functions themselves are in `cone_inits`, `svd_inits` and `kmeans_inits`;
-`race` chooses for "auto".
+`race` lets some of them compete, for "auto".
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from .initial import (
 )
 from .kmeans_inits import kmeans, spkm
 from .losses import coefficients
-from .race import choose_init
 from .separable import snpa, spa
 from .solvers import Solver
 from .svd_inits import SVD_INITS
@@ -59,8 +58,7 @@ def initialize(
     V : DataMatrix (F, N)
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        A name in `INITS`; "auto" for "cr1", "nndsvda" or "nnsvdlrc", depending on the data;
-        a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
+        A name in `INITS`; a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
     solver : Solver or None
         None asks for W alone. A solver that finds the best H for W at once gets None for it. If the
         solver asks for it, an H from cr1-nmf or from W alone is lifted off zero.
@@ -88,8 +86,6 @@ def initialize(
 def _named(
     V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None
 ) -> InitialFactors:
-    if init == "auto":
-        return choose_init(V, K, rng)
     if init not in INITS:
         raise OptionError.unknown("init", init, ("auto", *INITS))
     if init in CONE_INITS:

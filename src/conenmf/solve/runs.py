@@ -205,6 +205,11 @@ class Run:
             self._already_read -= self.log.last_passes
         self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
 
+    def go_on(self, stopping: Stopping) -> None:
+        """Continue a run that has ended, with other limits."""
+        self.stopping = stopping
+        self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
+
     def propose(self) -> Proposal:
         """Return the factors with which V is to be read next."""
         state, momentum = self.state, self.state.momentum
@@ -277,11 +282,14 @@ class Run:
         if self._save is not None:
             self._save(Saved(self.state, self.log), ended)
 
+    def factors(self) -> tuple[Array, Aligned]:
+        """Return W (F, K) and H (K, N) in the scale of V."""
+        return self.state.W.astype(self.V.dtype, copy=False), self._unscaled(self.state.Ht)
+
     def solution(self) -> Solution:
-        """Return the factors in the scale of V."""
+        """Return the factors with the history and the reason."""
         assert self.reason is not None
-        W = self.state.W.astype(self.V.dtype, copy=False)
-        return Solution(W, self._unscaled(self.state.Ht), self.log.history(), self.reason)
+        return Solution(*self.factors(), self.log.history(), self.reason)
 
     def _begin(self, proposal: Proposal, outcome: Outcome) -> None:
         """Take the sums of the init, and scale W if the solver asks for it."""

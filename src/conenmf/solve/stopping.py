@@ -18,11 +18,14 @@ from ..data.blocks import Array
 
 __all__ = ["Callback", "History", "Iteration", "Log", "StopReason", "Stopping"]
 
+_PLATEAU_TOL_SHARE = 1e-2  # of tol, at which a run ends on a plateau too
+
 
 class StopReason(StrEnum):
     """Why a run ended; each is equal to its name, and `description` says it in a sentence."""
 
     CONVERGED = "converged"
+    PLATEAU = "plateau"
     EXACT = "exact"
     MAX_ITER = "max_iter"
     MAX_TIME = "max_time"
@@ -38,6 +41,7 @@ class StopReason(StrEnum):
 
 _DESCRIPTIONS = {
     StopReason.CONVERGED: "the error hardly fell any more",
+    StopReason.PLATEAU: "the error hardly fell any more, probably on a plateau",
     StopReason.EXACT: "no residual was left",
     StopReason.MAX_ITER: "the largest number of iterations was reached",
     StopReason.MAX_TIME: "the time limit was reached",
@@ -76,32 +80,50 @@ class Stopping:
         Converged when the relative error fell by less than this share of itself over the last
         `window` iterations. It does not depend on the scale of V or on the init.
     window : int
+        An iteration that was undone leaves the error as it was; it is no evidence and is not
+        counted, as long as one in two is not.
     max_iter : int
     max_time : float or None
         Seconds.
     exact : float
         A relative error below this is exact for the arithmetic of the loop.
+    is_plateau : callable, optional
+        Asked, once the error has converged, whether this error is probably not the end. Then the
+        run continues until the error falls by less than a hundredth of `tol`.
     """
 
-    tol: float = 1e-4
+    tol: float = 1e-5
     window: int = 5
     max_iter: int = 200
     max_time: float | None = None
     exact: float = 1e-7
+    is_plateau: Callable[[float], bool] | None = None
 
     def reason(self, errors: list[float], elapsed: float) -> StopReason | None:
         """Return why to stop now, or None to continue."""
         if errors and errors[-1] <= self.exact:
             return StopReason.EXACT
-        if len(errors) > self.window:
-            before, now = errors[-1 - self.window], errors[-1]
-            if before - now < self.tol * before:
+        fall = self._fall(errors)
+        if fall < self.tol:
+            if self.is_plateau is None or not self.is_plateau(errors[-1]):
                 return StopReason.CONVERGED
+            if fall < _PLATEAU_TOL_SHARE * self.tol:
+                return StopReason.PLATEAU
         if len(errors) >= self.max_iter:
             return StopReason.MAX_ITER
         if self.max_time is not None and elapsed >= self.max_time:
             return StopReason.MAX_TIME
         return None
+
+    def _fall(self, errors: list[float]) -> float:
+        """The share by which the error fell over the window; infinite before it is full."""
+        first, falls = len(errors) - 1, 0
+        while first > 0 and falls < self.window and len(errors) - 1 - first < 2 * self.window:
+            falls += errors[first] < errors[first - 1]
+            first -= 1
+        if len(errors) - 1 - first < 2 * self.window and falls < self.window:
+            return np.inf
+        return (errors[first] - errors[-1]) / errors[first]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,88 @@
+"""What error K components may reach, as far as the singular values of V tell.
+
+No K components have an error below b, the square root of the share of ||V||^2 that the K leading
+singular values leave (Eckart and Young). Here b is estimated from a sketch of V, which is cheap: it
+referees the race of inits and tells a plateau from an end. `cones.certificate` computes the bound
+that a certificate states.
+
+Two questions are asked of an error e:
+
+- *Is anything left to be gained?* Hardly, if e^2 - b^2 <= 0.001 b^2 (1 - b^2): the error is within
+  0.05% of b, and the share of ||V||^2 that is explained within 0.1% of the largest. Near b = 1 the
+  first would say nothing, near b = 0 the second.
+- *Is it a plateau?* A large gap alone is no evidence: nonnegativity has its price. But if the K-th
+  singular value stands out from the next one, the data are K components and noise, and then b is
+  nearly reached from most inits. So an error that stalls well above b is taken for a plateau.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array, Block, exact
+from ..data.matrix import DataMatrix
+from ..data.sketch import Sketch, sketch
+
+__all__ = ["Prospect", "prospect"]
+
+_SMALL_SHARE = 1e-3  # of b^2 (1 - b^2), up to which a gap is not worth more work
+_MIN_PLATEAU_RATIO = 1.05  # of an error to b, from which on it may be a plateau ...
+_MIN_STANDOUT_RATIO = 1.5  # ... if the K-th singular value exceeds the next by this factor
+_NEGLIGIBLE_ERROR = 1e-6  # up to which an error counts as none
+_EXTRA_VECTORS = 8
+
+
+class Prospect(NamedTuple):
+    """What the singular values of V say about the error of K components.
+
+    Attributes
+    ----------
+    lower_bound : float
+        sqrt(1 - sum_{j <= K} sigma_j^2 / ||V||^2), estimated from a sketch.
+    standout : float
+        sigma_K / sigma_{K+1}; infinite if there is no next one.
+    """
+
+    lower_bound: float
+    standout: float
+
+    def is_reached(self, error: float) -> bool:
+        """Whether no factorisation has an error that is worth more work."""
+        b_squared = self.lower_bound**2
+        return error**2 - b_squared <= _SMALL_SHARE * b_squared * (1 - b_squared)
+
+    def is_plateau(self, error: float) -> bool:
+        """Whether an error that hardly falls any more is probably not the end."""
+        is_far = error > max(_MIN_PLATEAU_RATIO * self.lower_bound, _NEGLIGIBLE_ERROR)
+        return is_far and self.standout > _MIN_STANDOUT_RATIO
+
+    def gap(self, error: float) -> float:
+        """The share of the bound by which an error is above it."""
+        return error / self.lower_bound - 1 if self.lower_bound > 0 else np.inf
+
+
+def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
+    """Return what the singular values say about K components, from a sketch of rank above K.
+
+    Without a sketch, one is made: four passes over V.
+
+    >>> from conenmf import from_columns
+    >>> found = prospect(from_columns(np.diag([4.0, 3.0, 0.5])), 2)
+    >>> round(found.lower_bound, 4), round(found.standout, 4)
+    (0.0995, 6.0)
+    """
+    if S is None:
+        S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
+    (gram,) = S.sweep(_gram)
+    squares = np.linalg.eigvalsh(gram)[::-1]
+    left = max(1.0 - float(squares[:K].sum()) / V.total, 0.0)
+    squares = np.maximum(squares, np.finfo(S.dtype).eps * squares[0])  # below is rounding
+    standout = np.sqrt(squares[K - 1] / squares[K]) if squares.size > K else np.inf
+    return Prospect(float(np.sqrt(left)), float(standout))
+
+
+def _gram(block: Block) -> tuple[Array]:
+    coordinates = exact(block)
+    return (coordinates @ coordinates.T,)
