@@ -254,10 +254,21 @@ def test_auto_start_suits_the_data(X):
         auto = ConeNMF(K, **options).fit(data)
         errors = {
             init: ConeNMF(K, init=init, **options).fit(data).relative_error_
-            for init in ("cr1", "nndsvda", "nnsvdlrc")
+            for init in ("cr1", "nndsvda", "nnsvdlrc", "random")
         }
-        assert auto.result_.init_used in errors
-        assert auto.relative_error_ <= 1.01 * min(errors.values())
+        assert auto.relative_error_ <= min(errors.values())
+        assert auto.result_.init_used == auto.result_.race.winner.init
+
+
+def test_a_fit_that_ends_on_a_plateau_warns():
+    H = np.random.default_rng(0).random((300, 3)) + 0.05
+    X = H @ [[1.0, 0, 0, 1, 0], [0, 1, 0, 1, 1], [0, 0, 1, 0, 1]]
+    dead = (H * [1, 1, 0], np.array([[1.0, 0, 0, 1, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]]))
+    with pytest.warns(ConvergenceWarning, match=r"stopped on a plateau: gap .*: raise max_iter"):
+        model = ConeNMF(3, init=dead).fit(X)  # no update leaves a component of zeros
+    assert model.stop_reason_ == "plateau"
+    assert "plateau" in model.result_.summary()[1]
+    assert ConeNMF(3).fit(X).stop_reason_ == "exact"
 
 
 def test_a_fit_that_did_not_converge_warns(X):

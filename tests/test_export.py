@@ -80,6 +80,7 @@ def test_facts_are_plain_and_include_what_was_judged(frame):
     assert described["cones"]["assumption"] == "holds"
     assert described["samples_of_component"] == result.diagnose().sizes.tolist()
     assert described["cones"]["samples"] == result.diagnose().cones.sizes.tolist()
+    assert described["freedom"]["angles"] == result.diagnose().freedom.angles.tolist()
     assert described["cones"]["cr1_error"] == result.diagnose().cones.error
 
 

@@ -57,7 +57,22 @@ def test_the_summary_grows_with_what_is_known(cones):
     expected = f"no factorisation with 4 components can have an error below {below:.4g}"
     assert result.summary()[1:] == (expected,)
     margin = result.diagnose().cones.geometry.margin
-    assert result.summary()[2] == f"the data fall into cones: yes, margin {margin:.3g} rad"
+    assert result.summary()[-1] == f"the data fall into cones: yes, margin {margin:.3g} rad"
+
+
+def test_the_summary_says_which_components_are_not_unique():
+    H = np.hstack([np.eye(3), np.random.default_rng(0).random((3, 30))])  # pure samples
+    W = np.vstack([np.eye(3), np.random.default_rng(1).random((5, 3))])  # and anchor features
+    unique, mixed = (
+        factorize(from_columns(W @ H), 3, init=(W, H), solver=None) for H in (H, H + 0.2)
+    )
+    unique.diagnose()
+    assert not any("not unique" in line for line in unique.summary())
+    turn = int(np.degrees(mixed.diagnose().freedom.angles.max()))
+    assert mixed.summary()[2] == (
+        "the components are not unique: 3 of 3 (0, 1, 2) can be turned, each by itself, by up to "
+        f"{turn}°, at exactly the same error"
+    )
 
 
 AXES = np.repeat(np.eye(6)[:, :3] + 0.5, 30, axis=1)  # 0.77 rad apart

@@ -33,7 +33,7 @@ def test_save_and_load(tmp_path, cones):
     assert (back.K_decided_by, back.init_used) == ("ratio", "cr1")
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-2"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-3"
 
 
 def test_numbers_of_numpy_can_be_saved(tmp_path, cones):
@@ -98,13 +98,13 @@ def test_damaged_and_foreign_files(tmp_path, cones):
     ):
         with pytest.raises(FileFormatError, match=f"{name} is not a factorisation .*{message}"):
             Factorization.load(tmp_path / name)
-    for version in ("conenmf-factorization-1", "conenmf-factorization-9"):  # older, newer
+    for version in ("conenmf-factorization-2", "conenmf-factorization-9"):  # older, newer
         with np.load(target) as stored:
             parts = {name: stored[name] for name in stored.files}
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
         with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-2'"
+            FileFormatError, match=f"version.npz has format '{version}', this .*-3'"
         ):
             Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):

@@ -22,7 +22,7 @@ print(model.certify())
 # - ``relative_error`` is the norm of the residual over the norm of the data.
 # - ``lower_bound`` is computed from the singular values: *no* ten components, nonnegative or not,
 #   found by any method, have a smaller error.
-# - ``gap`` is the difference. The fit is at most this far from the best one possible.
+# - ``gap`` is the difference. The error is at most this far from the smallest one possible.
 # - ``kkt_residual`` says how far the factors are from a point at which no small step helps.
 #   A solver that was stopped early leaves it large.
 #
@@ -51,8 +51,9 @@ plt.show()
 
 # %%
 # A gap that remains does not mean that the fit is bad: the bound is that of singular vectors,
-# which may be negative. For data that do lie in cones the gap is nearly zero, and then the fit is
-# proven to be nearly the best possible.
+# which may be negative. For data that do lie in cones the gap is nearly zero, and then the error
+# is proven to be nearly the smallest possible. It is only the error that is judged: other
+# components may have the same one.
 #
 # Other libraries
 # ---------------

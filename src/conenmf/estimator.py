@@ -187,8 +187,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _warn(self, result: Factorization) -> None:
         """Warn of a run that ended before it converged, or on a plateau."""
         message = ""
-        if result.stop_reason is StopReason.PLATEAU:
-            message = f"ConeNMF {result.ending}: try another init, or several with random_state"
+        if result.is_on_plateau:
+            message = f"ConeNMF {result.ending}: raise max_iter, or try another init"
         elif result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
             message = (
                 f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
@@ -253,7 +253,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 delattr(self, name)
 
     def certify(self) -> Certificate:
-        """Return how far the fit is from the best possible and from a stationary point."""
+        """Return how far the error is from the smallest, and the fit from a stationary point."""
         check_is_fitted(self)
         if not hasattr(self, "result_"):
             raise NotAvailableError(

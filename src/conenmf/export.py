@@ -76,6 +76,10 @@ def facts(result: Factorization) -> dict[str, Any]:
     if diagnosis is not None:
         init, reason = diagnosis.advice
         values["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
+        values["freedom"] = {
+            "angles": diagnosis.freedom.angles.tolist(),
+            "spare": diagnosis.freedom.spare.tolist(),
+        }
         values["samples_of_component"] = diagnosis.sizes.tolist()
         values["advised_init"] = {"init": init, "reason": reason}
         cones = diagnosis.cones

@@ -120,7 +120,7 @@ def factorize(
         run = _checkpointed(checkpoint, V, settings, init, rng)
         begun = None if run is None else _resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, updates, max_iter, sketch, rng, spectrum, stages)
+            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
             if run is not None:
                 run.facts = {"begun": begun.decisions(), "seconds": dict(stages.seconds)}
         with stages.timed("solve"):
@@ -237,7 +237,6 @@ def _begin(
     K: int | str,
     init: Init,
     solver: Solver | None,
-    max_iter: int,
     sketch: int | str | None,
     rng: np.random.Generator | None,
     spectrum: Spectrum,
@@ -249,13 +248,11 @@ def _begin(
     with stages.timed("init"):
         if isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None
-            outcome = run_race(
-                V, K, solver, rng, max_iter=max_iter, rank=rank, remaining=stages.remaining
-            )
+            outcome = run_race(V, K, solver, rng, rank=rank, remaining=stages.remaining)
         else:
             outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
         rank = _sketch_rank(V, sketch, solver, outcome)
-    initial = outcome.initial
+    initial, state = outcome.initial, outcome.state
     return Begun(
         initial.W,
         decided_by,
@@ -266,7 +263,7 @@ def _begin(
         initial.error,
         outcome.race,
         outcome.prospect,
-        outcome.saved,
+        None if state is None else Saved(state, Log()),
     )
 
 

@@ -161,14 +161,25 @@ class Factorization:
     @property
     def ending(self) -> str:
         """Why the solver stopped, in words."""
-        if self.stop_reason is not StopReason.PLATEAU or self.prospect is None:
+        if not self.is_on_plateau or self.prospect is None:
             return self.stop_reason.description
         gap = self.prospect.gap(self.relative_error)
         return (
             f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
-            f"and noise, for which the error usually comes close to its lower bound, about "
-            f"{self.prospect.lower_bound:.3g}"
+            "and noise; then the error usually comes close to its lower bound, about "
+            f"{self.prospect.lower_bound:.2g}"
         )
+
+    @property
+    def is_on_plateau(self) -> bool:
+        """Whether the solver ended at an error that is probably not the end.
+
+        It asks so when the error has converged, and at `max_iter` if the race of inits has looked
+        at the singular values.
+        """
+        if self.stop_reason is not StopReason.MAX_ITER or self.prospect is None:
+            return self.stop_reason is StopReason.PLATEAU
+        return self.prospect.is_plateau(self.relative_error)
 
     @property
     def total_seconds(self) -> float:
@@ -187,7 +198,7 @@ class Factorization:
         return certificate
 
     def diagnose(self) -> Diagnosis:
-        """Return the certificate, the spectrum, the cones, and a closer look at some samples.
+        """Return the certificate, which components can be turned, the spectrum, the cones and more.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`.
         """
@@ -219,17 +230,19 @@ class Factorization:
         return self.data
 
     def summary(self) -> tuple[str, ...]:
-        """Describe the result in sentences; `certify()` and `diagnose()` add one each."""
+        """Describe the result in sentences; `certify()` and `diagnose()` add what they found."""
         K = f"{self.K} component{'s' * (self.K > 1)}"
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
         lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
-        if self.stop_reason is StopReason.PLATEAU:
+        if self.is_on_plateau:
             lines.append(self.ending)
         if self.certificate is not None:
             below = self.certificate.lower_bound
             lines.append(f"no factorisation with {K} can have an error below {below:.4g}")
         if self.diagnosis is not None:
+            if (not_unique := self.diagnosis.freedom.in_words()) is not None:
+                lines.append(not_unique)
             lines.append(f"the data fall into cones: {self._cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)
 

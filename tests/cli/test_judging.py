@@ -28,10 +28,13 @@ def test_diagnose_judges(folder, capsys, run):
     assert "pairwise separation of samples: 0." in output
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
+    assert "the certificate judges the error, not the truth of the components" in output
     assert run("diagnose", "cells.csv", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
     assert answer["advised_init"]["init"] == "cr1"
+    turned = [k for k, angle in enumerate(answer["freedom"]["angles"]) if angle > 0.0873]
+    assert output.count(" can be turned by ") == len(turned)
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
     cones = json.loads(capsys.readouterr().out)["cones"]
     assert cones["margin"] is cones["pairwise_separation"] is None

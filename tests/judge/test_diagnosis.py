@@ -117,12 +117,31 @@ def test_taken_apart_and_put_together(model):
         ("cones_geometry_closest", np.array([0, 9])),
         ("cones_geometry_between", np.ones((5, 4))),
         ("rank_K", np.array(99)),
+        ("freedom_angles", np.full(5, 7.0)),
+        ("freedom_exchange", np.ones(5)),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(model, part, value):
     arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
     with pytest.raises(ShapeError, match=f"its {part} does not fit the factors"):
         Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
+
+
+def test_missing_parts_are_refused(model):
+    arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
+    del arrays["freedom_spare"]
+    with pytest.raises(ShapeError, match="its freedom_spare is missing"):
+        Diagnosis.from_arrays(arrays, 60, 400, 5)
+
+
+def test_freedom_is_that_of_the_factors():
+    rng = np.random.default_rng(0)
+    V = from_columns((rng.random((12, 3)) + 0.2) @ (rng.random((3, 40)) + 0.2))
+    result, facts = diagnosed(V, 3, tol=1e-9)
+    assert len(facts.freedom.visible) == 3
+    for k in range(3):
+        W, H = facts.freedom.turned(result.W, result.H, k)
+        assert certify(V, W, H).relative_error == pytest.approx(result.relative_error, abs=1e-9)
 
 
 def test_every_singular_value_has_a_next():

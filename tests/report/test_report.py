@@ -14,6 +14,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
 from conenmf.errors import NotAvailableError, OptionError
 from conenmf.judge.diagnosis import InspectedSamples
+from conenmf.judge.uniqueness import Freedom
 from conenmf.names import Names
 from conenmf.report import render, write_report
 from conenmf.report.charts import Curve, png
@@ -142,6 +143,25 @@ def test_terms_are_the_features_with_the_largest_values(cones):
     article = page[page.index('id="component-2"') : page.index('id="component-3"')]
     heaviest = np.argsort(-cones.W[:, 2])[:12]
     assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
+
+
+def test_components_that_are_not_unique_are_marked(cones):
+    assert "judges the error, not the truth of the components" in _Page(render(cones)).text
+    spare, exchange = np.array([False, False, True, False]), np.zeros((4, 4))
+    exchange[3, 1] = 0.3
+    angles = np.radians([0, 16.9, 80, 4.9])
+    known = replace(cones.diagnose(), freedom=Freedom(angles, exchange, spare))
+    page = render(replace(cones, diagnosis=known))
+    turns = ("", "by 16° towards component 3,", "to anything, since the others make", "")
+    for k, turn in enumerate(turns):
+        article = page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
+        assert ("Not unique" in article) == bool(turn)
+        assert turn in article
+    assert "2 of 4 (1, 2) can be turned" in page
+    none = Freedom(np.zeros(4), np.zeros((4, 4)), np.zeros(4, bool))
+    page = render(replace(cones, diagnosis=replace(known, freedom=none)))
+    assert "Not unique" not in page
+    assert "Whether they are unique is not known" in page
 
 
 def test_reconstructions_go_from_the_best_to_the_worst(mixtures):
@@ -335,7 +355,9 @@ def test_large_results_have_small_reports(cones):
         originals=rng.random((F, 6)),
     )
     sizes = np.full(K, 100)
-    known = replace(cones.diagnose(), cones=None, inspected=samples, sizes=sizes)
+    freedom = Freedom(np.ones(K), np.ones((K, K)), np.zeros(K, bool))
+    parts = {"cones": None, "freedom": freedom, "inspected": samples, "sizes": sizes}
+    known = replace(cones.diagnose(), **parts)
     factors = {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels}
     result = replace(cones, **factors, diagnosis=known, data=None)
     assert len(render(result).encode()) < 2e6

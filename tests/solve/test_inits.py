@@ -45,7 +45,7 @@ def test_every_init_is_an_init(name, dtype, backend, small_blocks, sample_matrix
 
 @pytest.mark.parametrize(
     "name",
-    ["auto", "cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
+    ["cr1", "cr1++", "nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa", "spkm", "kmeans"],
 )
 def test_every_storage_gives_the_same_init(name, backend, small_blocks, sample_matrix):
     W, H, *_ = initialize(backend(sample_matrix), 4, name, HALS, rng())
@@ -218,13 +218,3 @@ def test_the_spectrum_of_a_fit_is_used(name):
     assert V.passes - before - shared == shared + 1
     np.testing.assert_array_equal(W, W0)
     np.testing.assert_array_equal(H, H0)
-
-
-def test_auto_says_whether_samples_lie_in_cones(sample_matrix):
-    cones = make_cones(60, 3, 0.1, n_samples=200, rng=rng()).V
-    initial = initialize(from_columns(cones), 3, "auto", HALS)
-    assert (initial.name, initial.in_cones, initial.sketch) == ("cr1", True, None)
-    initial = initialize(from_columns(sample_matrix), 3, "auto", HALS)
-    assert initial.in_cones is False
-    assert initial.sketch is not None
-    assert initialize(from_columns(cones), 3, "cr1", HALS).in_cones is None

@@ -17,7 +17,7 @@ def test_every_reason_is_its_name_and_has_a_sentence(reason):
     [
         ([], 0.0, None),
         ([0.5] * 5, 0.0, None),
-        ([0.5] * 6, 0.0, StopReason.CONVERGED),
+        ([0.5] * 7, 0.0, None),
         ([0.5, 1e-8], 0.0, StopReason.EXACT),
         ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2], 0.0, StopReason.MAX_ITER),
         ([0.5], 9.0, StopReason.MAX_TIME),
@@ -25,3 +25,22 @@ def test_every_reason_is_its_name_and_has_a_sentence(reason):
 )
 def test_the_limits(errors, elapsed, reason):
     assert Stopping(max_iter=8, max_time=9.0).reason(errors, elapsed) is reason
+
+
+def test_iterations_that_were_undone_are_no_evidence_unless_all_are():
+    stopping = Stopping(tol=1e-3, window=3)
+    falls = [1.0, 0.9, 0.81, 0.81, 0.80999, 0.80999, 0.80998]  # two of the last four were undone
+    assert stopping.reason(falls, 0.0) is None
+    assert stopping.reason([*falls, 0.80997], 0.0) is StopReason.CONVERGED
+    assert stopping.reason([0.5] * 6, 0.0) is None
+    assert stopping.reason([0.5] * 7, 0.0) is StopReason.CONVERGED  # as many as two windows
+
+
+def test_on_a_plateau_a_run_goes_on_until_nothing_falls():
+    falls = [1.0, *(0.5 - 1e-6 * i for i in range(6))]
+    stopping = Stopping(tol=1e-4, is_plateau=lambda error: error > 0.4)
+    assert Stopping(tol=1e-4).reason(falls, 0.0) is StopReason.CONVERGED
+    assert stopping.reason(falls, 0.0) is None
+    assert stopping.reason([*falls, *[falls[-1]] * 10], 0.0) is StopReason.PLATEAU
+    elsewhere = Stopping(tol=1e-4, is_plateau=lambda error: error > 0.6)
+    assert elsewhere.reason(falls, 0.0) is StopReason.CONVERGED

@@ -15,6 +15,7 @@ from ..data.blocks import Array
 from ..export import REPORT_FILE
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
+from ..judge.uniqueness import Freedom
 from ..result import Factorization
 from ..solve.race import Race
 from ..solve.stopping import StopReason
@@ -59,11 +60,12 @@ def _sparkline(values: Array) -> str:
 
 
 def show_diagnosis(out: Console, result: Factorization) -> None:
-    """Print the bounds, the cones and the advice."""
+    """Print the bounds, the components that are not unique, the cones and the advice."""
     diagnosis = result.diagnose()
     for line in result.summary():
         out.print(line)
     _show_bounds(out, result.K, diagnosis.certificate, diagnosis)
+    _show_freedom(out, diagnosis.freedom)
     if diagnosis.cones is not None:
         _show_cones(out, diagnosis.cones)
     init, reason = diagnosis.advice
@@ -98,6 +100,17 @@ def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diag
     out.print()
     for name, value in rows:
         out.print(f"  {name:37}{value}")
+
+
+def _show_freedom(out: Console, freedom: Freedom) -> None:
+    out.print("\nthe certificate judges the error, not the truth of the components")
+    for k in freedom.visible:
+        out.print(f"  component {k} can be turned {freedom.turn_in_words(k)}")
+    if not freedom.visible:
+        out.print(
+            "  no way was found to turn one by 5° or more at the same error, which does not prove "
+            "that there is none"
+        )
 
 
 def _show_cones(out: Console, cones: ConeDiagnosis) -> None:

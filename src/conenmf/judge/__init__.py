@@ -1,1 +1,1 @@
-"""How good an answer is: diagnosis, the number of components, scores and plots."""
+"""How good an answer is: diagnosis, uniqueness, the number of components, scores and plots."""

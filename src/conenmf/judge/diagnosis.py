@@ -1,9 +1,10 @@
 """A diagnosis: how good a factorisation is, and a description of its data.
 
-It collects what other modules compute: the certificate and the bounds, the singular values, the
-cones and what is known of the geometric assumption (Section II of the paper). Cones get the
-numbers of the components they belong to. It keeps the data of some samples, so that the report can
-be drawn without the matrix. It computes no bound of its own.
+It collects what other modules compute: the certificate and the bounds, how far components can be
+turned at the same error, the singular values, the cones and what is known of the geometric
+assumption (Section II of the paper). Cones get the numbers of the components they belong to. It
+keeps the data of some samples, so that the report can be drawn without the matrix. It computes no
+bound of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from .metrics import match_components
+from .uniqueness import Freedom, component_freedom
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
 
@@ -103,6 +105,9 @@ class Diagnosis:
     ----------
     certificate : Certificate
         The error, a lower bound for it, and how far from stationary the factors are.
+    freedom : Freedom
+        How far each component can be turned at the same error, since the certificate judges the
+        error and not the components.
     rank : RankEstimate
         The singular values, their ratios, and where the largest ratio is.
     cones : ConeDiagnosis or None
@@ -114,6 +119,7 @@ class Diagnosis:
     """
 
     certificate: Certificate
+    freedom: Freedom
     rank: RankEstimate
     cones: ConeDiagnosis | None
     inspected: InspectedSamples
@@ -148,12 +154,15 @@ class Diagnosis:
         Raises
         ------
         ShapeError
-            If an array cannot belong to a factorisation of these F, N and K.
+            If an array is missing, or cannot belong to a factorisation of these F, N and K.
         """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
         R = arrays["rank_ratios"].size
         shapes = {
             "sizes": (K,),
+            "freedom_angles": (K,),
+            "freedom_exchange": (K, K),
+            "freedom_spare": (K,),
             "rank_singular_values": (R + 1,),
             "rank_ratios": (R,),
             "inspected_indices": (S,),
@@ -174,7 +183,11 @@ class Diagnosis:
             "cones_geometry_closest": (0, K),
             "cones_geometry_ambiguous": (0, N),
             "rank_K": (1, R + 1),
+            "freedom_angles": (0, np.pi),
         }
+        required = (name for name in shapes if not name.startswith("cones_"))
+        if missing := next((name for name in required if name not in arrays), None):
+            raise ShapeError(f"its {missing} is missing")
         for name, array in arrays.items():
             low, stop = limits.get(name, (-np.inf, None))
             within = array.size == 0 or low <= array.min()
@@ -189,6 +202,7 @@ class Diagnosis:
 _PARTS: dict[type, dict[str, type]] = {
     Diagnosis: {
         "certificate": Certificate,
+        "freedom": Freedom,
         "rank": RankEstimate,
         "cones": ConeDiagnosis,
         "inspected": InspectedSamples,
@@ -267,6 +281,7 @@ def diagnose(
     with V.own_threads():
         return Diagnosis(
             certificate=certificate or certify(V, W, H, spectrum=spectrum),
+            freedom=component_freedom(V, W, H),
             rank=estimate_rank(V, min(2, k_max), k_max, spectrum=spectrum),
             cones=_diagnose_cones(V, W),
             inspected=_inspect(V, W, H, labels),

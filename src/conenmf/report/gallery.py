@@ -35,6 +35,7 @@ def components(context: ReportContext) -> Section:
         "Components",
         "Components",
         element("p", f"{sentence(context.K_components)}, {description}, numbered from 0."),
+        element("p", _describe_freedom(context)),
         element("div", id="chooser", class_="controls"),
         element(
             "div",
@@ -43,6 +44,15 @@ def components(context: ReportContext) -> Section:
         ),
         data={"curves": _curve_data(context)} if context.view == "curves" else None,
     )
+
+
+def _describe_freedom(context: ReportContext) -> str:
+    if (not_unique := context.diagnosis.freedom.in_words()) is None:
+        return (
+            "Whether they are unique is not known: no way was found to turn one by 5° or more "
+            "without changing the reconstruction, which does not prove that there is none."
+        )
+    return f"{sentence(not_unique)}. Nothing is proven of those that are not marked."
 
 
 def _component(context: ReportContext, k: int) -> Html:
@@ -95,6 +105,10 @@ def _component_facts(context: ReportContext, k: int) -> list[tuple[str, str, str
     if cones is not None:
         angle = degrees(float(cones.geometry.angles[k]))
         facts.append(("Cone", f"{int(cones.sizes[k]):,} samples", f"within {angle} of its axis"))
+    freedom = context.diagnosis.freedom
+    if k in freedom.visible:
+        turn = f"{freedom.turn_in_words(k)}, at the same error"
+        facts.append(("Not unique", "Can be turned", turn))
     return facts
 
 

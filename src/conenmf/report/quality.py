@@ -10,7 +10,6 @@ import numpy as np
 from ..data.blocks import Array
 from ..result import Factorization
 from ..solve.race import Race
-from ..solve.stopping import StopReason
 from ..text import visible
 from . import charts
 from .charts import Axis
@@ -42,6 +41,14 @@ def summary(context: ReportContext) -> Section:
         element("p", f"{sentence(first)}.", class_="lead"),
         *(element("p", f"{sentence(line)}.", class_="lead more") for line in more),
         element("dl", *tiles, class_="tiles"),
+        element(
+            "p",
+            "The certificate (error, lower bound, gap, KKT residual) judges the error, not the "
+            "truth of the ",
+            element("a", "components", href="#components"),
+            ": others may have the same error.",
+            class_="advice",
+        ),
         element(
             "p",
             element("strong", "Advised init: "),
@@ -139,7 +146,7 @@ def errors(context: ReportContext) -> Section:
 
 
 def _why_ended(result: Factorization) -> str:
-    if result.stop_reason is StopReason.PLATEAU:
+    if result.is_on_plateau:
         return sentence(result.ending)
     return f"Stopped because {result.ending}"
 

@@ -59,8 +59,8 @@ class Prospect(NamedTuple):
         return is_far and self.standout > _MIN_STANDOUT_RATIO
 
     def gap(self, error: float) -> float:
-        """The share of the bound by which an error is above it."""
-        return error / self.lower_bound - 1 if self.lower_bound > 0 else np.inf
+        """The share of itself by which an error may fall: 1 - b / e."""
+        return 1 - self.lower_bound / error if error > 0 else 0.0
 
 
 def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:

@@ -7,7 +7,8 @@ The order is:
 1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
    other init can do better, and the race is over.
 2. The others run as many. The two that lead go on until the better one is known.
-3. If the better one is on a plateau all the same, both go on.
+3. If the better one is on a plateau all the same, all go on: which one leaves it cannot be seen
+   before.
 
 The race draws from generators of its own, and compares errors with a tolerance for rounding, so
 that it has the same outcome in any storage. The winner's factors are where the solver continues.
@@ -31,7 +32,7 @@ from .inits import initialize
 from .loop import iterate
 from .losses import coefficients
 from .prospect import Prospect, prospect
-from .runs import Run, Saved
+from .runs import Run, State
 from .solvers import SOLVERS, Solver
 from .stopping import Stopping
 from .svd_inits import SVD_INITS
@@ -41,11 +42,12 @@ __all__ = ["Entrant", "Race", "RaceOutcome", "run_race"]
 _SOLVER = SOLVERS["hals"]
 _INITS = ("cr1", "nndsvd", "spa", "random", "random")
 _N_INITS_ON_V = 4  # where iterations are more expensive, fewer compete ...
-_ROUNDS_ON_V, _ROUNDS_ON_SKETCH = (10, 30, 90), (20, 60, 180)  # ... for fewer iterations
+_ROUNDS_ON_V, _ROUNDS_ON_SKETCH = (10, 30, 60), (20, 60, 180)  # ... for fewer iterations
 _TOLS = (1e-3, 1e-4, 1e-4)  # in each round
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _VECTORS_PER_COMPONENT = 2
 _TIME_SHARE = 0.5  # of the time that is left
+_ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
 
 class Entrant(NamedTuple):
@@ -100,12 +102,12 @@ class Race:
 
 
 class RaceOutcome(NamedTuple):
-    """What a race leaves to the solver: the winner's factors, or its run on V itself."""
+    """What a race leaves to the solver: the winner's factors, or its state on V itself."""
 
     initial: InitialFactors
     race: Race | None = None
     prospect: Prospect | None = None
-    saved: Saved | None = None
+    state: State | None = None
 
 
 def run_race(
@@ -114,7 +116,6 @@ def run_race(
     solver: Solver | None,
     rng: Generator = None,
     *,
-    max_iter: int = 200,
     rank: int | str | None = "auto",
     remaining: Callable[[], float | None] = lambda: None,
 ) -> RaceOutcome:
@@ -129,21 +130,19 @@ def run_race(
         the init that won, since it may be unable to leave zeros, or is to be seen from its start.
     rng : numpy.random.Generator, optional
         Without it the race is always the same.
-    max_iter : int
-        The largest number of iterations of one run; without any, there is no race.
     rank : int, "auto" or None
         The rank of the sketch on which the race is run; "auto" if it pays, None never.
     remaining : callable, optional
         Returns the seconds that are left, or None. The race takes at most half of them.
     """
-    if min(V.shape) <= K:
-        return RaceOutcome(_identity(V, K))
-    if max_iter == 0:
+    if min(V.shape) < K:
         return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
+    if min(V.shape) == K:
+        return RaceOutcome(_identity(V))
     if isinstance(rank, str):
         rank = sketch_rank(V, K)
     S = sketch(V, rank or min(_VECTORS_PER_COMPONENT * K, *V.shape))
-    track = _Track(V, K, S, V if rank is None else S, rng, max_iter, remaining)
+    track = _Track(V, K, S, V if rank is None else S, rng, remaining)
     winner = track.run()
     entrants = tuple(one.entrant() for one in track.entered)
     race = Race(entrants, rank is not None, track.prospect.lower_bound)
@@ -152,19 +151,15 @@ def run_race(
     if rank is not None:
         W, H = winner.run.factors()
         return RaceOutcome(InitialFactors(W, H, winner.name), race, track.prospect)
-    saved = Saved(winner.run.state, winner.run.log)
-    initial = InitialFactors(saved.state.W, None, winner.name, error=winner.error)
-    return RaceOutcome(initial, race, track.prospect, saved)
+    state, error = winner.run.take_state(), winner.error
+    initial = InitialFactors(state.W, None, winner.name, error=error)
+    return RaceOutcome(initial, race, track.prospect, state)
 
 
-def _identity(V: DataMatrix, K: int) -> InitialFactors:
+def _identity(V: DataMatrix) -> InitialFactors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
-    W = np.zeros((F, K), V.dtype)
-    if F <= N:
-        np.fill_diagonal(W, 1)
-    else:
-        W[:, :N] = dense(V.columns(np.arange(N)))
+    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N))).astype(V.dtype)
     return InitialFactors(W, coefficients(V, W)[0], "identity")
 
 
@@ -198,7 +193,6 @@ class _Track:
         S: Sketch,
         data: DataMatrix,
         rng: Generator,
-        max_iter: int,
         remaining: Callable[[], float | None],
     ) -> None:
         self.V, self.K, self.S, self.data = V, K, S, data
@@ -209,8 +203,7 @@ class _Track:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(_INITS))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
-        rounds = _ROUNDS_ON_V if data is V else _ROUNDS_ON_SKETCH
-        self._rounds = [min(iterations, max_iter) for iterations in rounds]
+        self._rounds = _ROUNDS_ON_V if data is V else _ROUNDS_ON_SKETCH
 
     def run(self) -> _Entered:
         """Hold the race, and return the winner."""
@@ -221,7 +214,8 @@ class _Track:
         if len(leaders) > 1:
             self._go_on(leaders, round=1)
             if self.prospect.is_plateau(_two_best(leaders)[0].error):
-                self._go_on(leaders, round=2)
+                self._go_on(self.entered, round=2)
+                leaders = _two_best(self.entered)
         winner = _two_best(leaders)[0]
         if self.data is self.S:
             self._go_on([winner], round=2)
@@ -256,7 +250,7 @@ class _Track:
         began, left = time.perf_counter(), None
         for one in entered:
             if self._end is not None:
-                left = one.run.log.last_elapsed + max(self._end - began, 0.0)
+                left = one.run.log.last_elapsed + max(self._end - began, _ONE_ITERATION_SECONDS)
             one.run.go_on(Stopping(tol=_TOLS[round], max_iter=self._rounds[round], max_time=left))
         iterate(self.data, [one.run for one in entered])
         for one in entered:

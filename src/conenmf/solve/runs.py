@@ -210,6 +210,13 @@ class Run:
         self.stopping = stopping
         self.reason = stopping.reason(self.log.relative_error, self.log.last_elapsed)
 
+    def take_state(self) -> State:
+        """Return the state for another run on the same V, whose history begins there."""
+        self.state.values = []
+        if self.state.momentum is not None:
+            self.state.momentum.rest = True  # there is no value yet that could undo an iteration
+        return self.state
+
     def propose(self) -> Proposal:
         """Return the factors with which V is to be read next."""
         state, momentum = self.state, self.state.momentum

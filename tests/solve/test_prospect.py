@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf import from_columns, from_rows
+from conenmf.cones.certificate import lower_bound
+from conenmf.data.sketch import sketch
+from conenmf.solve.prospect import Prospect, prospect
+
+
+def test_the_bound_is_that_of_eckart_and_young(main_backend):
+    V = np.random.default_rng(0).gamma(0.5, size=(15, 40))
+    found = prospect(main_backend(V), 7)  # the sketch has 15 vectors: all there are
+    sigma = np.linalg.svd(V, compute_uv=False)
+    assert found.lower_bound == pytest.approx(lower_bound(from_columns(V), 7), rel=1e-7)
+    assert found.standout == pytest.approx(sigma[6] / sigma[7], rel=1e-7)
+
+
+def test_a_sketch_at_hand_is_used():
+    V = from_rows(np.random.default_rng(1).random((200, 60)))
+    S = sketch(V, 12)
+    before = V.passes
+    found = prospect(V, 4, S)
+    assert V.passes == before
+    assert 0 < found.lower_bound < 1
+
+
+def test_as_many_components_as_the_sketch_has_vectors_stand_out():
+    assert prospect(from_columns(np.eye(3)), 3).standout == np.inf
+    assert prospect(from_columns(np.eye(3)), 3).lower_bound == 0
+
+
+@given(st.floats(1e-6, 1 - 1e-6), st.floats(1, 2))
+def test_reached_is_near_in_the_error_and_in_what_is_explained(b, ratio):
+    """Near b = 1 a share of b says nothing, near b = 0 a share of 1 - b^2 says nothing."""
+    found, error = Prospect(b, 2.0), min(b * ratio, 1.0)
+    if found.is_reached(error):
+        assert error <= 1.0006 * b
+        assert 1 - error**2 >= 0.998 * (1 - b**2)
+    assert found.is_reached(b)
+
+
+def test_a_gap_alone_is_no_plateau():
+    assert not Prospect(0.29, 1.05).is_plateau(0.33)  # singular values fall slowly, as of digits
+    assert Prospect(0.00045, 10.0).is_plateau(0.0064)
+    assert not Prospect(0.00045, 10.0).is_plateau(0.00046)
+    assert not Prospect(0.0, np.inf).is_plateau(1e-7)  # exact, but for rounding
+
+
+def test_the_gap_is_the_share_by_which_an_error_may_fall():
+    assert Prospect(0.42, 2.0).gap(0.5) == pytest.approx(0.16)
+    assert Prospect(0.0, 2.0).gap(0.1) == 1
+    assert Prospect(0.0, 2.0).gap(0.0) == 0

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+
+from conenmf import factorize, from_columns, from_rows, make_cones
+from conenmf.data.sketch import sketch_rank
+from conenmf.solve.inits import initialize
+from conenmf.solve.race import Race, run_race
+from conenmf.solve.solvers import SOLVERS
+
+HALS = SOLVERS["hals"]
+
+
+def scene(seed, n_samples=300, n_bands=30, K=5):
+    """Nearly exact mixtures of smooth spectra, by samples of very different norms."""
+    rng = np.random.default_rng(seed)
+    band = np.linspace(0.0, 1.0, n_bands)
+    centre, width = rng.uniform(0, 1, (3, K, 1)), rng.uniform(0.05, 0.3, (3, K, 1))
+    peaks = rng.uniform(0.1, 1, (3, K, 1)) * np.exp(-(((band - centre) / width) ** 2) / 2)
+    spectra = rng.uniform(0.05, 0.5, (K, 1)) + peaks.sum(axis=0)
+    X = rng.lognormal(0, 1.5, (n_samples, 1)) * (
+        rng.dirichlet(np.full(K, 0.2), n_samples) @ spectra
+    )
+    return X * (1 + 1e-3 * rng.standard_normal(X.shape))
+
+
+def errors(race):
+    return np.array([one.relative_error for one in race.entrants])
+
+
+def test_every_storage_holds_the_same_race(backend, sample_matrix):
+    here, there = (
+        run_race(V, 4, HALS) for V in (from_columns(sample_matrix), backend(sample_matrix))
+    )
+    assert here.initial.name == there.initial.name
+    np.testing.assert_allclose(errors(there.race), errors(here.race), rtol=1e-8)
+    np.testing.assert_allclose(there.initial.W, here.initial.W, rtol=1e-6, atol=1e-9)
+
+
+def test_where_cr1_reaches_the_bound_no_other_init_competes():
+    V = from_columns(make_cones(60, 3, 0.1, n_samples=200, rng=np.random.default_rng(0)).V)
+    outcome = run_race(V, 3, HALS)
+    (only,) = outcome.race.entrants
+    assert only.init == outcome.initial.name == "cr1"
+    assert only.relative_error <= 1.0006 * outcome.race.lower_bound
+
+
+@pytest.mark.parametrize("rank", [None, 12])
+def test_the_winner_has_the_lowest_error_reached(sample_matrix, rank):
+    V = from_columns(sample_matrix)
+    outcome = run_race(V, 4, HALS, rank=rank)
+    race = outcome.race
+    assert race.on_sketch == (rank is not None)
+    assert [one.init for one in race.entrants][:4] == ["cr1", "nndsvd", "spa", "random"]
+    assert race.winner.relative_error <= errors(race).min() * 1.00002
+    assert outcome.initial.name == race.winner.init
+    assert all(one.iterations >= 1 and one.seconds > 0 for one in race.entrants)
+
+
+def test_the_solver_goes_on_where_the_winner_is(sample_matrix):
+    V = from_columns(sample_matrix)
+    result = factorize(V, 4, tol=0, max_iter=3)
+    reached = result.race.winner.relative_error
+    assert result.history.relative_error[0] <= reached
+    assert result.n_iter == 3
+    without = factorize(V, 4, max_iter=0)
+    assert without.relative_error <= reached * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["mult", "nnlsb", "plain-hals"])
+def test_other_solvers_begin_with_the_init_that_won(sample_matrix, solver):
+    V = from_columns(sample_matrix)
+    outcome = run_race(V, 4, SOLVERS[solver])
+    name = outcome.race.winner.init
+    seed = {"cr1": None, "random": 3}.get(name, 1)
+    rng = None if seed is None else np.random.default_rng(seed)
+    expected = initialize(V, 4, name, SOLVERS[solver], rng)
+    np.testing.assert_allclose(outcome.initial.W, expected.W, rtol=1e-3, atol=1e-6)
+    assert outcome.state is None
+
+
+def test_it_is_always_the_same_and_a_generator_changes_it(sample_matrix):
+    V = from_columns(sample_matrix)
+    first, second = (errors(run_race(V, 4, HALS).race) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    draws = [errors(run_race(V, 4, HALS, np.random.default_rng(seed)).race) for seed in (5, 5, 6)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).any()
+
+
+@pytest.mark.parametrize("shape", [(4, 30), (30, 4), (5, 5)])
+def test_as_many_components_as_features_or_samples_are_exact(main_backend, shape):
+    V, K = np.random.default_rng(2).random(shape), min(shape)
+    result = factorize(main_backend(V), K)
+    assert result.relative_error < 1e-12
+    assert (result.init_used, result.race) == ("identity", None)
+
+
+def test_more_components_than_features_are_cones():
+    V = from_columns(np.random.default_rng(2).random((4, 30)))
+    assert run_race(V, 6, HALS).initial.name == "cr1"
+
+
+def test_an_init_that_cannot_make_so_many_components_does_not_take_part():
+    rng = np.random.default_rng(3)
+    V = from_columns(rng.random((12, 2)) @ (np.eye(2)[rng.integers(2, size=40)].T * rng.random(40)))
+    outcome = run_race(V, 3, HALS)  # the samples have two directions
+    assert {one.init for one in outcome.race.entrants} == {"nndsvd", "random"}
+    assert factorize(V, 3).relative_error < 1e-6
+
+
+def test_the_race_respects_the_time(sample_matrix):
+    V = from_columns(sample_matrix)
+    outcome = run_race(V, 4, HALS, remaining=lambda: 0.0)
+    (only,) = outcome.race.entrants
+    assert only.iterations == 1
+
+
+def test_plateaus_make_all_go_on():
+    V = from_rows(scene(1))
+    outcome = run_race(V, 5, HALS)
+    assert outcome.prospect.standout > 2
+    assert min(one.iterations for one in outcome.race.entrants) > 30
+    assert outcome.race.winner.relative_error < 1.05 * outcome.race.lower_bound
+
+
+def test_a_large_dense_matrix_is_raced_on_a_sketch():
+    rng = np.random.default_rng(4)
+    V = from_rows(rng.gamma(0.5, size=(1200, 6)) @ rng.gamma(0.5, size=(6, 900)))
+    assert sketch_rank(V, 6) == 12
+    outcome = run_race(V, 6, HALS)
+    assert outcome.race.on_sketch
+    assert outcome.state is None
+
+
+def test_a_race_can_be_saved(sample_matrix):
+    race = run_race(from_columns(sample_matrix), 4, HALS).race
+    assert Race.of_plain(race.plain()) == race
+    assert Race.of_plain(None) is None
