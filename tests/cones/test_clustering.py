@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -180,6 +180,7 @@ def smallest_diameter(angles, K):
 
 
 @pytest.mark.parametrize("way", ["exact", "one-pass", "drawn"])
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6))
 def test_no_clusters_are_narrower_than_the_least_size_angle(way, seed):
     rng = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
@@ -147,6 +147,7 @@ def test_the_assumption_may_hold_though_the_smallest_cones_miss_it():
         assert found[0] == found[1] != found[2] == found[3]
 
 
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6))
 def test_the_assumption_implies_a_pairwise_separation(seed):
     """So where samples are not apart the assumption fails, whatever the cones."""
