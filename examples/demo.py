@@ -14,6 +14,7 @@ import numpy as np
 from conenmf import ConeNMF, cr1_nmf, from_rows, make_cones, write_report
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.geometry import cone_geometry
+from conenmf.cones.rank_one import cr1_error
 
 PICTURE, REPORT = Path("demo.png"), Path("demo.html")
 
@@ -30,7 +31,7 @@ def main() -> None:
 
     V = from_rows(X)
     W, H, cones = cr1_nmf(V, fit.n_components_)
-    cr1_error = float(np.sqrt(max(1 - (H**2).sum() / V.norm**2, 0)))
+    error = cr1_error(V, W, H)
     bound = deterministic_bound(V, W, cones.labels)
     geometry = cone_geometry(V, cones.labels)
     decided_by = fit.result_.K_decided_by
@@ -41,9 +42,8 @@ def main() -> None:
     print(
         f"time                     {seconds:.2f} s, {fit.n_iter_} iterations ({fit.stop_reason_})"
     )
-    print(f"cr1-nmf alone            {cr1_error:.5f}, proven to be at most {bound:.5f}")
-    holds = "holds" if geometry.holds else "does not hold"
-    print(f"geometric assumption     {holds}, margin {geometry.margin:.3f} rad")
+    print(f"cr1-nmf alone            {error:.5f}, proven to be at most {bound:.5f}")
+    print(f"geometric assumption     {geometry.verdict}, margin {geometry.margin:.3f} rad")
 
     draw(X, fit, model.axes, certificate.lower_bound)
     print(f"\nA picture is in {PICTURE.resolve()}")

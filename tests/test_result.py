@@ -77,15 +77,17 @@ def test_the_summary_says_which_components_are_not_unique():
 
 AXES = np.repeat(np.eye(6)[:, :3] + 0.5, 30, axis=1)  # 0.77 rad apart
 CLOSE = AXES + np.random.default_rng(0).uniform(-0.3, 0.3, AXES.shape)
+NOT_THE_SMALLEST = np.array([[18, 18, 8, 6], [9, 5, 15, 9], [2, 8, 11, 17.0]])
 MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.ones(4), 90).T
 
 
 @pytest.mark.parametrize(
     ("data", "K", "expected"),
     [
-        (MIXTURES, 4, "no, the geometric assumption fails by"),
-        (np.random.default_rng(0).random((20, 30)), 3, "no, the geometric assumption fails by"),
-        (CLOSE, 3, "nearly; 0 samples lie between cones, and the geometric"),
+        (MIXTURES, 4, "no, samples of one cone are up to"),
+        (np.random.default_rng(0).random((20, 30)), 3, "no, samples of one cone are up to"),
+        (CLOSE, 3, "nearly; 0 samples lie between cones, and samples of one cone are up to"),
+        (NOT_THE_SMALLEST, 2, "yes, samples of different cones are 0.294 rad farther apart than"),
         (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, "one cone holds them all, within"),
         (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), 2, "no, the samples have fewer directions"),
     ],

@@ -49,7 +49,7 @@ def _cr1(rows: Experiment, alpha: float, N: int, matrix: int) -> dict[str, float
     _, K, _, _, runs, *_ = SIZES[rows.scale]
     V = from_columns(_drawn(rows, alpha, matrix)[:, :N])
     generators = [rows.rng(alpha=alpha, matrix=matrix, run=n, N=N) for n in range(runs)]
-    errors = [cr1_error(V, cr1_nmf(V, K, rng=rng)[1]) for rng in generators]
+    errors = [cr1_error(V, *cr1_nmf(V, K, rng=rng)[:2]) for rng in generators]
     return _told(errors, alpha, K)
 
 

@@ -51,11 +51,11 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
     each = np.linalg.norm(E, axis=0) / np.linalg.norm(clean.V, axis=0)
     bound = noise_bound(
         geometry.angles,
-        geometry.separation,
+        geometry.pairwise.value,
         float(np.linalg.norm(E) / V.norm),
         sample_noise=float(each.max()),
     )
-    _, H_drawn, drawn_cones = cr1_plus_plus(X, K, rng=rows.rng(matrix=matrix, start="cr1++"))
+    W_drawn, H_drawn, drawn_cones = cr1_plus_plus(X, K, rng=rows.rng(matrix=matrix, start="cr1++"))
     others = {
         f"nmi of {init}": scores(
             clean.labels,
@@ -65,12 +65,12 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
     }
     return {
         "noise / data": float(np.linalg.norm(E) / V.norm),
-        "error": cr1_error(X, H),
+        "error": cr1_error(X, W, H),
         "bound of error": bound.error,
         "distance to clean": float(np.linalg.norm(clean.V - W @ H) / V.norm),
         "bound of distance": bound.clean,
         "clusters are certain": bound.clusters_kept,
-        "error of cr1++": cr1_error(X, H_drawn),
+        "error of cr1++": cr1_error(X, W_drawn, H_drawn),
         "nmi of cr1-nmf": scores(clean.labels, cones.labels)["nmi"],
         "nmi of cr1++": scores(clean.labels, drawn_cones.labels)["nmi"],
         **others,

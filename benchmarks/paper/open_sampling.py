@@ -66,14 +66,14 @@ def _measured(rows: Experiment, name: str, r: int, number: int, way: str) -> dic
         W, H, cones = cr1_plus_plus(V, K, rng=rng, runs=r)
     else:
         found = [cr1_nmf(V, K, rng=rng) for _ in range(r)]
-        W, H, cones = min(found, key=lambda factors: cr1_error(V, factors[1]))
+        W, H, cones = min(found, key=lambda factors: cr1_error(V, *factors[:2]))
     seconds = time.perf_counter() - began
     then = factorize(
         V, K, init=lambda *_: (W, None), solver="hals", sketch=None,
         max_iter=SIZES[rows.scale][-1], tol=0,
     )  # fmt: skip
     return {
-        "error": cr1_error(V, H),
+        "error": cr1_error(V, W, H),
         "after hals": then.relative_error,
         "nmi": nmi(name, truth, cones.labels),
         "seconds": seconds,

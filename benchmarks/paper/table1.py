@@ -51,12 +51,12 @@ def _race(rows: Experiment, F: int, K: int, N: int, number: int) -> dict[str, fl
     times = []
     for _ in range(1 + REPEATED):  # it is over so soon
         began = time.perf_counter()
-        _, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number), tol=RESIDUAL)
+        W, H, _ = cr1_nmf(V, K, rng=rows.rng(N=N, run=number), tol=RESIDUAL)
         times.append(time.perf_counter() - began)
     seconds = {"cr1-nmf": statistics.median(times[1:])}
     exact = cr1_nmf(V, K, rng=rows.rng(N=N, run=number))[1]
     off = np.abs((H**2).sum(axis=1) - (exact**2).sum(axis=1)).max()  # ||V_k' w_k||^2
-    target = cr1_error(V, H)
+    target = cr1_error(V, W, H)
     reached = {}
     for name, iterations in ITERATIONS.items():
         result = factorize(

@@ -52,8 +52,8 @@ plt.show()
 
 # %%
 # A gap that remains does not mean that the fit is bad: the bound is not always attained. For data
-# that do lie in cones the gap is nearly zero, and then the error is proven to be nearly the smallest
-# possible. It is only the error that is judged: other components may have the same one.
+# that do lie in cones the gap is nearly zero, and then the error is proven to be nearly the
+# smallest possible. It is only the error that is judged: other components may have the same one.
 #
 # Other libraries
 # ---------------

@@ -181,21 +181,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.reconstruction_err_ = result.relative_error * V.norm
         self.stop_reason_ = result.stop_reason
         self._forget("n_samples_seen_", "_stream")
-        self._warn(result)
+        if problem := result.problem:  # the level leads through scikit-learn's wrapper
+            warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
-
-    def _warn(self, result: Factorization) -> None:
-        """Warn of a run that ended before it converged, or on a plateau."""
-        message = ""
-        if result.is_on_plateau:
-            message = f"ConeNMF {result.ending}: raise max_iter, or try another init"
-        elif result.stop_reason is StopReason.MAX_ITER and self.max_iter > 0 and self.tol > 0:
-            message = (
-                f"ConeNMF stopped at max_iter={self.max_iter} before it converged to "
-                f"tol={self.tol}: increase one of them"
-            )
-        if message:  # through scikit-learn's wrapper of fit_transform
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     @_NeedsNumberOfComponents
     def partial_fit(self, X: Any, y: object = None) -> Self:

@@ -84,8 +84,10 @@ def facts(result: Factorization) -> dict[str, Any]:
         values["advised_init"] = {"init": init, "reason": reason}
         cones = diagnosis.cones
         values["cones"] = cones and {
-            "assumption_holds": cones.geometry.holds,
+            "assumption": cones.geometry.verdict,
             "margin": None if result.K == 1 else cones.geometry.margin,
+            "pairwise_separation": None if result.K == 1 else cones.geometry.pairwise.value,
+            "pairwise_separation_is_exact": cones.geometry.pairwise.is_exact,
             "closest": cones.geometry.closest,
             "size_angles": cones.geometry.angles.tolist(),
             "ambiguous_samples": int(cones.geometry.ambiguous.size),

@@ -172,6 +172,18 @@ class Factorization:
         )
 
     @property
+    def problem(self) -> str:
+        """What to do about a run that ended on a plateau or before it converged; else empty."""
+        if self.is_on_plateau:
+            return f"{self.ending}: raise max_iter, or try another init"
+        max_iter, tol = self.settings.get("max_iter"), self.settings.get("tol")
+        if self.stop_reason is not StopReason.MAX_ITER or not (max_iter and tol):
+            return ""
+        return (
+            f"stopped at max_iter={max_iter} before it converged to tol={tol}: increase one of them"
+        )
+
+    @property
     def is_on_plateau(self) -> bool:
         """Whether the solver ended at an error that is probably not the end.
 
@@ -278,7 +290,18 @@ class Factorization:
             return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
         if geometry.holds:
             return f"yes, margin {geometry.margin:.3g} rad"
-        failure = f"the geometric assumption fails by {-geometry.margin:.3g} rad"
+        apart = geometry.pairwise
+        failure = f"the smallest cones miss the geometric assumption by {-geometry.margin:.3g} rad"
+        if apart.value > 0:
+            return (
+                f"yes, samples of different cones are {apart.value:.3g} rad farther apart than "
+                f"samples of one, although {failure}"
+            )
+        if apart.is_exact:
+            failure = (
+                f"samples of one cone are up to {apart.within:.3g} rad apart, of different ones "
+                f"down to {apart.between:.3g}"
+            )
         n_ambiguous = geometry.ambiguous.size
         is_near = -geometry.margin < geometry.required_angle / 2
         if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():

@@ -40,7 +40,7 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
     np.testing.assert_allclose(history["relative_error"], result.history.relative_error)
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["relative_error"] == result.relative_error
-    assert summary["cones"]["assumption_holds"] is True
+    assert summary["cones"]["assumption"] == "holds"
     assert "cell 0" in Path("out/report.html").read_text()
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 

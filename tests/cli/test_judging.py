@@ -25,6 +25,7 @@ def test_diagnose_judges(folder, capsys, run):
     assert run("diagnose", "cells.csv") == 0
     output = capsys.readouterr().out
     assert "the geometric assumption holds, margin 0." in output
+    assert "pairwise separation of samples: 0." in output
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
     assert "the certificate judges the error, not the truth of the components" in output
@@ -40,7 +41,8 @@ def test_diagnose_judges(folder, capsys, run):
     certificate = json.loads(capsys.readouterr().out)["certificate"]
     assert certificate["lower_bound"] == certificate["eckart_young"]
     assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cones"]["margin"] is None
+    cones = json.loads(capsys.readouterr().out)["cones"]
+    assert cones["margin"] is cones["pairwise_separation"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cr1_nmf, from_columns, make_cones
@@ -8,10 +8,13 @@ from conenmf.cones.bounds import (
     deterministic_bound,
     largest_angle_in_orthant,
     probabilistic_bound,
+    rank_epsilon,
+    rank_sample_size,
     sample_size,
     weighted_bound,
 )
 from conenmf.cones.geometry import enclosing_cones
+from conenmf.cones.rank_one import cr1_error
 from conenmf.errors import FactorError, OptionError, ShapeError
 
 
@@ -31,6 +34,32 @@ def test_theorem_4_for_any_data(seed):
     weighted = weighted_bound(data, cones.labels, angles)
     assert error <= weighted + 1e-12
     assert weighted <= np.sin(angles).max() + 1e-12
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), exponent=st.floats(-12, -1))
+def test_theorem_4_for_small_angles(seed, exponent):
+    """A bound from rounded cosines would be 0 below 1e-8 rad, and the error is not."""
+    rng = np.random.default_rng(seed)
+    u = rng.random((6, 1)) + 0.1
+    V = (u + 10.0**exponent * rng.random((6, 8))) * rng.uniform(0.1, 9.0, 8)
+    data = from_columns(V, block_samples=3)
+    W, H, cones = cr1_nmf(data, 1)
+    error = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
+    assert 1e-3 * 10.0**exponent < error
+    assert error <= deterministic_bound(data, W, cones.labels) + 1e-15
+    assert cr1_error(data, W, H) == pytest.approx(error, rel=1e-6, abs=1e-15)
+    _, angles = enclosing_cones(data, cones.labels)
+    assert angles[0] <= cones.radius + 1e-15
+    assert error <= weighted_bound(data, cones.labels, angles) + 1e-10  # the accuracy of W
+
+
+def test_the_error_of_cr1_on_every_storage(main_backend):
+    at = np.array([0.3, 0.3 + 1e-9, 1.2, 1.2])
+    V = np.array([np.cos(at), np.sin(at)])
+    held = main_backend(V)
+    W, H, _ = cr1_nmf(held, 2, first=0)
+    assert cr1_error(held, W, H) == pytest.approx(1e-9 / np.sqrt(2) / 2, rel=1e-6)
 
 
 def test_sines(main_backend, both_twins, sample_matrix):
@@ -60,6 +89,7 @@ def test_labels_and_axes_that_do_not_fit(sample_matrix):
             deterministic_bound(V, W, labels)
         with pytest.raises(ShapeError, match="labels"):
             weighted_bound(V, labels, np.full(4, 0.1))
+    assert deterministic_bound(V, np.zeros_like(W), cones.labels) == 1
     nowhere = np.full(40, -1)
     assert deterministic_bound(V, W, nowhere) == 1
     assert weighted_bound(V, nowhere, np.full(4, 0.1)) == 1
@@ -184,6 +214,74 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
     for bad in ({"epsilon": 0, "delta": 0.1}, {"epsilon": 0.1, "delta": 1}):
         with pytest.raises(OptionError, match="must be positive"):
             sample_size([0.3], [1.0], **bad)
+
+
+def test_sample_size_is_enough_from_below():
+    """Theorem 8: with the true clusters the error stays near the bound, on both sides."""
+    angles, rates, F = np.array([0.3, 0.2]), np.array([1.0, 0.5]), 4
+    options = {"epsilon": 0.04, "delta": 0.1}
+    N = sample_size(angles, rates, **options, F=F)
+    assert N > sample_size(angles, rates, **options)
+    limit = probabilistic_bound(angles, rates)
+    errors = []
+    for seed in range(60):
+        model = make_cones(
+            F, 2, angles, angle=1.2, rates=rates, n_samples=N, project=False,
+            rng=np.random.default_rng(seed),
+        )  # fmt: skip
+        clusters = [model.V[:, model.labels == k] for k in range(2)]
+        kept = sum(np.linalg.norm(cluster, 2) ** 2 for cluster in clusters)
+        errors.append(np.sqrt(1 - kept / (model.V**2).sum()))
+    assert np.abs(np.array(errors) - limit).max() <= 0.04
+    assert sample_size(angles, rates, epsilon=0.5, delta=0.1, F=F) == 1
+
+
+def test_sample_size_from_below_by_hand():
+    """One cone: E exp(theta l (c - t)) = g / (1 - theta (1 - t)) + f / (1 + theta t)."""
+    alpha, F, epsilon, delta = 0.2, 10, 0.05, 0.02
+    g, t = 1 - f(alpha), 1 - (np.sqrt(f(alpha)) - epsilon) ** 2
+    theta = np.linspace(0, 1 / (1 - t), 10**6, endpoint=False)
+    moment = g / (1 - theta * (1 - t)) + f(alpha) / (1 + theta * t)
+    expected = np.log(F * 2 / delta) / -np.log(moment.min())
+    found = sample_size([alpha], [1.0], epsilon=epsilon, delta=delta, F=F)
+    assert found == pytest.approx(expected, abs=1.5)
+
+
+def test_theorem_9_asks_for_a_tiny_epsilon():
+    """The paper's Figure 3, by hand: f = 0.02946, a = 1.842e-5, b = 0.02426, beta = 1.21."""
+    a, drop = 0.0294646 / 1599, (1 - 0.0294646 - 1.8427e-5) / 40 * (1 - np.cos(1.21))
+    epsilon = rank_epsilon(1600, 40, 0.3, 1.21)
+    assert epsilon == pytest.approx(a * drop / (4 * a + drop), rel=1e-5)
+    assert 1600 / epsilon**2 == pytest.approx(4.8e12, rel=0.02)
+    assert rank_epsilon(1600, 40, 0.3, 1.21, rate=4.0) == pytest.approx(epsilon / 4)
+    for factor, holds in ((0.9999, True), (1.0001, False)):  # the condition of the appendix
+        e = factor * epsilon
+        assert ((a + e) / (a - e) < (a + drop - e) / (a + e)) == holds
+
+
+def test_rank_sample_size_is_enough():
+    F, K, alpha, beta = 12, 3, 0.3, 0.9
+    N = rank_sample_size(F, K, alpha, beta, delta=0.1)
+    assert N < 1e-3 * F / rank_epsilon(F, K, alpha, beta) ** 2
+    a = f(alpha) / (F - 1)
+    ratio = np.sqrt(1 + (1 - f(alpha) - a) / K * (1 - np.cos(beta)) / a)
+    eta = (ratio - 1) / (ratio + 1)
+    for seed in range(30):
+        model = make_cones(
+            F, K, alpha, angle=beta, rates=np.ones(K), n_samples=N, project=False,
+            rng=np.random.default_rng(seed),
+        )  # fmt: skip
+        moment = a * np.eye(F) + (1 - f(alpha) - a) / K * model.axes @ model.axes.T
+        white = np.linalg.inv(np.linalg.cholesky(moment)) @ model.V / np.sqrt(N)
+        values = np.linalg.eigvalsh(white @ white.T)
+        assert 1 - eta < values.min() <= values.max() < 1 + eta
+        values = np.linalg.svd(model.V, compute_uv=False)
+        assert np.argmax(values[1:-1] / values[2:]) + 2 == K
+    for bad in ({"K": 1}, {"F": 3}, {"alpha": 0.0}, {"beta": 2.0}, {"delta": 1.0}):
+        with pytest.raises(OptionError, match=r"expected 2 <= K|within \(0, 1\)"):
+            rank_sample_size(**{"F": 12, "K": 3, "alpha": 0.3, "beta": 0.9, "delta": 0.1, **bad})
+    with pytest.raises(OptionError, match="rate=0 must be positive"):
+        rank_epsilon(12, 3, 0.3, 0.9, rate=0)
 
 
 @pytest.mark.parametrize(

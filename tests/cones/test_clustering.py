@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
+from conenmf.cones.geometry import enclosing_cones
 from conenmf.cones.rank_one import rank_one_factors
+from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import (
     ComponentsError,
     NotADataMatrixError,
@@ -162,20 +164,72 @@ def test_one_pass_on_every_storage(main_backend, small_blocks, sample_matrix):
         cluster_cones(main_backend(sample_matrix), 5, method="two-pass")
 
 
+def test_lemma_1_needs_a_sample_in_each_cone():
+    """Otherwise K clusters are too many, and samples of one cone are put into two."""
+    model = make_cones(80, 2, 0.05, angle=1.0, n_samples=20, rng=np.random.default_rng(0))
+    V = from_columns(model.V[:, model.labels == 0])
+    assert set(cluster_cones(V, 2).labels.tolist()) == {0, 1}
+
+
+def smallest_diameter(angles, K):
+    """The largest angle within a cluster, for the best of all clusterings."""
+    N = angles.shape[0]
+    labels = np.indices((K,) * N).reshape(N, -1)
+    together = labels[:, None] == labels
+    return np.where(together, angles[:, :, None], 0.0).max(axis=(0, 1)).min()
+
+
+@pytest.mark.parametrize("way", ["exact", "one-pass", "drawn"])
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6))
-def test_the_radius_certifies_the_clustering(seed):
+def test_no_clusters_are_narrower_than_the_least_size_angle(way, seed):
     rng = np.random.default_rng(seed)
-    V = rng.random((5, 12)) * (rng.random((5, 12)) < 0.7)
+    V = rng.random((5, 7)) * (rng.random((5, 7)) < 0.7) * 10.0 ** rng.uniform(-3, 0, 7)
     V[0, 0] += 1
-    K = int(rng.integers(1, min(4, count_directions(V)) + 1))
-    cones = cluster_cones(from_columns(V), K, rng=rng)
+    K = int(rng.integers(1, min(3, count_directions(V)) + 1))
+    held = from_columns(V, block_samples=2)
+    if way == "drawn":
+        cones = cr1_plus_plus(held, K, rng=rng, runs=1)[2]
+    else:
+        cones = cluster_cones(held, K, rng=rng, method=way)
     unit = V[:, V.any(axis=0)] / np.linalg.norm(V[:, V.any(axis=0)], axis=0)
     angles = np.arccos(np.clip(unit.T @ unit, -1, 1))
-    labels = cones.labels[V.any(axis=0)]
-    assert angles[labels[:, None] == labels].max() <= 2 * cones.radius + 1e-6
-    for _ in range(20):  # no other clustering has all its angular diameters below the radius
-        other = rng.integers(0, K, labels.size)
-        assert angles[other[:, None] == other].max() >= cones.radius - 1e-6
+    best = smallest_diameter(angles, K)
+    assert 2 * cones.least_size_angle <= best + 1e-7
+    assert best <= 2 * cones.radius + 1e-7
+    if way == "exact":  # and then clusters are at most twice as wide as they must be
+        assert cones.least_size_angle == pytest.approx(cones.radius / 2, abs=1e-7)
+
+
+def test_half_of_the_radius_bounds_nothing_if_centres_are_drawn():
+    """Two long samples 0.3 rad apart become the centres; a short one has to join one of them."""
+    at = np.array([0.0, 0.3, np.pi / 2])
+    V = from_columns(np.array([np.cos(at), np.sin(at)]) * [1.0, 1.0, 1e-3])
+    best = enclosing_cones(V, np.array([0, 0, 1]))[1].max()
+    assert best == pytest.approx(0.15)
+    for seed in range(10):
+        cones = cr1_plus_plus(V, 2, rng=np.random.default_rng(seed))[2]
+        assert cones.radius / 2 > 4 * best
+        assert cones.least_size_angle == pytest.approx(best)
+    assert cluster_cones(V, 2).least_size_angle <= best
+
+
+@pytest.mark.parametrize("angle", [1e-1, 1e-3, 1e-6, 1e-9, 1e-12])
+def test_a_small_radius_has_all_its_digits(angle, main_backend):
+    at = np.array([0.3, 0.3 + angle, 1.2, 1.2])
+    V = main_backend(np.array([np.cos(at), np.sin(at)]) * [3.0, 1.0, 2.0, 0.5])
+    assert cluster_cones(V, 2, first=0).radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
+    assert cr1_nmf(V, 2, first=0)[2].radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
+
+
+def test_insertion_angles_are_the_radii_of_fewer_cones(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
+    cones = cluster_cones(V, 9)
+    radii = [cluster_cones(V, k).radius for k in range(1, 9)]
+    np.testing.assert_allclose(cones.insertion_angles, radii, atol=1e-7)
+    assert (np.diff(cones.insertion_angles) <= 0).all()
+    assert cluster_cones(V, 5).centres.tolist() == cones.centres[:5].tolist()
+    assert cluster_cones(V, 1).insertion_angles.size == 0
 
 
 def test_zero_columns_belong_to_no_cone(backend, sample_matrix):

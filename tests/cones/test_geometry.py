@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
+from conenmf.cones import separation
 from conenmf.cones.geometry import cone_geometry, enclosing_cones
 from conenmf.errors import NotADataMatrixError, ShapeError
 
@@ -50,6 +51,30 @@ def test_two_thousand_samples_in_1600_dimensions():
         assert np.arccos((X.T @ axes[:, 0]).min()) == pytest.approx(angles[0], abs=1e-9)
 
 
+@given(seed=st.integers(0, 10**6), exponent=st.integers(-12, -1))
+def test_small_cones_have_all_their_digits(seed, exponent):
+    """Two samples on either side of an axis, and others nearer to it, which do not matter."""
+    rng = np.random.default_rng(seed)
+    F, M, alpha = int(rng.integers(2, 30)), int(rng.integers(2, 7)), 10.0**exponent
+    u = rng.random(F) + 0.5
+    u /= np.linalg.norm(u)
+    y = rng.standard_normal((F, M))
+    y[:, 1] = -y[:, 0]
+    y -= np.outer(u, u @ y)
+    at = alpha * np.append([1.0, 1.0], 0.9 * rng.random(M - 2))
+    X = np.outer(u, np.cos(at)) + np.sin(at) * y / np.linalg.norm(y, axis=0)
+    axes, angles = enclosing_cones(from_columns(X * rng.uniform(0.1, 9.0, M)), np.zeros(M, int))
+    assert angles[0] == pytest.approx(alpha, rel=1e-9, abs=1e-15)
+    assert np.linalg.norm(axes[:, 0] - u) <= 1e-4 * alpha + 1e-15
+
+
+def test_two_samples_2e_6_apart():
+    """Their heights <x, u> differ from 1 by 2e-12 at most, whatever the axis between them."""
+    at = np.array([0.3, 0.3 + 2e-6])
+    _, angles = enclosing_cones(from_columns([np.cos(at), np.sin(at)]), np.zeros(2, int))
+    assert angles[0] == pytest.approx(1e-6, rel=1e-9)
+
+
 def test_every_storage(backend, small_blocks, sample_matrix):
     V = backend(sample_matrix)
     labels = cluster_cones(V, 3).labels
@@ -64,7 +89,7 @@ def test_duplicates_and_single_directions():
     V = from_columns([[1.0, 2.0, 1.0, 0.0], [0.0, 0.0, 0.0, 3.0]])
     axes, angles = enclosing_cones(V, np.array([0, 0, 0, 1]))
     np.testing.assert_allclose(axes, np.eye(2), atol=1e-12)
-    np.testing.assert_allclose(angles, 0, atol=1e-7)
+    np.testing.assert_allclose(angles, 0, atol=1e-15)
     axes, angles = enclosing_cones(V, np.zeros(4, int))
     np.testing.assert_allclose(axes[:, 0], np.sqrt([0.5, 0.5]))
     assert angles[0] == pytest.approx(np.pi / 4)
@@ -90,6 +115,7 @@ def test_broken_assumption_names_the_pair_and_the_samples_between():
     V = np.array([at(0), at(10), at(12), at(30), at(80), at(90)]).T
     geometry = cone_geometry(from_columns(V), np.array([0, 0, 1, 1, 2, 2]))
     assert not geometry.holds
+    assert geometry.verdict == "does not hold"
     assert geometry.closest == (0, 1)
     np.testing.assert_allclose(np.degrees(geometry.angles), [5, 9, 5])
     assert np.degrees(geometry.margin) == pytest.approx(16 - 3 * 9 - 5)
@@ -99,9 +125,52 @@ def test_broken_assumption_names_the_pair_and_the_samples_between():
     assert overlapping.ambiguous.tolist() == [3]
 
 
+def margin_of(V, labels, axes):
+    """The margin of given axes, each cone as wide as it must be."""
+    unit, axes = V / np.linalg.norm(V, axis=0), axes / np.linalg.norm(axes, axis=0)
+    angles = [np.arccos((unit[:, labels == k].T @ axes[:, k]).min()) for k in range(2)]
+    return np.arccos(axes[:, 0] @ axes[:, 1]) - 3 * max(angles) - min(angles)
+
+
+def test_the_assumption_may_hold_though_the_smallest_cones_miss_it():
+    """Axes turned away from each other widen the cones by less than they take them apart."""
+    V = np.array([[18.0, 18.0, 8.0, 6.0], [9.0, 5.0, 15.0, 9.0], [2.0, 8.0, 11.0, 17.0]])
+    labels = np.array([0, 0, 1, 1])
+    geometry = cone_geometry(from_columns(V), labels)
+    assert geometry.margin == pytest.approx(margin_of(V, labels, geometry.axes))
+    assert geometry.margin < -0.05
+    assert margin_of(V, labels, np.array([[100, 38], [24, 90], [18, 100]])) > 0.05
+    assert geometry.verdict == "may hold"
+    assert geometry.pairwise.value > 0.29
+    for first in range(4):
+        found = cluster_cones(from_columns(V), 2, first=first).labels
+        assert found[0] == found[1] != found[2] == found[3]
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_the_assumption_implies_a_pairwise_separation(seed):
+    """So where samples are not apart the assumption fails, whatever the cones."""
+    rng = np.random.default_rng(seed)
+    model = make_cones(30, 3, rng.uniform(0.02, 0.2, 3), angle=0.9, n_samples=40, rng=rng)
+    V = from_columns(model.V)
+    labels = np.unique(model.labels, return_inverse=True)[1]
+    exact = cone_geometry(V, labels)
+    assert exact.pairwise.value >= exact.separation - 1e-9
+    assert exact.separation >= exact.margin - 1e-12
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(separation, "_MAX_EXACT_SAMPLES", 1)
+        bounded = cone_geometry(V, labels)
+    assert not bounded.pairwise.is_exact
+    assert exact.separation - 1e-9 <= bounded.pairwise.value <= exact.pairwise.value + 1e-9
+    assert bounded.verdict in ("holds", "may hold")
+    mixed = cone_geometry(V, rng.permutation(labels))
+    assert mixed.verdict == "does not hold"
+
+
 def test_one_cone():
     geometry = cone_geometry(from_columns(np.eye(3)), np.zeros(3, int))
-    assert geometry.holds
+    assert geometry.verdict == "holds"
     assert geometry.margin == np.inf
     assert geometry.closest is None
     assert geometry.angles[0] == pytest.approx(np.arccos(1 / np.sqrt(3)))

@@ -12,6 +12,7 @@ from conenmf.cones.clustering import Cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.noise import noise_bound
 from conenmf.cones.rank_one import rank_one_factors
+from conenmf.cones.separation import pairwise_separation
 from conenmf.errors import OptionError
 
 GOLDEN = (1 + np.sqrt(5)) / 2
@@ -74,7 +75,7 @@ def same_partition(a, b):
 def factors_of_cones(X, model):
     """W H of Algorithm 2, given the true clusters."""
     labels = np.where(norms(X) > 0, model.labels, -1)
-    cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size))
+    cones = Cones(labels, np.arange(model.axes.shape[1]), model.axes, np.ones(labels.size), 0.0)
     W, H = rank_one_factors(from_columns(X), cones)
     return W @ H
 
@@ -103,10 +104,12 @@ def test_clusters_are_kept_within_the_tolerance(kind, seed, share):
     rng = np.random.default_rng(seed)
     model, V, K = draw_cones(rng)
     geometry = cone_geometry(V, model.labels)
-    tolerance = noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
+    apart = geometry.pairwise.value
+    tolerance = noise_bound(geometry.angles, apart, 0.0).tolerance
+    assert tolerance >= noise_bound(geometry.angles, geometry.separation, 0.0).tolerance - 1e-9
     X = np.maximum(model.V + draw_noise(rng, model, kind, share * tolerance), 0)
     noise = (norms(X - model.V) / norms(model.V)).max()
-    bound = noise_bound(geometry.angles, geometry.separation, noise, sample_noise=noise)
+    bound = noise_bound(geometry.angles, apart, noise, sample_noise=noise)
     assert bound.clusters_kept
     assert same_partition(model.labels, cluster_cones(from_columns(X), K, rng=rng).labels)
     cosines = X.T @ X / np.outer(norms(X), norms(X))
@@ -120,7 +123,7 @@ def test_the_tolerance_cannot_be_larger(beyond):
     alpha, gap = 0.2, 0.7
     at = 0.1 + np.array([2 * alpha, 0.0, 2 * alpha + gap])
     V = np.array([np.cos(at), np.sin(at)])
-    separation = cone_geometry(from_columns(V), np.array([0, 0, 1])).separation
+    separation = pairwise_separation(from_columns(V), np.array([0, 0, 1])).value
     assert separation == pytest.approx(gap - 2 * alpha)
     tau = separation / 4 + beyond
     moved = at + np.array([tau, -tau, -tau])
@@ -140,10 +143,13 @@ def test_whatever_the_clusters_twice_the_angle_is_enough(seed, size, kind):
     model, V, K = draw_cones(rng, spare=(-0.1, 0.1))
     X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
     W, H, _ = cr1_nmf(from_columns(X), K, rng=rng)
-    turned = np.arcsin((norms(X - model.V) / norms(model.V)).max())
-    angle = 2 * (cone_geometry(V, model.labels).angles.max() + turned)
-    error = np.linalg.norm(X - W @ H) / np.linalg.norm(X)
-    assert error <= np.sin(min(angle, np.pi / 2)) + 1e-9
+    noise = (norms(X - model.V) / norms(model.V)).max()
+    angles = cone_geometry(V, model.labels).angles
+    bound = noise_bound(angles, 0.0, noise, sample_noise=noise).unconditional
+    assert np.linalg.norm(X - W @ H) / np.linalg.norm(X) <= bound + 1e-9
+    turned = 2 * (angles.max() + np.arcsin(noise))
+    assert bound == pytest.approx(np.sin(min(turned, np.pi / 2)))
+    assert noise_bound(angles, 0.0, noise).unconditional == 1  # one sample may bear all of it
 
 
 # --- errors -----------------------------------------------------------------------------------
@@ -249,8 +255,8 @@ def test_between_distant_singular_values_noise_adds_in_squares(seed, size, secon
 
 
 @given(seed=seeds)
-def test_kept_clusters_have_distant_singular_values(seed):
-    """If clusters are kept, the sharper bound on the distance to V applies."""
+def test_separate_cones_have_distant_singular_values(seed):
+    """If noise is below a quarter of what cones are apart, the sharper bound applies."""
     rng = np.random.default_rng(seed)
     model, V, _ = draw_cones(rng)
     geometry = cone_geometry(V, model.labels)
@@ -260,6 +266,17 @@ def test_kept_clusters_have_distant_singular_values(seed):
     assert np.arcsin(m) + widest < np.pi / 4
     q = m / (np.cos(widest) - np.sin(widest))
     assert bound.clean == pytest.approx(np.hypot(m, np.sin(widest) + q * m))
+
+
+def test_separate_samples_may_need_wide_cones():
+    """Then the sharper bound may not apply, although clusters are kept."""
+    V = np.full((12, 12), 0.05) + np.eye(12)
+    V[:, 11] = V[11, :] = np.eye(12)[11]
+    geometry = cone_geometry(from_columns(V), np.repeat([0, 1], [11, 1]))
+    bound = noise_bound(geometry.angles, geometry.pairwise.value, 0.01, sample_noise=0.01)
+    assert bound.clusters_kept
+    assert geometry.angles[0] > np.pi / 4
+    assert bound.clean == pytest.approx(np.sin(geometry.angles[0]) + GOLDEN * 0.01)
 
 
 def test_noise_of_mean_zero_adds_in_squares():
@@ -290,9 +307,10 @@ def test_the_lower_bound_turns_no_farther_than_the_data(seed, size, kind):
 def test_without_noise_it_is_theorem_4_and_with_too_much_nothing_is_said():
     calm = noise_bound([0.1, 0.3], 0.2, 0.0, sample_noise=0.0)
     assert calm.error == calm.clean == pytest.approx(np.sin(0.3))
+    assert calm.unconditional == pytest.approx(np.sin(0.6))
     assert calm.clusters_kept
     wild = noise_bound([0.1, 0.3], 0.2, 3.0, sample_noise=5.0)
-    assert wild.error == 1
+    assert wild.error == wild.unconditional == 1
     assert wild.clean == pytest.approx(np.sqrt(10))
     assert not wild.clusters_kept
     assert not noise_bound([0.1], 0.2, 0.0).clusters_kept  # all may be in one sample

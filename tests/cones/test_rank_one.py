@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.clustering import Cones
 from conenmf.cones.rank_one import rank_one_factors
 from conenmf.errors import ComponentsError, ShapeError
+from conenmf.solve.inits import INITS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 
@@ -41,7 +43,7 @@ def test_rank_one_factors_are_leading_singular_pairs(seed):
     V = rng.random((F, N)) ** rng.integers(1, 6)
     labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
     first = np.stack([V[:, k] / np.linalg.norm(V[:, k]) for k in range(K)], axis=1)
-    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), first, np.ones(N)))
+    W, H = rank_one_factors(from_columns(V), Cones(labels, np.arange(K), first, np.ones(N), 0.0))
     for k in range(K):
         V_k, h = V[:, labels == k], H[k, labels == k]
         best = np.linalg.svd(V_k, compute_uv=False)
@@ -109,10 +111,31 @@ def test_a_first_vector_orthogonal_to_nothing_is_enough_when_a_cone_splits():
     V = np.zeros((4, 6))
     V[:2, :4], V[2:, 4:] = 1.0, 0.5
     first = np.full((4, 1), 0.5)
-    cones = Cones(np.zeros(6, int), np.array([0]), first, np.ones(6))
+    cones = Cones(np.zeros(6, int), np.array([0]), first, np.ones(6), 0.0)
     W, H = rank_one_factors(from_columns(V), cones)
     np.testing.assert_allclose(W[:, 0], [np.sqrt(0.5), np.sqrt(0.5), 0, 0], atol=1e-9)
     assert H.shape == (1, 6)
+
+
+@given(seed=st.integers(0, 10**6), size=st.floats(1e-6, 3.0))
+def test_lemma_2_singular_values_move_no_more_than_the_perturbation(seed, size):
+    rng = np.random.default_rng(seed)
+    F, N = rng.integers(1, 7, 2)
+    A = rng.random((F, N)) if seed % 2 else np.outer(rng.random(F), rng.random(N))
+    E = size * rng.standard_normal((F, N))
+    before, after = (np.linalg.svd(M, compute_uv=False) for M in (A, A + E))
+    assert ((after - before) ** 2).sum() <= np.linalg.norm(E) ** 2 * (1 + 1e-9) + 1e-14
+    assert np.abs(after - before).max() <= np.linalg.norm(E, 2) * (1 + 1e-9) + 1e-14
+    if seed % 2 == 0:  # rank one, as in the proof of Theorem 4
+        assert (after[1:] ** 2).sum() <= np.linalg.norm(E) ** 2 * (1 + 1e-9)
+
+
+def test_rank_one_nmf_is_better_than_a_mean_direction():
+    """The example of Section VI-B2: errors 1 and 1.0954."""
+    V = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    w, u = cr1_nmf(from_columns(V), 1)[0], INITS["spkm"](from_columns(V), 1, None)[0]
+    assert np.linalg.norm(V - w @ w.T @ V) == pytest.approx(1.0)
+    assert np.linalg.norm(V - u @ u.T @ V) == pytest.approx(1.0954, abs=5e-5)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -162,4 +185,4 @@ def test_a_sample_without_a_cone_is_refused(sample_matrix):
     labels = cones.labels.copy()
     labels[5] = -1
     with pytest.raises(ShapeError, match="has label -1"):
-        rank_one_factors(V, Cones(labels, cones.centres, cones.directions, cones.cosines))
+        rank_one_factors(V, replace(cones, labels=labels))

@@ -104,19 +104,42 @@ def test_the_first_centre_of_a_cluster_costs_twice_the_best(V):
 
 
 @given(V=tiny(), data=st.data())
-def test_a_later_centre_of_a_cluster_costs_eight_times_the_best(V, data):
+def test_a_later_centre_of_a_cluster_costs_five_times_the_best(V, data):
     weights = (V**2).sum(axis=0)
     generator = rng(data.draw(st.integers(0, 10**7)))
     near = V[:, :1] + 10.0 ** generator.uniform(-4, 1) * generator.random((V.shape[0], 2))
     residual = residuals(V, near)
     costs = [np.minimum(residual, residuals(V, V[:, [n]])).sum() for n in range(V.shape[1])]
-    assert residual @ costs / residual.sum() <= 8 * best_on_one_axis(V) + 1e-12 * weights.sum()
+    assert residual @ costs / residual.sum() <= 5 * best_on_one_axis(V) + 1e-12 * weights.sum()
+
+
+def test_five_times_the_best_is_nearly_reached():
+    """Most of a cluster at a point, a little at a distance, and an earlier centre beyond it."""
+    far, few = 0.02, 1e-4
+    at = 0.5 + np.array([0.0, far])
+    V = np.array([np.cos(at), np.sin(at)]) * np.sqrt([1.0, few])
+    ratios = []
+    for reach in np.linspace(0.001, 0.03, 200):
+        centre = np.array([[np.cos(0.5 - reach)], [np.sin(0.5 - reach)]])
+        residual = residuals(V, centre)
+        costs = [np.minimum(residual, residuals(V, V[:, [n]])).sum() for n in range(2)]
+        ratios.append(residual @ costs / residual.sum() / best_on_one_axis(V))
+    assert 4.7 < max(ratios) <= 5
+
+
+def test_no_factor_bounds_the_distance_to_mixtures():
+    """Three mixtures of two components: their best NMF is exact, one axis for each leaves a lot."""
+    V = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    assert best_on_axes(V, 2) > 0.3
+    W, H, _ = cr1_plus_plus(from_columns(V), 2, rng=rng())
+    assert cr1_error(from_columns(V), W, H) > 0.2
+    np.testing.assert_allclose(np.eye(2) @ V, V)
 
 
 @given(V=tiny(most=6), K=st.integers(1, 3))
 def test_the_mean_squared_error_is_within_the_bound(V, K):
     mean = sum(p * residuals(V, V[:, list(centres)]).sum() for centres, p in law(V, K).items())
-    assert mean <= 8 * (np.log(K) + 2) * best_on_axes(V, K) + 1e-11 * (V**2).sum()
+    assert mean <= 5 * (np.log(K) + 2) * best_on_axes(V, K) + 1e-11 * (V**2).sum()
 
 
 def test_the_mean_over_many_runs_is_what_the_law_says():
@@ -126,9 +149,9 @@ def test_the_mean_over_many_runs_is_what_the_law_says():
     centres, _ = many_draws(V, 2, 4000)
     costs = np.array([errors_of[tuple(drawn)] for drawn in centres.tolist()])
     assert abs(costs.mean() - expected) < 3 * costs.std() / np.sqrt(costs.size)
-    errors = [cr1_error(from_columns(V), one_run(V, 2, seed)[1]) ** 2 for seed in range(200)]
+    errors = [cr1_error(from_columns(V), *one_run(V, 2, seed)[:2]) ** 2 for seed in range(200)]
     assert np.mean(errors) * (V**2).sum() < expected  # the axes are better than the centres
-    assert expected < 8 * (np.log(2) + 2) * best_on_axes(V, 2)
+    assert expected < 5 * (np.log(2) + 2) * best_on_axes(V, 2)
 
 
 def one_run(V, K, seed):
@@ -142,11 +165,11 @@ def test_short_outliers_are_left_alone():
     V = np.hstack([model.V, 1e-6 * np.eye(30)])
     total = (V**2).sum()
     best = sum(best_on_one_axis(model.V[:, model.labels == k]) for k in range(3)) + 30e-12
-    bound = np.sqrt(16 * (np.log(3) + 2) * best / total)
+    bound = np.sqrt(10 * (np.log(3) + 2) * best / total)
     opened = from_columns(V)
-    assert cr1_error(opened, cr1_nmf(opened, 3)[1]) > bound
+    assert cr1_error(opened, *cr1_nmf(opened, 3)[:2]) > bound
     for seed in range(10):
-        assert cr1_error(opened, cr1_plus_plus(opened, 3, rng=rng(seed))[1]) < bound
+        assert cr1_error(opened, *cr1_plus_plus(opened, 3, rng=rng(seed))[:2]) < bound
 
 
 # --- the draw ---------------------------------------------------------------------------------
@@ -245,11 +268,11 @@ def test_the_generator_decides(sample_matrix):
 def test_the_best_run_is_taken_and_more_runs_are_never_worse(seed, sample_matrix):
     V = from_columns(sample_matrix)
     runs = zip(*seeding.draw_centres(V, 4, rng(seed), 9), strict=True)
-    errors = [cr1_error(V, factors_from_centres(V, *run, 1e-2)[1]) for run in runs]
+    errors = [cr1_error(V, *factors_from_centres(V, *run, 1e-2)[:2]) for run in runs]
     assert len(set(errors)) > 2
     for count in (1, 2, 4, 5, 9):
         best = cr1_plus_plus(V, 4, rng=rng(seed), runs=count, tol=1e-2)
-        assert cr1_error(V, best[1]) == pytest.approx(min(errors[:count]), rel=1e-12)
+        assert cr1_error(V, *best[:2]) == pytest.approx(min(errors[:count]), rel=1e-12)
 
 
 def test_the_factors_are_the_best_of_their_cones(main_backend, small_blocks, sample_matrix):

@@ -133,9 +133,11 @@ def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
         table.add_row(str(k), str(cones.sizes[k]), f"{geometry.angles[k]:.3f} rad", *neighbour)
     out.print()
     out.print(table)
-    verdict = "holds" if geometry.holds else "does not hold"
     margin = "" if K == 1 else f", margin {geometry.margin:.3f} rad"
-    out.print(f"\nthe geometric assumption {verdict}{margin}")
+    out.print(f"\nthe geometric assumption {geometry.verdict}{margin}")
+    if K > 1:
+        least = "" if geometry.pairwise.is_exact else "at least "
+        out.print(f"pairwise separation of samples: {least}{geometry.pairwise.value:.3f} rad")
     if geometry.ambiguous.size:
         out.print(f"{geometry.ambiguous.size} samples lie between cones")
 

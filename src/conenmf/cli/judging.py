@@ -117,7 +117,7 @@ def _shown(display: Display, name: str, place: int, count: int) -> Callable[...,
 def diagnose(common: CommonOptions, K: int | str, effort: int, **limits: Any) -> None:
     """Report whether DATA lie in cones, how good a fit is, and which init suits them.
 
-    Shows the cones and whether the geometric assumption holds, the bounds, the certificate of a
+    Shows the cones and what is known of the geometric assumption, the bounds, the certificate of a
     fit, and which init is advised and why. Nothing is written.
 
     \b

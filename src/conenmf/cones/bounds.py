@@ -11,15 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
-from ..data.blocks import Array, Block, cone_products
+from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import FactorError, OptionError
+from .angles import sine_at, squared_distances
 
 __all__ = [
     "deterministic_bound",
     "largest_angle_in_orthant",
     "probabilistic_bound",
+    "rank_epsilon",
+    "rank_sample_size",
     "sample_size",
     "weighted_bound",
 ]
@@ -31,7 +34,8 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
     samples labelled k. The bound holds for any data and any axes, not only under the geometric
     assumption, because each sample's error is its norm times the sine of its angle. Given size
-    angles instead of data, the bound is ``np.sin(angles).max()``. One pass.
+    angles instead of data, the bound is ``np.sin(angles).max()``. One pass. Sines are accurate to
+    about 1e-16, however small they are.
 
     Parameters
     ----------
@@ -69,10 +73,11 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
 
 
 def _largest_sine(block: Block, labels: Array, squared: Array, *, axes: Array) -> tuple[float]:
-    h, _ = cone_products(block, labels, axes, sums=False)
-    cosine_squared = np.divide(h**2, squared, out=np.ones_like(h), where=squared > 0)
-    cosine_squared[(labels < 0) & (squared > 0)] = 0.0
-    return (float(np.sqrt(np.clip(1.0 - cosine_squared, 0.0, 1.0)).max()),)
+    sines = sine_at(squared_distances(block, labels, squared, axes))
+    has_axis = np.linalg.norm(axes, axis=1) > 0
+    sines[(labels < 0) | ~has_axis[labels]] = 1.0
+    sines[squared == 0] = 0.0
+    return (float(sines.max()),)
 
 
 def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
@@ -134,53 +139,143 @@ def sample_size(
     epsilon: float,
     delta: float,
     weights: npt.ArrayLike | None = None,
+    F: int | None = None,
 ) -> int:
     """Return how many samples make the error at most the probabilistic bound plus epsilon.
 
     With at least so many samples of the paper's model, and exact clusters, the relative error
-    of cr1-nmf exceeds ``probabilistic_bound(...) + epsilon`` with probability at most delta.
+    of cr1-nmf exceeds ``probabilistic_bound(...) + epsilon`` with probability at most delta. With
+    F features given, and cones inside the orthant, it is not below ``probabilistic_bound(...) -
+    epsilon`` either, both together with probability at least 1 - delta.
 
-    Theorem 6 states this with a constant xi that it does not give; the number returned here has
+    Theorems 6 and 8 state this with constants that they do not give; the number returned here has
     no unknown constant. The squared error is at most D = sum l_n s_n / sum l_n, with squared
     norms l_n and s_n = sin^2 of the angles to the axes, and D >= t if and only if
     sum l_n (s_n - t) >= 0. By Chernoff's inequality that has probability at most r^N with
     r = min_theta E exp(theta l (s - t)), and for exponential l
     E exp(theta l (s - t)) = E lambda / (lambda - theta (s - t)), an integral over the angle.
-    Moving samples into the orthant only makes their angles smaller. (The constant of Theorem 8,
-    on how fast the error approaches the bound from below, is not known explicitly.)
+    Moving samples into the orthant only makes their angles smaller. From below it is the same with
+    matrices instead of numbers, which needs far more samples than there is reason to believe
+    necessary: see "Theorem 8" in the documentation.
+
+    Parameters
+    ----------
+    angles, rates, weights
+        As in `probabilistic_bound`.
+    epsilon, delta : float
+    F : int, optional
+        Number of features.
 
     Examples
     --------
     >>> sample_size([0.2] * 5, [1.0] * 5, epsilon=0.01, delta=0.01)
     470
+    >>> sample_size([0.2] * 5, [1.0] * 5, epsilon=0.01, delta=0.01, F=100)
+    279807
     """
     if not (epsilon > 0 and 0 < delta < 1):
         raise OptionError(f"epsilon={epsilon} must be positive and delta={delta} within (0, 1)")
     angles_, _ = _model(angles, rates, weights)
-    rates_ = np.asarray(rates, dtype=float)
-    probabilities = np.full(angles_.size, 1 / angles_.size)
-    if weights is not None:
-        probabilities = np.asarray(weights, dtype=float) / np.sum(weights)
-    t = (probabilistic_bound(angles, rates, weights) + epsilon) ** 2
-    largest = float(np.sin(angles_.max()) ** 2)
-    if t >= largest:  # then the deterministic bound gives it for any number of samples
-        return 1
+    K, rates_ = angles_.size, np.asarray(rates, dtype=float)
+    p = np.full(K, 1.0) if weights is None else np.asarray(weights, dtype=float)
+    p = p / p.sum()
+    bound = probabilistic_bound(angles, rates, weights)
     nodes, node_weights = np.polynomial.legendre.leggauss(64)
     sines = np.sin(np.outer(angles_, (nodes + 1) / 2)) ** 2  # (K, 64)
+    shares = np.broadcast_to(node_weights / 2, sines.shape)
+    above = _rate(sines, shares, np.sin(angles_) ** 2, (bound + epsilon) ** 2, p, rates_)
+    if F is None:
+        return _enough(np.log(1 / delta), above, epsilon)
+    f = _mean_squared_sine(angles_)
+    ends, shares = np.tile([1.0, 0.0], (K, 1)), np.column_stack([1 - f, f])
+    t = 1 - max(bound - epsilon, 0.0) ** 2
+    below = _rate(ends, shares, np.ones(K), t, p, rates_)
+    log_delta = np.log(2 / delta)
+    return max(
+        _enough(log_delta, above, epsilon), _enough(log_delta + K * np.log(F), below, epsilon)
+    )
+
+
+def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rates: Array) -> float:
+    """-log min_theta E exp(theta l (s - t)): in cone k, s is values[k] with chances shares[k]."""
+    beyond = largest > t
+    if not beyond.any():
+        return np.inf  # s is never above t
 
     def log_moment(theta: float) -> float:
-        excess = theta * (sines - t) / (rates_[:, None] - theta * (sines - t))
-        return float(np.log1p(probabilities @ (excess @ node_weights / 2)))
+        excess = theta * (values - t) / (rates[:, None] - theta * (values - t))
+        return float(np.log1p(p @ np.vecdot(excess, shares)))
 
-    beyond = np.sin(angles_) ** 2 > t
-    limit = float((rates_[beyond] / (np.sin(angles_[beyond]) ** 2 - t)).min())
+    limit = float((rates[beyond] / (largest[beyond] - t)).min())
     options = {"xatol": 1e-9 * limit}
-    rate = -minimize_scalar(log_moment, bounds=(0, limit), method="bounded", options=options).fun
+    found = minimize_scalar(log_moment, bounds=(0, limit), method="bounded", options=options)
+    return -float(found.fun)
+
+
+def _enough(log_chances: float, rate: float, epsilon: float) -> int:
+    """The smallest N with exp(log_chances - N rate) <= 1."""
     if not rate > 0:
         raise OptionError(
             f"epsilon={epsilon} is too small for double precision: choose a larger one"
         )
-    return int(np.ceil(np.log(1 / delta) / rate))
+    return max(1, int(np.ceil(log_chances / rate)))
+
+
+def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0) -> float:
+    """Return what epsilon must be below in Theorem 9, by the condition in Appendix B of the paper.
+
+    (a + epsilon) / (a - epsilon) < (a + b (1 - cos beta) - epsilon) / (a + epsilon), with the
+    eigenvalues a and a + b (1 - cos beta) of the second moment of a sample: solved for epsilon,
+    a B / (4 a + B) with B = b (1 - cos beta). The theorem asks for N >= c (t / epsilon)^2 F, with a
+    constant c that it does not give. For the paper's Figure 3 that is 4.8e12 c; there 2000 samples
+    do. `rank_sample_size` asks for fewer.
+
+    Examples
+    --------
+    >>> epsilon = rank_epsilon(1600, 40, 0.3, 1.21)
+    >>> f"{epsilon:.3g}, {1600 / epsilon**2:.2g}"
+    '1.83e-05, 4.8e+12'
+    """
+    a, _, drop = _second_moment(F, K, alpha, beta)
+    if not rate > 0:
+        raise OptionError(f"rate={rate} must be positive")
+    return a * drop / (4 * a + drop) / rate
+
+
+def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float) -> int:
+    """Return how many samples put the largest ratio of singular values at K (Theorem 9).
+
+    With at least so many samples of K cones of size angle alpha with axes at angles beta, all in
+    the orthant, with the same rate and probability, the largest ratio sigma_k / sigma_{k+1} with
+    2 <= k < F is at k = K, with probability at least 1 - delta. All constants are known, and the
+    deviation of the second moment is relative to it, not absolute as in `rank_epsilon`; the proof
+    is in the documentation, "Theorem 9".
+
+    Examples
+    --------
+    >>> rank_sample_size(1600, 40, 0.3, 1.21, delta=0.01)  # the paper's Figure 3
+    396882
+    """
+    if not 0 < delta < 1:
+        raise OptionError(f"delta={delta} must be within (0, 1)")
+    a, b, drop = _second_moment(F, K, alpha, beta)
+    ratio = np.sqrt(1 + drop / a)
+    eta = (ratio - 1) / (ratio + 1)
+    kappa = np.cos(alpha) ** 2 / (a + b) + np.sin(alpha) ** 2 / a
+    return int(np.ceil(kappa * np.log(2 * F / delta) / (np.sqrt(1 + eta) - 1) ** 2))
+
+
+def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, float, float]:
+    """a, b and b (1 - cos beta) of Theorem 9, for rate 1: E vv' = a I + b sum_k u_k u_k'."""
+    if not (2 <= K < F and 0 < alpha <= np.pi / 2 and 0 < beta <= np.pi / 2):
+        raise OptionError(
+            f"F={F}, K={K}, alpha={alpha}, beta={beta}: expected 2 <= K < F and angles within "
+            "(0, pi/2], in radians"
+        )
+    f = float(_mean_squared_sine(np.array(alpha)))
+    a = f / (F - 1)
+    b = (1 - f - a) / K
+    return a, b, b * (1 - float(np.cos(beta)))
 
 
 def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:

@@ -21,6 +21,7 @@ from ..data.matrix import DataMatrix, sample_indices
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError, check_components
+from .angles import angles_between, largest_angle
 from .greedy import LazyScores
 
 __all__ = [
@@ -43,7 +44,9 @@ _SCORE_OF_ZERO = -np.inf  # a zero sample has no direction and is never chosen
 
 @dataclass(frozen=True)
 class Cones:
-    """The clusters that Algorithm 1 found.
+    """Clusters of samples, each round a sample that is its centre.
+
+    Algorithm 1 chose the centres, or a relative of it: one pass, or draws at random.
 
     Attributes
     ----------
@@ -55,32 +58,51 @@ class Cones:
         The centres as unit vectors z_k.
     cosines : array (N,)
         Cosine of each sample to the centre of its cone; 0 for zero samples.
+    radius : float
+        The largest angle between a sample and the centre of its cone, in radians. No size angle
+        is above it.
     """
 
     labels: Array
     centres: Array
     directions: Array
     cosines: Array
+    radius: float
 
     @property
-    def radius(self) -> float:
-        """The largest angle between a sample and the centre of its cone, in radians.
+    def least_size_angle(self) -> float:
+        """One of any K circular cones that hold all samples has a size angle of at least this.
 
-        It certifies the clustering for any data (Gonzalez, 1985): let rho be the radius. Every
-        cluster lies within rho of its centre, so no size angle is above rho. And no K clusters do
-        better than half of it: of any K clusters of the nonzero samples, one holds two samples at
-        an angle of rho or more, so one of any K circular cones that hold all samples has a size
-        angle of at least rho / 2.
+        Half of the radius rho or of the smallest angle between two centres, whichever is smaller
+        (after Gonzalez, 1985). It holds for any data and any centres. For those of Algorithm 1 it
+        is rho / 2: their clusters have at most twice the smallest possible size angle. Other
+        centres may be close to each other, and rho / 2 is no such bound then.
 
-        Proof. Take the K centres and a sample at angle rho from its centre. These K + 1 samples
-        are pairwise at angles of at least rho: the sample from every centre, because its own
-        centre is the nearest; and the k-th centre from each earlier one, because it was chosen
-        as the sample farthest from them, so no sample, that one included, was farther then than
-        it was. Two of the K + 1 share a cluster. The angle between two vectors of a cone of
-        size angle alpha is at most 2 alpha, by the triangle inequality on the sphere.
+        Proof. The K centres and a sample at angle rho from its centre, which is the nearest, are
+        K + 1 samples that are pairwise at least r apart, with r the smaller of the two angles. Two
+        of them share one of any K cones, and two vectors of a cone of size angle alpha are at most
+        2 alpha apart, by the triangle inequality on the sphere. In Algorithm 1 the k-th centre was
+        chosen as the sample farthest from the earlier ones, so no sample, that at rho included, was
+        farther from them than it was: centres are at least rho apart.
         """
-        smallest = self.cosines[self.labels >= 0].min()
-        return float(np.arccos(np.clip(float(smallest), -1.0, 1.0)))
+        apart = angles_between(self.directions, self.directions)
+        closest = apart[~np.eye(apart.shape[0], dtype=bool)].min(initial=np.inf)
+        return min(self.radius, float(closest)) / 2
+
+    @property
+    def insertion_angles(self) -> Array:
+        """The angles d_2, ..., d_K between each centre and the nearest one before it, in radians.
+
+        Centres are nested: those of fewer cones are the first ones. If Algorithm 1 itself chose
+        them (the methods "exact" and "plain"), d_k is the largest angle that any sample had to the
+        nearest of the first k - 1 centres, their `radius`, so that d_2 >= d_3 >= ...
+        """
+        Z = self.directions
+        angles = np.empty(Z.shape[1] - 1)
+        for k in range(1, Z.shape[1]):
+            apart = np.linalg.norm(Z[:, :k] - Z[:, [k]], axis=0).min()
+            angles[k - 1] = 2.0 * np.arcsin(min(apart / 2.0, 1.0))
+        return angles
 
 
 # --- Algorithm 1 as the paper has it ----------------------------------------------------------
@@ -129,15 +151,16 @@ def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> 
     return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
 
 
-def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, None]:
+def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, float]:
     """Step 4 of Algorithm 1: sample n belongs to cone argmax_j <z_j, v'_n>.
 
-    Returns the labels of a block, -1 for zero samples, and the cosines.
+    Returns the labels of a block, -1 for zero samples, the cosines, and the smallest of them.
     """
     cosines = (Z.T @ exact(block)) / norms(squared)
     largest = cosines.max(axis=0)
     nearest = (cosines >= largest - tie).argmax(axis=0)
-    return np.where(squared > 0, nearest, -1), largest, None
+    smallest = float(largest.min(where=squared > 0, initial=1.0))
+    return np.where(squared > 0, nearest, -1), largest, smallest
 
 
 def cosine_rounding(V: DataMatrix) -> float:
@@ -160,13 +183,14 @@ def cluster_cones(
 
     z_1 is any sample, z_{k+1} = argmin_n max_{i <= k} <z_i, v_n> / ||v_n||, and sample n belongs
     to the cone k with the largest <z_k, v_n>. Under the geometric assumption these are the true
-    cones (Lemma 1 of the paper).
+    cones, if each has a sample (Lemma 1 of the paper).
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
-        Number of cones, at most the number of distinct directions among the samples.
+        Number of cones, at most the number of distinct directions among the samples; directions
+        closer than about 1e-7 rad count as one.
     rng : numpy.random.Generator, optional
         Draws the first centre among the nonzero samples. Without it the first centre is the
         sample with the largest norm, so that the result is always the same.
@@ -191,8 +215,8 @@ def cluster_cones(
     cone in either block, so K centres chosen from the union do too, and so on over all blocks: the
     last choice holds one sample of each of the K cones. Every sample is closer to the centre of its
     own cone than to the others, so all labels are right, up to the order of the cones. (Without the
-    assumption the choice is no longer that of Algorithm 1, and the statement of `Cones.radius`
-    about half of the radius does not hold.)
+    assumption the choice is no longer that of Algorithm 1, and `Cones.least_size_angle` may be less
+    than half of the radius.)
 
     Examples
     --------
@@ -204,8 +228,11 @@ def cluster_cones(
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
         centres, Z = choose_centres(V, K, rng, first, method)
-        labels, cosines, _ = V.sweep(assign, V.norms_squared, Z=Z, tie=cosine_rounding(V))
-    return Cones(labels, centres, Z, cosines)
+        labels, cosines, smallest = V.sweep(
+            assign, V.norms_squared, reduce=min, Z=Z, tie=cosine_rounding(V)
+        )
+        radius = largest_angle(V, labels, Z, smallest)
+    return Cones(labels, centres, Z, cosines, radius)
 
 
 def choose_centres(

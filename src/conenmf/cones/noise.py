@@ -33,15 +33,18 @@ class NoiseBound:
     clean : float
         ||V - W H|| / ||V|| is at most this, in the same case: W and H, found from X, are
         compared with the samples without noise.
+    unconditional : float
+        ||X - W H|| / ||X|| is at most this, for any clusters that Algorithm 1 may find.
     tolerance : float
         As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
-        clusters of V, for any first centre. 0 if nothing can be said.
+        clusters of V, for any first centre, if each cluster has a sample. 0 if nothing can be said.
     clusters_kept : bool
         Whether that is certain for the noise given. If not, clusters may still be right.
     """
 
     error: float
     clean: float
+    unconditional: float
     tolerance: float
     clusters_kept: bool
 
@@ -66,8 +69,11 @@ def noise_bound(
     ||V - W H|| / ||V|| <= sqrt(epsilon^2 + (s + q epsilon)^2), q = m / (cos a - sin a)
 
     where m is the largest ||e_n|| / ||v_n||, a the largest size angle, and the last line needs
-    arcsin m < pi/4 - a. The clusters are kept if arcsin m < separation / 4, which, for two cones or
-    more, implies that.
+    arcsin m < pi/4 - a. These hold if the clusters are kept, which is certain if each cluster has a
+    sample and arcsin m < separation / 4. Without any condition,
+
+    ||X - W H|| / ||X|| <= sin(2 a + 2 arcsin m), or 1 if that angle is above pi/2
+
     The number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
     V + E to zero only makes the noise smaller, so the bounds hold for max(V + E, 0) too. The
     proofs are in the documentation, section "Beyond the paper: noise".
@@ -77,7 +83,9 @@ def noise_bound(
     angles : array (K,)
         Size angles alpha_k of the cones of V, such as `ConeGeometry.angles`.
     separation : float
-        `ConeGeometry.separation` of V; the smaller `ConeGeometry.margin` may be used instead.
+        The pairwise separation of V, ``pairwise_separation(V, labels).value``, or anything smaller,
+        such as `ConeGeometry.separation` and `ConeGeometry.margin`, which are often several times
+        smaller.
     noise : float
         epsilon.
     sample_noise : float, optional
@@ -94,8 +102,10 @@ def noise_bound(
     Examples
     --------
     >>> bound = noise_bound([0.1, 0.1], 0.4, 0.05, sample_noise=0.08)
-    >>> round(bound.error, 4), round(bound.clean, 4), round(bound.tolerance, 4)
-    (0.1495, 0.1157, 0.0998)
+    >>> round(bound.error, 4), round(bound.clean, 4), round(bound.unconditional, 4)
+    (0.1495, 0.1157, 0.3524)
+    >>> round(bound.tolerance, 4)
+    0.0998
     >>> bound.clusters_kept
     True
     """
@@ -108,9 +118,13 @@ def noise_bound(
     if sample_noise is not None and sample_noise < gap / np.sqrt(2):
         clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
     tolerance = float(np.sin(np.clip(separation / 4, 0.0, np.pi / 2)))
+    doubled = np.pi / 2
+    if sample_noise is not None:
+        doubled = min(2 * alpha.max() + 2 * np.arcsin(min(sample_noise, 1.0)), doubled)
     return NoiseBound(
         error=float(np.sin(min(turned, np.pi / 2))),
         clean=float(clean),
+        unconditional=float(np.sin(doubled)),
         tolerance=tolerance,
         clusters_kept=sample_noise is not None and bool(sample_noise < tolerance),
     )
@@ -123,7 +137,7 @@ def _check(alpha: Array, separation: float, noise: float, sample_noise: float | 
         if value is not None and not value >= 0:
             raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
     if np.isnan(separation):
-        raise OptionError("separation is not a number: see cone_geometry(V, labels).separation")
+        raise OptionError("separation is not a number: see pairwise_separation(V, labels).value")
 
 
 def _sine(alpha: Array, weights: npt.ArrayLike | None) -> float:

@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..data.blocks import Array, Block, cone_products
+from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, add
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
+from .angles import largest_angle
 from .clustering import Cones, assign, choose_centres, cosine_rounding
 
 __all__ = ["cr1_error", "cr1_nmf", "factors_from_centres", "rank_one_factors"]
@@ -121,29 +122,56 @@ def factors_from_centres(
 ) -> tuple[Array, Array, Cones]:
     """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
     with V.own_threads():
-        labels, cosines, *products = V.sweep(
-            _assign_and_multiply, V.norms_squared, Z=Z, tie=cosine_rounding(V)
+        labels, cosines, h, (S, smallest) = V.sweep(
+            _assign_and_multiply,
+            V.norms_squared,
+            reduce=_add_and_smallest,
+            Z=Z,
+            tie=cosine_rounding(V),
         )
-        W, H = _factors(V, labels, Z.T, tuple(products), tol)
-    return W, H, Cones(labels, centres, Z, cosines)
+        W, H = _factors(V, labels, Z.T, (h, S), tol)
+        radius = largest_angle(V, labels, Z, smallest)
+    return W, H, Cones(labels, centres, Z, cosines, radius)
 
 
-def cr1_error(V: DataMatrix, H: Aligned) -> float:
-    """Return the relative error of cr1-nmf from its coefficients H: ||W H|| = ||H|| there."""
+def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
+    """Return the relative error of the factors of cr1-nmf.
+
+    There ||V - W H||^2 = ||V||^2 - ||H||^2, which reads no data. Where this difference would lose
+    half of the digits, V - W H itself is formed, in one pass.
+    """
     (explained,) = V.map(_sum_of_squares, H.T)
-    return float(np.sqrt(max(1.0 - explained / V.total, 0.0)))
+    squared_error = 1.0 - explained / V.total
+    if squared_error < np.sqrt(np.finfo(H.dtype).eps):
+        W = np.ascontiguousarray(W, dtype=np.float64)
+        with V.own_threads():
+            (residual,) = V.sweep(_residual_of_factors, V.norms_squared, H.T, W=W, G=W.T @ W)
+        squared_error = float(residual) / V.total
+    return float(np.sqrt(squared_error))
 
 
 def _sum_of_squares(index: range, H: Array) -> tuple[float]:
     return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
 
 
+def _residual_of_factors(
+    block: Block, squared: Array, H: Array, *, W: Array, G: Array
+) -> tuple[float]:
+    block, H = exact(block), exact(H)
+    return (float(residual_squared(block, squared, products(block, W), G, W, H).sum()),)
+
+
 def _assign_and_multiply(
     block: Block, squared: Array, *, Z: Array, tie: float
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, tuple[Array, float]]:
     """Assign samples, and multiply them with the first vectors of Algorithm 2 in the same pass."""
-    labels, cosines, _ = assign(block, squared, Z=Z, tie=tie)
-    return labels, cosines, *_multiply(block, labels, Q=Z.T)
+    labels, cosines, smallest = assign(block, squared, Z=Z, tie=tie)
+    h, S = _multiply(block, labels, Q=Z.T)
+    return labels, cosines, h, (S, smallest)
+
+
+def _add_and_smallest(a: tuple[Array, float], b: tuple[Array, float]) -> tuple[Array, float]:
+    return add(a[0], b[0]), min(a[1], b[1])
 
 
 def _multiply(block: Block, labels: Array, *, Q: Array) -> tuple[Array, Array]:

@@ -3,8 +3,8 @@
 Algorithm 1 of the paper takes the sample farthest from all centres, which may be an outlier. Here
 a sample is drawn with a probability proportional to its squared distance to the nearest line
 through a centre, as k-means++ does with distances to points (Arthur and Vassilvitskii, 2007).
-Outside cones too, the mean of the squared error is then within a factor of the best possible;
-docs/theory.md has the proof.
+Outside cones too, the mean of the squared error is then within a factor of the best possible with
+one axis for each sample; docs/theory.md has the proof.
 
 All runs read V together, one pass for each centre. Samples race for it: each draws an exponential
 time and divides it by its weight, and the earliest wins. The times depend on the index of a sample
@@ -47,14 +47,16 @@ def cr1_plus_plus(
 
     The first centre is drawn with probability proportional to ||v_n||^2, the next ones to
     ||v_n||^2 sin^2(angle of v_n to the nearest centre). In each run the mean of ||V - W H||^2 is at
-    most 8 (ln K + 2) times the smallest possible with K axes and each sample on one of them; with
-    probability at least 1 - 2^-runs the best run is at most twice that.
+    most 5 (ln K + 2) times the smallest possible with K axes and each sample on one of them; with
+    probability at least 1 - 2^-runs the best run is at most twice that. Samples that mix components
+    may have a much smaller error, with which this does not compare.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
-        Number of cones, at most the number of distinct directions among the samples.
+        Number of cones, at most the number of distinct directions among the samples; directions
+        closer than about 1e-7 rad count as one.
     rng : numpy.random.Generator, optional
         Draws the centres; fresh entropy without it.
     runs : int
@@ -87,7 +89,7 @@ def cr1_plus_plus(
     with V.own_threads():
         for centres, Z in zip(*draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
             factors = factors_from_centres(V, centres, Z, comparison_tol)
-            squared = cr1_error(V, factors[1]) ** 2
+            squared = cr1_error(V, *factors[:2]) ** 2
             if squared < lowest_squared - _TIE_SHARE:
                 lowest_squared, best = squared, factors
         W, H, cones = best

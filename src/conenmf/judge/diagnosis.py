@@ -1,8 +1,8 @@
 """A diagnosis: how good a factorisation is, and a description of its data.
 
 It collects what other modules compute: the certificate and the bounds, how far components can be
-turned at the same error, the singular values, the cones and whether the geometric assumption
-(Section II of the paper) holds for them. Cones get the numbers of the components they belong to. It
+turned at the same error, the singular values, the cones and what is known of the geometric
+assumption (Section II of the paper). Cones get the numbers of the components they belong to. It
 keeps the data of some samples, so that the report can be drawn without the matrix. It computes no
 bound of its own.
 """
@@ -20,6 +20,7 @@ from ..cones.certificate import Certificate, certify
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.separation import Separation
 from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
@@ -207,6 +208,7 @@ _PARTS: dict[type, dict[str, type]] = {
         "inspected": InspectedSamples,
     },
     ConeDiagnosis: {"geometry": ConeGeometry},
+    ConeGeometry: {"pairwise": Separation},
 }
 
 
@@ -293,7 +295,7 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         axes, H, cones = cr1_nmf(V, K)
     except ComponentsError:
         return None
-    error = cr1_error(V, H)
+    error = cr1_error(V, axes, H)
     component, _ = match_components(axes, W)
     labels, _ = V.map(_renumber, cones.labels, component=component)
     order = np.argsort(component)

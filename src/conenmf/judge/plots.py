@@ -139,8 +139,8 @@ def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
         close = (geometry.between <= geometry.required_angle) & ~np.eye(K, dtype=bool)
         rows, columns = np.nonzero(close)
         ax.plot(columns, rows, "x", color="C3", markersize=5)
-    verdict = "holds" if geometry.holds else "does not hold"
-    ax.set(xlabel="cone", ylabel="cone", title=f"The geometric assumption {verdict}")
+    title = f"The geometric assumption {geometry.verdict}"
+    ax.set(xlabel="cone", ylabel="cone", title=title)
     return ax
 
 

@@ -1,4 +1,4 @@
-"""The section on cones: the angles between them, and whether the geometric assumption holds."""
+"""The section on cones: the angles between them, and what is known of the assumption."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cones.geometry import ConeGeometry
+from ..cones.separation import Separation
 from ..data.blocks import Array
 from ..judge.diagnosis import ConeDiagnosis
 from .context import ReportContext
@@ -53,15 +54,24 @@ def _describe_assumption(geometry: ConeGeometry) -> str:
     if not geometry.holds:
         close = int((geometry.between <= required).sum() - K) // 2
         verdict = (
-            f"The geometric assumption does not hold: {close} of {K * (K - 1) // 2} pairs of axes "
-            "are too close."
+            f"The geometric assumption {geometry.verdict}: of these cones, {close} of "
+            f"{K * (K - 1) // 2} pairs of axes are too close."
         )
     return (
         f"The two largest size angles are {degrees(largest)} and {degrees(second)}, so the axes of "
         f"any two cones must be more than 3{_TIMES_SIGN}{degrees(largest)} + {degrees(second)} = "
         f"{degrees(required)} apart. {verdict} The closest axes, of cones {first} and {other}, "
         f"are {degrees(float(geometry.between[first, other]))} apart; "
-        f"{_count_ambiguous(geometry)} between cones."
+        f"{_count_ambiguous(geometry)} between cones. {_describe_samples(geometry.pairwise)}"
+    )
+
+
+def _describe_samples(apart: Separation) -> str:
+    least, most = ("as little as", "up to") if apart.is_exact else ("at least", "at most")
+    enough = ": enough for Algorithm 1 to find these clusters, whichever sample comes first"
+    return (
+        f"Two samples of different cones are {least} {degrees(max(apart.between, 0.0))} apart, "
+        f"two of one cone {most} {degrees(apart.within)}{enough if apart.value > 0 else ''}."
     )
 
 

@@ -44,7 +44,7 @@ CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
 def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> InitialFactors:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error."""
     W, H, _ = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
-    return InitialFactors(W, H, name, error=cr1_error(V, H))
+    return InitialFactors(W, H, name, error=cr1_error(V, W, H))
 
 
 def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:

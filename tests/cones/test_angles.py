@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conenmf.cones.angles import angle_at, angles_between, sine_at, squared_distances
+
+
+@given(exponent=st.floats(-14, 0), seed=st.integers(0, 10**6))
+def test_angles_of_any_size(exponent, seed):
+    """Between vectors in a plane, where angles are known."""
+    rng = np.random.default_rng(seed)
+    angle = 10.0**exponent * np.pi / 2
+    Q = np.linalg.qr(rng.standard_normal((7, 2)))[0]
+    A, B = Q[:, :1], Q @ [[np.cos(angle), 0.0], [np.sin(angle), 1.0]]
+    np.testing.assert_allclose(angles_between(A, B)[0], [angle, np.pi / 2], rtol=1e-9, atol=1e-15)
+    squared = np.array([9.0, 0.25])
+    block = B * np.sqrt(squared)
+    distances = squared_distances(block, np.array([0, -1]), squared, A.T)
+    np.testing.assert_allclose(angle_at(distances), [angle, np.pi / 2], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        sine_at(distances), np.sin([angle, np.pi / 2]), rtol=1e-9, atol=1e-15
+    )
+
+
+def test_the_ends():
+    assert angle_at(4.0) == pytest.approx(np.pi)
+    assert angle_at([-1e-17, 0.0]).tolist() == [0.0, 0.0]
+    assert sine_at(2.0) == pytest.approx(1.0)
