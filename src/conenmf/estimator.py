@@ -66,8 +66,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or "auto"
-        "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
-        else by parallel analysis; ``result_.K_decided_by`` says which.
+        "auto" estimates it: it counts the cones where samples lie in cones, else takes the
+        largest ratio of adjacent singular values where that is clear, else parallel analysis;
+        ``result_.K_decided_by`` says which.
     init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
         "nndsvda" or "random"; "auto" takes "cr1" for samples in cones, and elsewhere lets it

@@ -4,7 +4,8 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
-from conenmf.judge.selection import METHODS, Vote, choose_k, masked_nnls
+from conenmf.judge.estimators import METHODS, Vote, masked_nnls
+from conenmf.judge.selection import choose_k
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.cone_inits import mixing
 
