@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
 from conenmf.judge.estimators import METHODS, Vote, masked_nnls
-from conenmf.judge.selection import choose_k
+from conenmf.judge.selection import _Evidence, choose_k
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.cone_inits import mixing
 
@@ -24,6 +24,16 @@ def parts():
     return np.maximum(W @ H + 0.05 * rng.standard_normal((40, 250)), 0)
 
 
+def test_cones_are_counted(cones, main_backend, small_blocks):
+    V = main_backend(cones)
+    table = select_k(V, range(2, 9), methods=["cones", "ratio", "parallel"])
+    assert (table.K, table.decided_by) == (4, "cones")
+    assert table.votes["cones"].reason == f"{table.reason}; also apart: no other number of clusters"
+    scores = table.votes["cones"].scores
+    assert (scores > 0).tolist() == [k == 4 for k in table.ks]
+    assert choose_k(V) == (4, "cones", table.reason)
+
+
 def test_cones_are_counted_by_the_ratio(cones, main_backend):
     table = select_k(main_backend(cones), range(2, 9), methods=["ratio", "parallel"])
     assert table.K == 4
@@ -31,7 +41,7 @@ def test_cones_are_counted_by_the_ratio(cones, main_backend):
     assert "cones are evident" in table.reason
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cones"])
 def test_every_estimator_counts_parts(name, parts):
     vote = select_k(from_columns(parts), range(2, 9), methods=[name]).votes[name]
     assert vote.K == 5, vote
@@ -71,10 +81,82 @@ def test_the_table_reads_well(cones):
 
 
 def test_auto_says_who_decided(cones, parts):
-    assert factorize(from_columns(cones), max_iter=1).K_decided_by == "ratio"
+    assert factorize(from_columns(cones), max_iter=1).K_decided_by == "cones"
     result = factorize(from_columns(parts), max_iter=1)
     assert result.K_decided_by == "parallel"
     assert result.K == 5
+
+
+def test_every_number_of_clusters_that_are_apart_is_listed():
+    turns = np.add.outer([0.1, 1.0, 1.3], 0.01 * np.arange(6)).ravel()
+    V = from_columns(np.stack([np.cos(turns), np.sin(turns), turns**2]))
+    reason = select_k(V, [2, 3], methods="cones").votes["cones"].reason
+    assert reason.startswith("3 clusters are apart, with a separation of ")
+    assert reason.endswith(" rad; also apart: 2")
+
+
+def noisy_cones():
+    """Samples in three cones, with noise that turns the short ones anywhere."""
+    return make_cones(60, 3, 0.1, n_samples=200, noise=0.05, rng=np.random.default_rng(0)).V
+
+
+def test_noise_leaves_the_decision_to_the_ratio():
+    decision = choose_k(from_columns(noisy_cones()))
+    assert decision[:2] == (3, "ratio")
+    assert decision.reason == (
+        "no clusters of 200 samples are apart; cones are evident: the largest ratio stands out"
+    )
+
+
+def test_all_doors_lead_to_the_same_number(cones, parts):
+    for V in map(from_columns, (cones, parts, noisy_cones())):
+        decision = choose_k(V)
+        result = factorize(V, max_iter=1)
+        assert (result.K, result.K_decided_by) == decision[:2]
+        table = select_k(V, rng=np.random.default_rng(3), methods=list(METHODS)[:3])
+        assert (table.K, table.decided_by, table.reason) == decision
+
+
+def test_another_estimator_decides_only_if_it_must(cones, parts):
+    table = select_k(from_columns(cones), [2, 3, 5], methods=["cones", "parallel"])
+    assert table.decided_by == "parallel"
+    assert table.reason.startswith("cones chooses 4, which is no candidate; ")
+    table = select_k(from_columns(parts), [2, 3], methods=["cones", "parallel"])
+    assert (table.K, table.decided_by) == (3, "parallel")
+    assert "parallel chooses 5, which is no candidate; at least 3" in table.reason
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cones"])
+def test_a_limit_is_not_an_estimate(name, parts):
+    vote = select_k(from_columns(parts), [3, 4], methods=[name]).votes[name]
+    assert vote.K == 4
+    assert vote.reason.startswith("at least 4")
+
+
+def test_the_search_is_widened():
+    """More parts, and more cones, than are searched at first; the table shows them too."""
+    rng = np.random.default_rng(0)
+    X = rng.gamma(0.3, size=(600, 60)) @ np.kron(np.eye(60), np.ones((1, 3)))
+    X += 0.01 * rng.random(X.shape)
+    assert choose_k(from_rows(X))[:2] == (60, "parallel")
+    V = from_columns(make_cones(130, 60, 0.05, n_samples=700, rng=rng).V)
+    table = select_k(V, methods=["cones", "parallel"])
+    assert (table.K, table.decided_by, table.ks[-1]) == (60, "cones", 65)
+
+
+def test_the_time_may_run_out(parts):
+    V = from_columns(parts)
+    decision = choose_k(V, max_time=0.0)
+    assert decision.decided_by == "ratio"
+    assert decision.reason.startswith("the time ran out; the largest ratio")
+    assert "of 200 samples" in decision.reason
+
+
+def test_the_time_may_run_out_after_the_ratio(parts, monkeypatch):
+    monkeypatch.setattr(_Evidence, "is_late", property(lambda self: "ratio" in self.__dict__))
+    decision = choose_k(from_columns(parts))
+    assert decision[:2] == (5, "ratio")
+    assert decision.reason.startswith("the time ran out; ")
 
 
 def test_one_spectrum_serves_the_whole_choice(parts):

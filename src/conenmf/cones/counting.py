@@ -41,7 +41,7 @@ _MIN_SUBSET_SAMPLES = 200  # ... but at least so many
 _MAX_PASSES = 3  # to find the cones that are missing among them
 _ROUNDING = 1e-9  # distances closer than this count as equal
 _FEW_SAMPLES = 5  # a cluster of fewer may be chance, ...
-_LARGE_SHARE = 0.8  # ... unless the others hold this share of the samples ...
+_LARGE_SHARE = 0.8  # ... unless several others hold this share of the samples ...
 _CLEAR_RATIO = 1.3  # ... and clusters are so much farther apart than they are wide
 
 
@@ -76,7 +76,7 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     """Count the cones that the samples lie in.
 
     Of all k <= min(F, N) for which k clusters are apart, the largest is chosen at which every
-    cluster has at least 5 samples, or at which clusters that have hold 80% of all samples and
+    cluster has at least 5 samples; or at which two or more that have hold 80% of all samples, and
     samples of different clusters are at least 1.3 times as far apart as samples of one cluster.
 
     Parameters
@@ -122,11 +122,11 @@ def _n_compared(V: DataMatrix) -> int:
 
 def _is_clear(tree: Linkage, k: int, sizes: Array) -> bool:
     """Whether the sizes of k clusters, and how far they are apart, rule chance out."""
-    large = sizes >= _FEW_SAMPLES
-    if large.all():
+    large = sizes[sizes >= _FEW_SAMPLES]
+    if large.size == sizes.size:
         return True
     is_wide_apart = tree.between[k - 1] >= _CLEAR_RATIO * tree.within[k - 1]
-    return bool(is_wide_apart and sizes[large].sum() >= _LARGE_SHARE * sizes.sum())
+    return bool(is_wide_apart and large.size > 1 and large.sum() >= _LARGE_SHARE * sizes.sum())
 
 
 # --- all clusterings of some samples ----------------------------------------------------------

@@ -90,17 +90,17 @@ def by_cones(
     judged = ks <= count.separations.size
     scores[judged] = count.separations[ks[judged] - 1]
     if count.K in ks:
-        return Vote(scores, count.K, f"{count.reason}; {_listed(count.ks)}")
+        return Vote(scores, count.K, f"{count.reason}; also apart: {_others(count)}")
     finite = np.where(np.isfinite(scores), scores, -np.inf)
-    why = f"it would choose {count.K}: " if count.K else ""
-    return Vote(scores, int(ks[np.argmax(finite)]), f"{why}{count.reason}; here is the largest separation")
+    reason = f"{count.reason}; the largest separation is here"
+    return Vote(scores, int(ks[np.argmax(finite)]), reason)
 
 
-def _listed(ks: Array) -> str:
-    """Name all numbers for which clusters are apart."""
-    shown = ", ".join(map(str, ks[:_MAX_LISTED]))
-    more = f" and {ks.size - _MAX_LISTED} more" if ks.size > _MAX_LISTED else ""
-    return f"clusters are apart for k = {shown}{more}"
+def _others(count: ConeCount) -> str:
+    """Name the other numbers for which clusters are apart."""
+    others = count.ks[count.ks != count.K]
+    shown = ", ".join(map(str, others[:_MAX_LISTED])) or "no other number of clusters"
+    return shown + f" and {others.size - _MAX_LISTED} more" * (others.size > _MAX_LISTED)
 
 
 def by_ratio(
