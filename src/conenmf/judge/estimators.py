@@ -100,7 +100,8 @@ def _others(count: ConeCount) -> str:
     """Name the other numbers for which clusters are apart."""
     others = count.ks[count.ks != count.K]
     shown = ", ".join(map(str, others[:_MAX_LISTED])) or "no other number of clusters"
-    return shown + f" and {others.size - _MAX_LISTED} more" * (others.size > _MAX_LISTED)
+    more = f" and {others.size - _MAX_LISTED} more" if others.size > _MAX_LISTED else ""
+    return shown + more
 
 
 def by_ratio(
