@@ -67,7 +67,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int or "auto"
         "auto" estimates it: it counts the cones where samples lie in cones, else takes the
-        largest ratio of adjacent singular values where that is clear, else parallel analysis;
+        largest ratio of adjacent singular values where it stands out, else parallel analysis;
         ``result_.K_decided_by`` says which.
     init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),

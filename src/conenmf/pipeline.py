@@ -63,7 +63,7 @@ def factorize(
     V : DataMatrix (F, N)
     K : int or "auto"
         Number of components; "auto" counts the cones where samples lie in cones, else takes the
-        largest ratio of adjacent singular values where that is clear, else parallel analysis; the
+        largest ratio of adjacent singular values where that stands out, else parallel analysis; the
         result says which in `K_decided_by` (see `judge.selection.choose_k`).
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",

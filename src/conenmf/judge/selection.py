@@ -1,7 +1,7 @@
 """How many components: one decision, and a table of the estimators that vote on it.
 
-Where samples lie in cones, the cones are counted. Where noise hides them, the paper's ratio of
-singular values decides, if it is clear; elsewhere parallel analysis does. `factorize` with
+Where samples lie in cones, the cones are counted. Elsewhere the paper's ratio of singular values
+decides, if it stands out; where it does not, parallel analysis does. `factorize` with
 ``K="auto"``, `select_k` and the command ``conenmf rank`` share this decision. The estimators
 themselves are in `estimators`.
 """
@@ -43,7 +43,8 @@ __all__ = ["Decision", "Selection", "choose_k", "select_k"]
 
 _MAX_DEFAULT_K = 20  # largest candidate of the table, ...
 _CANDIDATES_ABOVE = 5  # ... or so many above the number decided on
-_EVIDENT_MARGIN_RATIO = 1.2
+_EVIDENT_MARGIN_RATIO = 1.2  # from which on the largest ratio stands out, in cones ...
+_CLIFF_MARGIN_RATIO = 2.0  # ... and in any data
 _QUICK_SAMPLES = 200  # from which to estimate when the time has run out
 
 
@@ -65,9 +66,9 @@ def choose_k(
 
     1. "cones": if clusters of samples are apart, as the geometric assumption implies, they are
        counted (`count_cones`).
-    2. "ratio": else the largest ratio of adjacent singular values, if cones are evident all the
-       same: the ratio stands out, samples of unit norm lead to the same number, and cones of that
-       number explain the data about as well as their mixtures do.
+    2. "ratio": else the largest ratio of adjacent singular values, if it stands out and samples of
+       unit norm lead to the same number: by a factor of 2 over all other ratios, or by 1.2 if cones
+       of that number explain the data about as well as their mixtures do.
     3. "parallel": else the number of singular values that are above those of shuffled data.
 
     Parameters
@@ -149,10 +150,11 @@ def _count(evidence: _Evidence) -> tuple[Decision | None, str]:
 def _largest_ratio(evidence: _Evidence) -> tuple[Decision | None, str]:
     low, high = default_range(evidence.V)
     ratio = evidence.ratio
-    decision = Decision(ratio.K, "ratio", "cones are evident: the largest ratio stands out")
+    reason = f"the largest ratio stands out by a factor of {ratio.margin:.3g}"
+    decision = Decision(ratio.K, "ratio", reason)
     if high <= 2 or ratio.K < low:
         return decision._replace(reason=f"the rank is {ratio.rank}"), ""
-    return decision, _why_no_cones(evidence.V, ratio, evidence.spectrum)
+    return decision, _why_not_ratio(evidence.V, ratio, evidence.spectrum)
 
 
 def _above_shuffled(evidence: _Evidence) -> tuple[Decision | None, str]:
@@ -174,12 +176,8 @@ def _quick_decision(V: DataMatrix) -> Decision:
     return Decision(estimate_rank(part).K, "ratio", reason)
 
 
-def _why_no_cones(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str:
-    """Return why cones are not evident; an empty text if they are.
-
-    They are if the largest ratio stands out, samples of unit norm lead to the same number, and
-    cones of that number explain the data about as well as their mixtures do.
-    """
+def _why_not_ratio(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str:
+    """Return why the largest ratio is not trusted; an empty text if it is."""
     if ratio.margin < _EVIDENT_MARGIN_RATIO:
         return f"the largest ratio stands out by a factor of only {ratio.margin:.2f}"
     unit = estimate_rank(V, normalize=True, spectrum=spectrum)
@@ -190,6 +188,8 @@ def _why_no_cones(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str
             "for samples of unit norm the largest ratio stands out by a factor of only "
             f"{unit.margin:.2f}"
         )
+    if min(ratio.margin, unit.margin) >= _CLIFF_MARGIN_RATIO:
+        return ""
     share = mixing(V, ratio.K)
     if share > MAX_CONE_MIXING:
         return f"samples are mixtures: mixing cones lowers the error by {share:.0%}"
