@@ -20,6 +20,7 @@ lint: $(VENV)/test.stamp
 bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/rank.py
+	$(BIN)/python benchmarks/choosing_k.py
 	$(BIN)/python benchmarks/inits.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/out_of_core.py

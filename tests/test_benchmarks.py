@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from conenmf.judge.selection import choose_k
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -66,3 +68,10 @@ def test_small_samples_keep_their_kind():
     assert dense.flags.c_contiguous
     sparse = datasets.shrunk(sp.csr_array(X), samples=10, features=7)
     np.testing.assert_array_equal(sparse.toarray(), dense)
+
+
+def test_cones_that_are_not_alike_are_counted(monkeypatch):
+    """Twenty of the 500 matrices of `benchmarks/choosing_k.py`."""
+    monkeypatch.syspath_prepend(FOLDER)
+    drawn = list(module("choosing_k").drawn(20))
+    assert [choose_k(V)[:2] for V, _ in drawn] == [(K, "cones") for _, K in drawn]

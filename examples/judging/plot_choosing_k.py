@@ -3,16 +3,17 @@ Choosing the number of components
 =================================
 
 ``n_components="auto"`` estimates the number. This example shows the ratios of singular values that
-it uses where samples lie in cones, and the other estimators for samples that do not.
+it uses where noise hides the cones, and the other estimators for samples that lie in none.
 """
 
 # %%
 # Samples in cones
 # ----------------
 #
-# Seven cones, with noise. The singular values drop after the seventh, and the ratio of neighbours
-# has its largest value there. For such data the paper proves that this finds the number of cones,
-# given enough samples (Theorem 9).
+# Seven cones, with noise. Without it the clusters would be apart, and counting them would do; here
+# noise turns short samples. But the singular values drop after the seventh, and the ratio of
+# neighbours has its largest value there. For cones that are alike the paper proves that this finds
+# their number, given enough samples (Theorem 9).
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,8 +35,8 @@ plt.show()
 # -------------------------
 #
 # Handwritten digits share strokes, so the singular values fall without a drop. ``select_k`` runs
-# four estimators and prints the number that each chooses. It also prints why the ratio cannot be
-# trusted here.
+# five estimators and prints the number that each chooses. It also prints why there are no cones to
+# count and why the ratio cannot be trusted here.
 
 digits = load_digits().data[:800]
 V = from_rows(digits)
@@ -45,13 +46,14 @@ print(selection)
 # %%
 # Each estimator has a score for every candidate:
 #
+# - *cones*: how far clusters of samples are apart, positive if samples lie in K cones;
 # - *ratio*: a singular value over the next one, from the paper;
 # - *parallel*: singular values over those of shuffled data, above 1 if there is structure;
 # - *crossval*: the error on entries that were held out, lowest where more components begin to
 #   describe noise;
 # - *stability*: whether components are found again from other random inits, 1 if always.
 
-figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
+figure, axes = plt.subplots(1, 5, figsize=(12, 2.7), layout="constrained")
 for ax, (name, vote) in zip(axes, selection.votes.items(), strict=True):
     ax.plot(selection.ks, vote.scores, marker=".", color="C0")
     ax.axvline(vote.K, color="C1", linestyle="--", linewidth=1.2)

@@ -35,7 +35,7 @@ from .solve.inits import Init
 from .solve.losses import coefficients
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
-from .solve.stopping import Callback, Iteration, StopReason
+from .solve.stopping import Callback, Iteration
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -66,8 +66,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or "auto"
-        "auto" estimates it: from the ratios of adjacent singular values if cones are evident,
-        else by parallel analysis; ``result_.K_decided_by`` says which.
+        "auto" estimates it: it counts the cones where samples lie in cones, else takes the
+        largest ratio of adjacent singular values where it stands out, else parallel analysis;
+        ``result_.K_decided_by`` says which.
     init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
         "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see

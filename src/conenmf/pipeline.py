@@ -63,8 +63,9 @@ def factorize(
     ----------
     V : DataMatrix (F, N)
     K : int or "auto"
-        Number of components; "auto" takes the largest ratio of adjacent singular values if
-        cones are evident, else parallel analysis; the result says which in `K_decided_by`.
+        Number of components; "auto" counts the cones where samples lie in cones, else takes the
+        largest ratio of adjacent singular values where that stands out, else parallel analysis; the
+        result says which in `K_decided_by` (see `judge.selection.choose_k`).
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa",
         "spkm", "kmeans"; "auto", which lets several compete by the error they lead to (`Race`);
@@ -244,7 +245,9 @@ def _begin(
 ) -> Begun:
     """Choose K if that was asked for, and make the initial factors."""
     with stages.timed("rank"):
-        K, decided_by = choose_k(V, spectrum=spectrum) if isinstance(K, str) else (K, "user")
+        decided_by = "user"
+        if isinstance(K, str):
+            K, decided_by, _ = choose_k(V, spectrum=spectrum, max_time=stages.remaining())
     with stages.timed("init"):
         if isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None

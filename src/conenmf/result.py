@@ -65,7 +65,7 @@ class Factorization:
     settings : mapping
         What was asked for, in plain values.
     K_decided_by : str
-        "user" if K was given, else what chose it: "ratio" or "parallel".
+        "user" if K was given, else what chose it: "cones", "ratio" or "parallel".
     init_used : str
         The initialisation that was used, also where "auto" was asked for.
     race : Race or None

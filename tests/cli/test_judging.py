@@ -21,6 +21,15 @@ def test_rank_prints_the_estimators(folder, capsys, run):
     assert answer["estimators"].keys() == {"ratio", "parallel"}
 
 
+def test_rank_is_the_number_that_fit_takes(folder, capsys, run):
+    assert run("rank", "cells.csv", "--methods", "cones,ratio,parallel", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert run("fit", "cells.csv", "-o", "out", "--json") == 0
+    fit = json.loads(capsys.readouterr().out)
+    assert answer["n_components"] == fit["n_components"]
+    assert answer["decided_by"] == fit["K_decided_by"] == "cones"
+
+
 def test_diagnose_judges(folder, capsys, run):
     assert run("diagnose", "cells.csv") == 0
     output = capsys.readouterr().out

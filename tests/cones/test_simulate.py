@@ -84,6 +84,17 @@ def test_impossible_axes(F, K, angle):
 def test_axes_that_do_not_fit_the_orthant():
     with pytest.raises(OptionError, match="use more features"):
         make_cones(4, 4, 0.1, n_samples=5, angle=1.55, rng=_rng())
+    for axes in (np.eye(3), 2 * np.eye(4)):
+        with pytest.raises(OptionError, match="unit vectors"):
+            make_cones(4, 4, 0.1, n_samples=5, axes=axes, rng=_rng())
+
+
+def test_axes_of_your_own():
+    axes = np.eye(5)[:, :3]
+    model = make_cones(5, 3, 0.1, n_samples=60, axes=axes, rng=_rng())
+    assert (model.axes == axes).all()
+    cosines = (model.V * axes[:, model.labels]).sum(axis=0) / np.linalg.norm(model.V, axis=0)
+    assert np.arccos(cosines).max() <= 0.1
 
 
 def _rng():

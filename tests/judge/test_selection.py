@@ -4,7 +4,8 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
-from conenmf.judge.selection import METHODS, Vote, choose_k, masked_nnls
+from conenmf.judge.estimators import METHODS, Vote, masked_nnls
+from conenmf.judge.selection import _Evidence, choose_k
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.cone_inits import mixing
 
@@ -14,23 +15,43 @@ def cones():
     return make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0)).V
 
 
-@pytest.fixture(scope="module")
-def parts():
+def mixtures(strengths, noise):
     """Mixtures of five parts, with noise."""
     rng = np.random.default_rng(1)
     W = np.repeat(np.eye(5), 8, axis=0) * rng.uniform(0.5, 1, (40, 1))
-    H = rng.gamma(1.0, 1.0, (5, 250))
-    return np.maximum(W @ H + 0.05 * rng.standard_normal((40, 250)), 0)
+    H = strengths[:, None] * rng.gamma(1.0, 1.0, (5, 250))
+    return np.maximum(W @ H + noise * rng.standard_normal((40, 250)), 0)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return mixtures(np.ones(5), 0.05)
+
+
+@pytest.fixture(scope="module")
+def fading_parts():
+    """Each fainter than the one before, so that no ratio of singular values stands out."""
+    return mixtures(0.6 ** np.arange(5), 0.1)
+
+
+def test_cones_are_counted(cones, main_backend, small_blocks):
+    V = main_backend(cones)
+    table = select_k(V, range(2, 9), methods=["cones", "ratio", "parallel"])
+    assert (table.K, table.decided_by) == (4, "cones")
+    assert table.votes["cones"].reason == f"{table.reason}; also apart: no other number of clusters"
+    scores = table.votes["cones"].scores
+    assert (scores > 0).tolist() == [k == 4 for k in table.ks]
+    assert choose_k(V) == (4, "cones", table.reason)
 
 
 def test_cones_are_counted_by_the_ratio(cones, main_backend):
     table = select_k(main_backend(cones), range(2, 9), methods=["ratio", "parallel"])
     assert table.K == 4
     assert table.decided_by == "ratio"
-    assert "cones are evident" in table.reason
+    assert table.reason.startswith("the largest ratio stands out by a factor of ")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cones"])
 def test_every_estimator_counts_parts(name, parts):
     vote = select_k(from_columns(parts), range(2, 9), methods=[name]).votes[name]
     assert vote.K == 5, vote
@@ -45,11 +66,19 @@ def test_every_estimator_reads_sparse_data(parts):
     assert all(np.isfinite(vote.scores).all() for vote in table.votes.values())
 
 
-def test_mixtures_are_not_left_to_the_ratio(parts):
-    table = select_k(from_columns(parts), range(2, 9), methods=["ratio", "crossval"])
+def test_mixtures_are_not_left_to_the_ratio(fading_parts):
+    V = from_columns(fading_parts)
+    table = select_k(V, range(2, 9), methods=["ratio", "crossval"])
     assert table.decided_by == "crossval"
-    assert table.K == 5
-    assert mixing(from_columns(parts), 5) > 0.12
+    assert table.reason.startswith("samples are mixtures: mixing cones lowers the error by ")
+    assert mixing(V, 5) > 0.12
+
+
+def test_a_cliff_in_the_singular_values_decides(parts):
+    """Mixtures too; the fifth ratio is 28 times the next largest, so there is no doubt."""
+    decision = choose_k(from_columns(parts))
+    assert decision[:2] == (5, "ratio")
+    assert "stands out by a factor of 27.9" in decision.reason
 
 
 def test_an_estimator_of_your_own(cones):
@@ -69,11 +98,83 @@ def test_the_table_reads_well(cones):
     assert lines[-1].startswith("recommended: 4; ")
 
 
-def test_auto_says_who_decided(cones, parts):
-    assert factorize(from_columns(cones), max_iter=1).K_decided_by == "ratio"
-    result = factorize(from_columns(parts), max_iter=1)
+def test_auto_says_who_decided(cones, fading_parts):
+    assert factorize(from_columns(cones), max_iter=1).K_decided_by == "cones"
+    result = factorize(from_columns(fading_parts), max_iter=1)
     assert result.K_decided_by == "parallel"
     assert result.K == 5
+
+
+def test_every_number_of_clusters_that_are_apart_is_listed():
+    turns = np.add.outer([0.1, 1.0, 1.3], 0.01 * np.arange(6)).ravel()
+    V = from_columns(np.stack([np.cos(turns), np.sin(turns), turns**2]))
+    reason = select_k(V, [2, 3], methods="cones").votes["cones"].reason
+    assert reason.startswith("3 clusters are apart, with a separation of ")
+    assert reason.endswith(" rad; also apart: 2")
+
+
+def noisy_cones():
+    """Samples in three cones, with noise that turns the short ones anywhere."""
+    return make_cones(60, 3, 0.1, n_samples=200, noise=0.05, rng=np.random.default_rng(0)).V
+
+
+def test_noise_leaves_the_decision_to_the_ratio():
+    decision = choose_k(from_columns(noisy_cones()))
+    assert decision[:2] == (3, "ratio")
+    assert decision.reason.startswith(
+        "no clusters of 200 samples are apart; the largest ratio stands out by a factor of 1."
+    )
+
+
+def test_all_doors_lead_to_the_same_number(cones, fading_parts):
+    for V in map(from_columns, (cones, fading_parts, noisy_cones())):
+        decision = choose_k(V)
+        result = factorize(V, max_iter=1)
+        assert (result.K, result.K_decided_by) == decision[:2]
+        table = select_k(V, rng=np.random.default_rng(3), methods=list(METHODS)[:3])
+        assert (table.K, table.decided_by, table.reason) == decision
+
+
+def test_another_estimator_decides_only_if_it_must(cones, parts):
+    table = select_k(from_columns(cones), [2, 3, 5], methods=["cones", "parallel"])
+    assert table.decided_by == "parallel"
+    assert table.reason.startswith("cones chooses 4, which is no candidate; ")
+    table = select_k(from_columns(parts), [2, 3], methods=["cones", "parallel"])
+    assert (table.K, table.decided_by) == (3, "parallel")
+    assert "parallel chooses 5, which is no candidate; at least 3" in table.reason
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cones"])
+def test_a_limit_is_not_an_estimate(name, parts):
+    vote = select_k(from_columns(parts), [3, 4], methods=[name]).votes[name]
+    assert vote.K == 4
+    assert vote.reason.startswith("at least 4")
+
+
+def test_the_search_is_widened():
+    """More parts, and more cones, than are searched at first; the table shows them too."""
+    rng = np.random.default_rng(0)
+    X = rng.gamma(0.3, size=(600, 60)) @ np.kron(np.eye(60), np.ones((1, 3)))
+    X = np.maximum(X + 0.5 * rng.standard_normal(X.shape), 0)
+    assert choose_k(from_rows(X))[:2] == (57, "parallel")  # 50 is the first limit
+    V = from_columns(make_cones(130, 60, 0.05, n_samples=700, rng=rng).V)
+    table = select_k(V, methods=["cones", "parallel"])
+    assert (table.K, table.decided_by, table.ks[-1]) == (60, "cones", 65)
+
+
+def test_the_time_may_run_out(parts):
+    V = from_columns(parts)
+    decision = choose_k(V, max_time=0.0)
+    assert decision.decided_by == "ratio"
+    assert decision.reason.startswith("the time ran out; the largest ratio")
+    assert "of 200 samples" in decision.reason
+
+
+def test_the_time_may_run_out_after_the_ratio(fading_parts, monkeypatch):
+    monkeypatch.setattr(_Evidence, "is_late", property(lambda self: "ratio" in self.__dict__))
+    decision = choose_k(from_columns(fading_parts))
+    assert decision[:2] == (5, "ratio")
+    assert decision.reason.startswith("the time ran out; ")
 
 
 def test_one_spectrum_serves_the_whole_choice(parts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from ..comparison import INITS_COMPARED, SOLVERS_COMPARED
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import facts
-from ..judge.selection import METHODS, choose_k, select_k
+from ..judge.estimators import METHODS
+from ..judge.selection import choose_k, select_k
 from ..pipeline import factorize
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import Iteration
 from .answers import show_comparison, show_diagnosis, show_rank
-from .console import Display
 from .labels import read_labels
 from .options import (
     COMPONENTS_OPTION,
@@ -62,6 +61,9 @@ def rank(
 ) -> None:
     """Estimate how many components DATA has: a table of estimators, and a recommendation.
 
+    The recommendation is the number that `conenmf fit -k auto` takes, unless that is not among the
+    numbers to try or its estimator not among --methods; then the reason says so.
+
     \b
     conenmf rank counts.csv
     conenmf rank counts.csv --max 40 --methods ratio,parallel --plot rank.png
@@ -70,9 +72,12 @@ def rank(
     display = common.display
     V = common.open(display)
     candidates = _candidates(V, min_k, max_k)
-    estimators = [_shown(display, name, place, len(methods)) for place, name in enumerate(methods)]
+
+    def show(name: str, place: int) -> None:
+        display.update("", (place + 0.5) / len(methods), f"estimating by {name}")
+
     with display.working("estimating the number of components"):
-        selection = select_k(V, candidates, methods=estimators, rng=common.rng)
+        selection = select_k(V, candidates, methods=methods, rng=common.rng, callback=show)
     if plot is not None:
         save_picture(selection.plot()[0].figure, plot)
     answer = {
@@ -97,18 +102,6 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
     if first > last:
         raise OptionError(f"--min {first} is above --max {last}: lower --min or raise --max")
     return range(first, last + 1)
-
-
-def _shown(display: Display, name: str, place: int, count: int) -> Callable[..., Any]:
-    """An estimator that is shown on the display while it runs."""
-
-    @functools.wraps(METHODS[name])
-    def method(*arguments: Any) -> Any:
-        display.update("", (place + 0.5) / count, f"estimating by {name}")
-        return METHODS[name](*arguments)
-
-    method.__name__ = name
-    return method
 
 
 @click.command()
@@ -203,7 +196,7 @@ def compare(
         return show
 
     with display.working(choosing(K)):
-        n_components = choose_k(V)[0] if isinstance(K, str) else K
+        n_components = choose_k(V).K if isinstance(K, str) else K
         compared = comparison.compare(
             V,
             n_components,

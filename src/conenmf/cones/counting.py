@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,10 @@ _MIN_SUBSET_SAMPLES = 200  # ... but at least so many
 _MAX_PASSES = 3  # to find the cones that are missing among them
 _ROUNDING = 1e-9  # distances closer than this count as equal
 _FEW_SAMPLES = 5  # a cluster of fewer may be chance, ...
-_LARGE_SHARE = 0.8  # ... unless the others hold this share of the samples ...
+_LARGE_SHARE = 0.8  # ... unless several others hold this share of the samples ...
 _CLEAR_RATIO = 1.3  # ... and clusters are so much farther apart than they are wide
+_SHORTEST_SHARE = 0.002  # of the samples: noise turns them most, so they are no cones of their own
+_NORM_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,9 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     """Count the cones that the samples lie in.
 
     Of all k <= min(F, N) for which k clusters are apart, the largest is chosen at which every
-    cluster has at least 5 samples, or at which clusters that have hold 80% of all samples and
-    samples of different clusters are at least 1.3 times as far apart as samples of one cluster.
+    cluster has at least 5 samples; or at which two or more that have hold 80% of all samples,
+    samples of different clusters are at least 1.3 times as far apart as samples of one cluster, and
+    no cluster has only samples of the shortest 0.2%, which a little noise can turn anywhere.
 
     Parameters
     ----------
@@ -103,11 +106,17 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     between[0] = np.inf
     is_apart = tree.between > tree.within + _ROUNDING
     ks = 1 + np.flatnonzero(is_apart[: min(V.shape)])[1:]
-    clear = [k for k in ks.tolist() if _is_clear(tree, k, tree.sizes(k))]
+    shortest, is_long = _without_shortest(np.asarray(V.norms_squared[indices]))
+    clear = [
+        k
+        for k in ks.tolist()
+        if _is_clear(tree, k, tree.sizes(k))
+        and np.logical_or.reduceat(is_long[tree.order], tree.first(k)).all()
+    ]
     K, separation = 0, None
     reason = f"no clusters of {indices.size} samples are apart" + " and clear" * bool(ks.size)
     if clear:
-        K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], deadline)
+        K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], shortest, deadline)
     return ConeCount(K, ks, between - within, separation, reason)
 
 
@@ -120,13 +129,20 @@ def _n_compared(V: DataMatrix) -> int:
     return int(np.clip(affordable, _MIN_SUBSET_SAMPLES, _SUBSET_SAMPLES))
 
 
+def _without_shortest(squared: Array) -> tuple[float, Array]:
+    """The squared norm that all but the shortest samples have, and which have it."""
+    place = min(int(np.ceil(_SHORTEST_SHARE * squared.size)), squared.size - 1)
+    limit = float(np.partition(squared, place)[place]) * (1.0 - _NORM_ROUNDING)
+    return limit, squared >= limit
+
+
 def _is_clear(tree: Linkage, k: int, sizes: Array) -> bool:
     """Whether the sizes of k clusters, and how far they are apart, rule chance out."""
-    large = sizes >= _FEW_SAMPLES
-    if large.all():
+    large = sizes[sizes >= _FEW_SAMPLES]
+    if large.size == sizes.size:
         return True
     is_wide_apart = tree.between[k - 1] >= _CLEAR_RATIO * tree.within[k - 1]
-    return bool(is_wide_apart and sizes[large].sum() >= _LARGE_SHARE * sizes.sum())
+    return bool(is_wide_apart and large.size > 1 and large.sum() >= _LARGE_SHARE * sizes.sum())
 
 
 # --- all clusterings of some samples ----------------------------------------------------------
@@ -204,7 +220,12 @@ def _visit_nearest(distances: Array) -> tuple[Array, Array]:
 
 
 def _in_all_samples(
-    V: DataMatrix, indices: Array, tree: Linkage, k: int, deadline: float | None
+    V: DataMatrix,
+    indices: Array,
+    tree: Linkage,
+    k: int,
+    shortest: float,
+    deadline: float | None,
 ) -> tuple[int, Separation | None, str]:
     """The number of cones, their separation and the reason, given k clusters of some samples."""
     Z = dense(unit_samples(V).columns(indices[tree.order[tree.first(k)]]))
@@ -215,7 +236,7 @@ def _in_all_samples(
     of_subset = f" in {indices.size} samples"
     if deadline is not None and time.perf_counter() > deadline:
         return k, None, f"{k} clusters are apart{of_subset}; the time ran out to look at the others"
-    labels, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2)
+    labels, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2, shortest)
     if found.new.shape[1] or found.n_unclear or not _is_clear(tree, k, found.sizes):
         return 0, None, f"{k} clusters are apart{of_subset}, but not in all"
     return _checked(V, found.Z, pairwise_separation(V, labels), of_subset)
@@ -237,7 +258,8 @@ class _Cover(NamedTuple):
     """How the samples of some blocks lie to directions Z (F, K).
 
     Those with a cosine of `limit` or more are near. `sizes` counts the samples by the nearest
-    direction, `n_unclear` those near to two; `new` are directions of samples near to none.
+    direction, `n_unclear` those near to two; `new` are directions of samples near to none. The
+    shortest samples belong to the nearest direction, but count for neither.
     """
 
     Z: Array
@@ -248,14 +270,12 @@ class _Cover(NamedTuple):
     new: Array
 
 
-def _cover(V: DataMatrix, Z: Array, limit: float) -> tuple[Aligned, _Cover]:
+def _cover(V: DataMatrix, Z: Array, limit: float, shortest: float) -> tuple[Aligned, _Cover]:
     """Add directions until every sample is near to one; return labels too."""
-    tie = cosine_rounding(V)
+    options: dict[str, Any] = {"limit": limit, "shortest": shortest, "tie": cosine_rounding(V)}
     with V.own_threads():
         for _ in range(_MAX_PASSES):
-            labels, found = V.sweep(
-                _cover_block, V.norms_squared, reduce=_join, Z=Z, limit=limit, tie=tie
-            )
+            labels, found = V.sweep(_cover_block, V.norms_squared, reduce=_join, Z=Z, **options)
             if not 0 < found.new.shape[1] <= min(V.shape) - Z.shape[1]:
                 break
             Z = np.hstack([Z, found.new])
@@ -263,17 +283,17 @@ def _cover(V: DataMatrix, Z: Array, limit: float) -> tuple[Aligned, _Cover]:
 
 
 def _cover_block(
-    block: Block, squared: Array, *, Z: Array, limit: float, tie: float
+    block: Block, squared: Array, *, Z: Array, limit: float, shortest: float, tie: float
 ) -> tuple[Array, _Cover]:
     block, K = exact(block), Z.shape[1]
     cosines = cross_products(block, Z) / norms(squared)[:, None]
     second, largest = np.partition(cosines, K - 2, axis=1)[:, K - 2 :].T
-    is_zero = squared == 0
-    labels = np.where(is_zero, -1, cosines.argmax(axis=1))
-    scores = np.where(is_zero, -np.inf, -largest)
+    labels = np.where(squared > 0, cosines.argmax(axis=1), -1)
+    is_long = squared >= shortest
+    scores = np.where(is_long, -largest, -np.inf)
     _, new = farthest_first(block, norms(squared), scores, K, -limit, tie)
-    n_unclear = int(np.count_nonzero(second[~is_zero] >= limit))
-    sizes = np.bincount(labels[~is_zero], minlength=K)
+    n_unclear = int(np.count_nonzero(second[is_long] >= limit))
+    sizes = np.bincount(labels[labels >= 0], minlength=K)
     return labels, _Cover(Z, limit, tie, sizes, n_unclear, new)
 
 

@@ -63,7 +63,8 @@ def estimate_rank(
         The paper asks for more than one: the first ratio of nonnegative data is always large.
         The estimate is smaller only if the rank of V is.
     k_max : int, optional
-        By default half of min(F, N), at most 50.
+        By default half of min(F, N), at most 50, and twice as many as long as the estimate is this
+        limit itself.
     normalize : bool
         Use samples of unit norm, as the paper advises if norms differ between cones.
     spectrum : Spectrum, optional
@@ -79,9 +80,21 @@ def estimate_rank(
     """
     require_data_matrix(V, nonzero=True, whole=True)
     smaller = min(V.shape)
-    if k_max is None:
-        k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
-        k_min = min(k_min, k_max)
+    spectrum = Spectrum.of(V, spectrum)
+    if k_max is not None:
+        return _largest_ratio(V, k_min, k_max, normalize, spectrum)
+    k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
+    while True:
+        estimate = _largest_ratio(V, min(k_min, k_max), k_max, normalize, spectrum)
+        if not estimate.K == k_max < smaller:
+            return estimate
+        k_max = min(2 * k_max, smaller)
+
+
+def _largest_ratio(
+    V: DataMatrix, k_min: int, k_max: int, normalize: bool, spectrum: Spectrum
+) -> RankEstimate:
+    smaller = min(V.shape)
     if not 1 <= k_min <= k_max <= smaller:
         raise ComponentsError(
             f"the search range {k_min}..{k_max} must lie within 1..{smaller}, "
@@ -89,7 +102,7 @@ def estimate_rank(
         )
     values = np.zeros(k_max + 1)
     k = min(k_max + 1, smaller)
-    values[:k] = Spectrum.of(V, spectrum).singular_values(k, normalize=normalize, rough=True)
+    values[:k] = spectrum.singular_values(k, normalize=normalize, rough=True)
     # VV' squares the singular values: below this they are rounding.
     floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
     above = np.maximum(values, floor)

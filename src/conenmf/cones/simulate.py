@@ -55,6 +55,7 @@ def make_cones(
     *,
     n_samples: int,
     angle: float | None = None,
+    axes: npt.ArrayLike | None = None,
     rates: npt.ArrayLike | None = None,
     weights: Sequence[float] | Array | None = None,
     squared_norm: SquaredNormLaw | None = None,
@@ -79,6 +80,8 @@ def make_cones(
     angle : float, optional
         Angle between any two axes; by default 4 * max(alpha) + 0.01, which satisfies the
         geometric assumption.
+    axes : array (F, K), optional
+        The axes themselves, unit vectors, instead of axes drawn at equal angles.
     rates : array (K,), optional
         lambda_k, by default 1 / k.
     weights : array (K,), optional
@@ -102,7 +105,10 @@ def make_cones(
     """
     angles = np.broadcast_to(np.asarray(alpha, dtype=float), (K,)).copy()
     means = np.arange(1.0, K + 1) if rates is None else 1.0 / np.asarray(rates, dtype=float)
-    axes = equal_angle_axes(F, K, 4 * angles.max() + 0.01 if angle is None else angle, rng)
+    if axes is None:
+        angle = 4 * angles.max() + 0.01 if angle is None else angle
+        axes = equal_angle_axes(F, K, angle, rng)
+    axes = _checked_axes(axes, F, K)
     labels = rng.choice(K, size=n_samples, p=weights)
     rows = _draw_directions(labels, angles, axes, rng)
     draw = _exponential if squared_norm is None else squared_norm
@@ -115,6 +121,13 @@ def make_cones(
         rows += noise * rng.standard_normal(rows.shape)
         np.maximum(rows, 0.0, out=rows)
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
+
+
+def _checked_axes(axes: npt.ArrayLike, F: int, K: int) -> Array:
+    axes = np.array(axes, dtype=float)
+    if axes.shape != (F, K) or not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
+        raise OptionError(f"axes have shape {axes.shape}: expected ({F}, {K}), unit vectors")
+    return axes
 
 
 def _draw_directions(labels: Array, angles: Array, axes: Array, rng: np.random.Generator) -> Array:

@@ -1,0 +1,282 @@
+"""Estimators of the number of components.
+
+An estimator is a function ``(V, ks, rng) -> Vote``; `METHODS` gives each a name. The number of
+cones and the paper's ratio of singular values are for samples in cones; the others assume less.
+All but the first two work on a subset of the data: at most `_MAX_SAMPLES` samples, and for
+cross-validation the `_MAX_CV_FEATURES` features of the largest norm. Which of them decides is
+written in `selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from sklearn.metrics import silhouette_samples
+
+from ..cones.counting import ConeCount, count_cones
+from ..cones.rank import estimate_rank
+from ..data.blocks import Array, dense
+from ..data.doors import from_columns
+from ..data.matrix import DataMatrix
+from ..data.sampling import draw_samples
+from ..data.views import shuffled_samples, take_samples, unit_samples
+from ..linalg.spectrum import Spectrum
+from ..solve.inits import initialize
+from ..solve.loop import alternate
+from ..solve.solvers import SOLVERS, hals
+from ..solve.stopping import Stopping
+from .metrics import cosines, match_components
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "ParallelAnalysis",
+    "Vote",
+    "by_cones",
+    "by_parallel",
+    "by_ratio",
+    "masked_nnls",
+    "parallel_analysis",
+]
+
+_MAX_SAMPLES = 1000
+_MIN_SAMPLES = 50  # even of very many features
+_SUBSET_BYTES = 160 << 20
+_MAX_CV_SAMPLES = 400
+_MAX_CV_FEATURES = 400
+_HELD_OUT_SHARE = 0.1  # of the entries
+_N_FOLDS = 3
+_FILL_MAX_ITER = 20
+_CV_MAX_ITER = 15
+_MASKED_SWEEPS = 4
+_N_SHUFFLES = 3
+_N_RESTARTS = 6
+_RESTART_MAX_ITER = 60
+_STABLE_SILHOUETTE = 0.75  # from which on components count as found again by restarts
+_MAX_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The vote of one estimator.
+
+    Attributes
+    ----------
+    scores : array of float, one for each candidate
+        NaN for a candidate that could not be judged.
+    K : int
+        Its choice.
+    reason : str
+        Why it chose this number.
+    """
+
+    scores: Array
+    K: int
+    reason: str
+
+
+Method: TypeAlias = Callable[[DataMatrix, Array, np.random.Generator], Vote]
+
+
+def by_cones(
+    V: DataMatrix, ks: Array, rng: np.random.Generator, *, count: ConeCount | None = None
+) -> Vote:
+    """How many clusters are apart, see `count_cones`; without any, the largest separation."""
+    count = count_cones(V) if count is None else count
+    scores = np.full(ks.size, np.nan)
+    judged = ks <= count.separations.size
+    scores[judged] = count.separations[ks[judged] - 1]
+    if count.K in ks:
+        return Vote(scores, count.K, f"{count.reason}; also apart: {_others(count)}")
+    finite = np.where(np.isfinite(scores), scores, -np.inf)
+    reason = f"{count.reason}; the largest separation is here"
+    return Vote(scores, int(ks[np.argmax(finite)]), reason)
+
+
+def _others(count: ConeCount) -> str:
+    """Name the other numbers for which clusters are apart."""
+    others = count.ks[count.ks != count.K]
+    shown = ", ".join(map(str, others[:_MAX_LISTED])) or "no other number of clusters"
+    more = f" and {others.size - _MAX_LISTED} more" if others.size > _MAX_LISTED else ""
+    return shown + more
+
+
+def by_ratio(
+    V: DataMatrix, ks: Array, rng: np.random.Generator, *, spectrum: Spectrum | None = None
+) -> Vote:
+    """The paper's estimate (Section V, Theorem 9)."""
+    estimate = estimate_rank(V, int(ks[0]), int(ks[-1]), spectrum=spectrum)
+    scores = estimate.ratios[ks - 1]
+    best = int(ks[np.argmax(scores)])
+    K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
+    return Vote(scores, K, _at_least(K, ks, V, "largest ratio of adjacent singular values"))
+
+
+def _at_least(K: int, ks: Array, V: DataMatrix, reason: str) -> str:
+    """The reason for K, which says so if more were not tried."""
+    is_limit = K == ks[-1] < min(V.shape)
+    return f"at least {K}, the largest candidate: {reason}" if is_limit else reason
+
+
+@dataclass(frozen=True)
+class ParallelAnalysis:
+    """Leading singular values, of samples of unit norm, beside those of shuffled data."""
+
+    values: Array
+    noise: Array
+
+    @property
+    def count(self) -> int:
+        """How many singular values are above those of shuffled data."""
+        above = np.append(self.values > self.noise, False)
+        above[0] = True  # the mean, which shuffling keeps
+        return int(np.argmin(above))
+
+    def reason(self, K: int) -> str:
+        """Why K was chosen; where K is a limit, it says so."""
+        is_limit = self.count > K or self.count == self.values.size
+        found = f"{self.count} singular values are above those of shuffled data"
+        return f"at least {K}: all {found}" if is_limit else found
+
+
+def parallel_analysis(V: DataMatrix, k_max: int, *, widen: bool = False) -> ParallelAnalysis:
+    """Compare k_max singular values with those of shuffled data (Horn, 1965).
+
+    Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
+    which keeps each feature's distribution and destroys what features have in common. What is
+    drawn is always the same. With `widen`, k_max is doubled while all values are above.
+    """
+    rng = np.random.default_rng(0)
+    part = unit_samples(_subset(V, rng, _MAX_SAMPLES))
+    shuffled = [shuffled_samples(part, rng) for _ in range(_N_SHUFFLES)]
+    while True:
+        k_max = min(k_max, *part.shape)
+        values = Spectrum(part).singular_values(k_max, rough=True)
+        rounding = np.sqrt(10 * max(part.shape) * np.finfo(np.float64).eps) * values[0]
+        noise = [Spectrum(data).singular_values(k_max, rough=True) for data in shuffled]
+        analysis = ParallelAnalysis(values, np.maximum(np.max(noise, axis=0), rounding))
+        if not widen or analysis.count < k_max or k_max == min(part.shape):
+            return analysis
+        k_max *= 2
+
+
+def by_parallel(
+    V: DataMatrix, ks: Array, rng: np.random.Generator, *, analysis: ParallelAnalysis | None = None
+) -> Vote:
+    """Count the singular values above those of shuffled data."""
+    if analysis is None or analysis.values.size < ks[-1]:
+        analysis = parallel_analysis(V, int(ks[-1]))
+    scores = np.full(ks.size, np.nan)
+    judged = ks <= analysis.values.size
+    scores[judged] = (analysis.values / analysis.noise)[ks[judged] - 1]
+    K = int(max(ks[0], ks[ks <= analysis.count].max(initial=0)))
+    return Vote(scores, K, analysis.reason(K))
+
+
+def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+    """Hold out single entries, fit the others, predict (Wold, 1978)."""
+    part = _subset(V, rng, _MAX_CV_SAMPLES)
+    data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
+    norms_squared = (data**2).sum(axis=1)
+    data = data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
+    errors = np.full((_N_FOLDS, ks.size), np.nan)
+    for fold in range(_N_FOLDS):
+        observed = rng.random(data.shape) >= _HELD_OUT_SHARE
+        for column, k in enumerate(ks):
+            if k <= min(data.shape):
+                errors[fold, column] = _held_out_error(data, observed, int(k), rng)
+    scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_N_FOLDS)
+    if np.isnan(scores).all():
+        return Vote(scores, int(ks[0]), "too few entries to hold some out")
+    best = int(np.nanargmin(scores))
+    K = int(ks[np.argmax(scores <= scores[best] + spread[best])])
+    reason = "fewest within one standard error of the best prediction of held-out entries"
+    return Vote(scores, K, _at_least(K, ks, V, reason))
+
+
+def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+    """Whether random restarts find the same components again (as NMFk does)."""
+    part = _subset(V, rng, _MAX_SAMPLES)
+    scores = np.array([_found_again(part, int(k), rng) for k in ks])
+    stable = np.flatnonzero(scores >= _STABLE_SILHOUETTE)
+    if stable.size:
+        K = int(ks[stable[-1]])
+        reason = f"most components that restarts find again (silhouette {_STABLE_SILHOUETTE})"
+        return Vote(scores, K, _at_least(K, ks, V, reason))
+    return Vote(
+        scores,
+        int(ks[np.argmax(scores)]),
+        "no number is stable over restarts; this is the least unstable",
+    )
+
+
+METHODS: dict[str, Method] = {
+    "cones": by_cones,
+    "ratio": by_ratio,
+    "parallel": by_parallel,
+    "crossval": _crossval,
+    "stability": _stability,
+}
+
+
+def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
+    """V itself if it is small, otherwise some of its nonzero samples."""
+    size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // (1 + 8 * V.n_entries // V.shape[1])))
+    if V.nonzero <= size and V.nonzero == V.shape[1]:
+        return V
+    return take_samples(V, np.sort(draw_samples(V, size, rng)))
+
+
+def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
+    """Return the error at the held-out entries after fitting the observed ones, over ||V||.
+
+    NaN if the observed entries are all zero.
+    """
+    if not data[observed].any():
+        return np.nan
+    means = (data * observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    filled = from_columns(np.where(observed, data, means))
+    init = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
+    stopping = Stopping(max_iter=_FILL_MAX_ITER)
+    solution = alternate(filled, init.W, init.H, SOLVERS["hals"], stopping=stopping)
+    W, H = solution.W, solution.H.T.copy()
+    for _ in range(_CV_MAX_ITER):
+        W = masked_nnls(H, data.T, observed.T, W)
+        H = masked_nnls(W, data, observed, H)
+    difference = np.where(observed, 0.0, data - W @ H.T)
+    return float(np.linalg.norm(difference) / np.linalg.norm(data))
+
+
+def masked_nnls(W: Array, V: Array, observed: Array, H: Array) -> Array:
+    """Nonnegative least squares for the columns of V on their observed entries only.
+
+    Each sample has its own Gram matrix, W' diag(observed) W; a few sweeps of `hals` from H.
+    """
+    K = W.shape[1]
+    outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
+    grams = (observed.T.astype(float) @ outer).reshape(-1, K, K)
+    C = (V * observed).T @ W
+    for _ in range(_MASKED_SWEEPS):
+        H = hals(grams, C, H, floor=0.0)
+    return H
+
+
+def _found_again(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
+    """Return the smallest mean silhouette of the clusters of components matched over restarts."""
+    if K == 1:
+        return 1.0
+    stopping = Stopping(max_iter=_RESTART_MAX_ITER)
+    runs = []
+    for _ in range(_N_RESTARTS):
+        init = initialize(V, K, "random", SOLVERS["hals"], rng)
+        solution = alternate(V, init.W, init.H, SOLVERS["hals"], stopping=stopping)
+        runs.append(solution.W.astype(np.float64))
+    matched = [runs[0]] + [W[:, match_components(runs[0], W)[0]] for W in runs[1:]]
+    clusters = np.tile(np.arange(K), _N_RESTARTS)
+    distances = np.clip(1.0 - cosines(np.hstack(matched)), 0.0, None)
+    np.fill_diagonal(distances, 0.0)
+    silhouettes = silhouette_samples(distances, clusters, metric="precomputed")
+    return float(min(silhouettes[clusters == k].mean() for k in range(K)))

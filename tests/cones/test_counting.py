@@ -1,0 +1,158 @@
+import time
+
+import numpy as np
+import pytest
+import scipy.cluster.hierarchy as hierarchy
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist, squareform
+
+from conenmf import cluster_cones, from_columns, make_cones
+from conenmf.cones import counting
+from conenmf.cones.counting import count_cones, linkage
+from conenmf.cones.separation import pairwise_separation
+from conenmf.errors import NotADataMatrixError
+
+
+@given(seed=st.integers(0, 10**6))
+def test_linkage_is_single_linkage(seed):
+    rng = np.random.default_rng(seed)
+    points = rng.random((int(rng.integers(2, 12)), 2))
+    apart = squareform(pdist(points))
+    tree = linkage(apart)
+    joined = hierarchy.linkage(points, "single")
+    for k in range(1, len(points) + 1):
+        labels = hierarchy.fcluster(joined, k, "maxclust")
+        same = labels[:, None] == labels
+        assert tree.within[k - 1] == apart[same].max()
+        assert tree.between[k - 1] == apart.min(where=~same, initial=np.inf)
+        places = np.sort(labels[tree.order[tree.first(k)]])
+        assert places.tolist() == np.unique(labels).tolist()  # one of each cluster
+        assert np.sort(tree.sizes(k)).tolist() == np.sort(np.bincount(labels)[1:]).tolist()
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_true_number_is_listed(seed):
+    """Cones that satisfy equation (2) of the paper, any probabilities, sizes, angles and rates."""
+    rng = np.random.default_rng(seed)
+    F, K = int(rng.integers(3, 30)), int(rng.integers(2, 7))
+    axes = rng.gamma(0.5, size=(F, K)) + 1e-3
+    axes /= np.linalg.norm(axes, axis=0)
+    apart = np.arccos(np.clip(axes.T @ axes, -1, 1))[~np.eye(K, dtype=bool)].min()
+    sizes = rng.uniform(0.1, 1, K)
+    largest, second = np.sort(sizes)[::-1][:2]
+    sizes *= rng.uniform(0.1, 0.99) * apart / (3 * largest + second)
+    rates, weights = rng.uniform(0.1, 10, K), rng.dirichlet(np.ones(K))
+    options = {"axes": axes, "rates": rates, "weights": weights, "n_samples": 60, "rng": rng}
+    model = make_cones(F, K, sizes, **options)
+    V = from_columns(model.V)
+    n_cones = np.unique(model.labels).size
+    count = count_cones(V)
+    assert n_cones in [1, *count.ks] or n_cones > F
+    value = pairwise_separation(V, model.labels).value
+    assert count.separations[n_cones - 1] == pytest.approx(value, abs=1e-9)
+    if count.K:
+        assert count.K in count.ks
+        labels = cluster_cones(V, count.K).labels  # which any clusters that are apart must be
+        assert pairwise_separation(V, labels).value == pytest.approx(count.separation.value)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_three_cones_of_which_two_are_close(seed):
+    """The assumption holds; the largest ratio of insertion angles says 2, where S_p > 0 too."""
+    apart = np.zeros((3, 3))
+    apart[0, 1], apart[0, 2], apart[1, 2] = 0.25, 1.31, 1.32
+    values, vectors = np.linalg.eigh(np.cos(apart + apart.T))
+    axes = (vectors * np.sqrt(values)) @ vectors.T  # whose products are these cosines
+    rng = np.random.default_rng(seed)
+    model = make_cones(3, 3, 0.05, axes=axes, weights=[0.6, 0.3, 0.1], n_samples=300, rng=rng)
+    V = from_columns(model.V)
+    d = cluster_cones(V, 10).insertion_angles
+    assert 2 + np.argmax(d[:-1] / d[1:]) == 2
+    count = count_cones(V)
+    assert count.ks[:2].tolist() == [2, 3]
+    assert count.K == 3
+    assert count.separation.is_exact
+    assert "3 clusters are apart, with a separation of 0.0" in count.reason
+
+
+def rare_cones(n_rare=3):
+    """2500 samples in four cones, of which one has three samples."""
+    rng = np.random.default_rng(0)
+    model = make_cones(40, 4, 0.1, n_samples=2600, weights=[0.5, 0.3, 0.15, 0.05], rng=rng)
+    rare = np.flatnonzero(model.labels == 3)
+    return np.delete(model.V, rare[n_rare:], axis=1)
+
+
+def test_many_samples(monkeypatch):
+    """A subset is compared, which has no sample of the rare cone; all are looked at."""
+    monkeypatch.setattr(counting, "_SUBSET_SAMPLES", 100)
+    V = from_columns(rare_cones())
+    before = V.passes
+    count = count_cones(V)
+    assert V.passes - before < 5
+    assert count.ks[0] == 3
+    assert count.K == 4
+    assert not count.separation.is_exact
+    assert count.separation.value > 0
+    assert "4 clusters are apart in 100 samples" in count.reason
+    assert "of at least 0.0" in count.reason
+    in_a_hurry = count_cones(V, deadline=time.perf_counter())
+    assert in_a_hurry.K == 3
+    assert "the time ran out" in in_a_hurry.reason
+
+
+def test_a_subset_may_mislead(monkeypatch):
+    """Mixtures between two cones, none of them in the subset."""
+    monkeypatch.setattr(counting, "_SUBSET_SAMPLES", 100)
+    samples = rare_cones()
+    drawn = counting.draw_samples(from_columns(samples), 100, np.random.default_rng(0))
+    others = np.setdiff1d(np.arange(samples.shape[1]), drawn)[:200]
+    first, second = (samples[:, [n]] / np.linalg.norm(samples[:, n]) for n in others[:2])
+    assert first.T @ second < 0.95  # of two cones
+    share = np.linspace(0, 1, 200)
+    samples[:, others] = 2 * (first * share + second * (1 - share))
+    count = count_cones(from_columns(samples))
+    assert count.K == 0
+    assert "but not in all" in count.reason
+
+
+def test_no_cones():
+    rng = np.random.default_rng(0)
+    mixtures = rng.random((30, 3)) @ rng.dirichlet(np.ones(3), size=100).T
+    assert count_cones(from_columns(mixtures)).K == 0
+    one = make_cones(30, 1, 0.1, n_samples=100, rng=rng).V
+    assert count_cones(from_columns(one)).K == 0
+    outlier = np.hstack([one, np.eye(30)[:, :1]])
+    count = count_cones(from_columns(outlier))
+    assert (count.K, count.ks[0]) == (0, 2)
+    assert count_cones(from_columns(np.eye(8))).K == 0
+    assert count_cones(from_columns(np.ones((3, 1)))).ks.size == 0
+
+
+def test_directions_that_depend_on_each_other():
+    """Every mixture of three parts, ten times: seven clusters, but three components."""
+    parts = np.eye(9)[:, :3] + np.eye(9)[:, 3:6]
+    mixed = parts @ np.array([[int(bit) for bit in f"{n:03b}"] for n in range(1, 8)]).T
+    count = count_cones(from_columns(np.tile(mixed, 10)))
+    assert count.K == 0
+    assert count.ks.tolist() == [7]
+    assert "rank 3" in count.reason
+
+
+@pytest.mark.parametrize("limit", [2000, 10])
+def test_every_storage(main_backend, small_blocks, cones, limit, monkeypatch):
+    monkeypatch.setattr(counting, "_MAX_SAMPLES", limit)
+    monkeypatch.setattr(counting, "_SUBSET_SAMPLES", 60)
+    cones = cones.copy()
+    cones[:, [2, 40]] = 0.0
+    count, expected = count_cones(main_backend(cones)), count_cones(from_columns(cones))
+    assert count.K == expected.K == 4
+    assert count.ks.tolist() == expected.ks.tolist()
+    assert count.reason == expected.reason
+    np.testing.assert_allclose(count.separations, expected.separations, atol=1e-9)
+
+
+def test_bad_input():
+    with pytest.raises(NotADataMatrixError):
+        count_cones(np.eye(3))
