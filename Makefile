@@ -22,6 +22,8 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/choosing_k.py
 	$(BIN)/python benchmarks/inits.py
+	$(BIN)/python benchmarks/lower_bounds.py
+	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/out_of_core.py
 	$(BIN)/python benchmarks/online.py

@@ -21,10 +21,10 @@ from .data.matrix import Aligned, DataMatrix
 from .data.sketch import sketch as make_sketch
 from .data.sketch import sketch_rank
 from .data.validate import require_data_matrix
-from .errors import ComponentsError, Message, Option, OptionError, check_components
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
+from .settings import check_limits, checked_K, checked_sketch
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.cone_inits import CONE_INITS, lie_in_cones
 from .solve.inits import Init, initialize
@@ -32,8 +32,9 @@ from .solve.loop import alternate
 from .solve.losses import Frobenius
 from .solve.prospect import Prospect, prospect
 from .solve.race import Race, RaceOutcome, run_race
-from .solve.runs import Leap, Saved
+from .solve.runs import Leap
 from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
+from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
 from .text import function_name
 
@@ -105,8 +106,8 @@ def factorize(
     """
     require_data_matrix(V, nonzero=True)
     updates = None if solver is None else get_solver(solver)
-    _check_options(max_iter, tol, max_time, callback, rng)
-    K, sketch = _checked_K(K), _checked_sketch(sketch, updates)
+    check_limits(max_iter, tol, max_time, callback, rng)
+    K, sketch = checked_K(K), checked_sketch(sketch, updates)
     settings = {
         "K": K,
         "init": init if isinstance(init, str) else function_name(init),
@@ -200,7 +201,7 @@ class Begun:
         The relative error of W with its best H is at most this.
     race : Race or None
     prospect : Prospect or None
-        What the singular values say about the error; None as long as nobody asked.
+        What the singular values say about the error; None as long as it is not needed.
     saved : Saved or None
         What a checkpoint kept of the run, if it is resumed, or where the race has brought it.
     """
@@ -309,45 +310,6 @@ def _solve(
     if solver.floored:  # the floor represents zero
         W = np.where(W > FLOOR, W, 0)
     return W, solution.history, solution.stop_reason
-
-
-def _checked_K(K: object) -> int | str:
-    if isinstance(K, str) and K != "auto":
-        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
-    return K if isinstance(K, str) else check_components(K)
-
-
-def _check_options(
-    max_iter: object, tol: object, max_time: object, callback: object, rng: object
-) -> None:
-    if not isinstance(max_iter, int | np.integer) or max_iter < 0:
-        raise OptionError(
-            Message(Option("max_iter", max_iter), ", expected an integer of at least 0")
-        )
-    number = float | int | np.number
-    if not (isinstance(tol, number) and tol >= 0):
-        raise OptionError(Message(Option("tol", tol), ", expected a number of at least 0"))
-    if max_time is not None and not (isinstance(max_time, number) and max_time >= 0):
-        raise OptionError(
-            Message(Option("max_time", max_time), ", expected seconds of at least 0, or None")
-        )
-    if callback is not None and not callable(callback):
-        raise OptionError(f"callback={callback!r}, expected a function or None")
-    if rng is not None and not isinstance(rng, np.random.Generator):
-        raise OptionError(f"rng={rng!r}, expected a numpy.random.Generator or None")
-
-
-def _checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | str | None:
-    if sketch is None or (isinstance(sketch, str) and sketch == "auto"):
-        return sketch
-    if not isinstance(sketch, int | np.integer) or isinstance(sketch, bool) or sketch < 1:
-        raise OptionError(f"sketch={sketch!r}, expected a rank of at least 1, 'auto' or None")
-    if solver is None or not solver.extrapolate:
-        raise OptionError(
-            f"sketch={sketch} needs a solver that is extrapolated: 'hals', 'nnlsb', "
-            "or a Solver with extrapolate=True"
-        )
-    return int(sketch)
 
 
 def _checkpointed(

@@ -72,7 +72,7 @@ class Factorization:
         The inits that competed, if "auto" was asked for, each with the error that was reached from
         it.
     prospect : Prospect or None
-        What the singular values say about the error; None if nobody asked during the fit.
+        What the singular values say about the error; None if the fit did not ask.
     certificate : Certificate or None
         What `certify()` returned; None until it is called.
     diagnosis : Diagnosis or None
@@ -164,11 +164,10 @@ class Factorization:
         """Why the solver stopped, in words."""
         if not self.is_on_plateau or self.prospect is None:
             return self.stop_reason.description
-        gap = self.prospect.gap(self.relative_error)
+        gap, bound = self.prospect.gap(self.relative_error), self.prospect.lower_bound
         return (
-            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
-            "and noise; then the error usually comes close to its lower bound, about "
-            f"{self.prospect.lower_bound:.2g}"
+            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components and "
+            f"noise; then the error usually comes close to its lower bound, about {bound:.2g}"
         )
 
     @property
@@ -176,19 +175,16 @@ class Factorization:
         """What to do about a run that ended on a plateau or before it converged; else empty."""
         if self.is_on_plateau:
             return f"{self.ending}: raise max_iter, or try another init"
-        max_iter, tol = self.settings.get("max_iter"), self.settings.get("tol")
+        max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
         if self.stop_reason is not StopReason.MAX_ITER or not (max_iter and tol):
             return ""
-        return (
-            f"stopped at max_iter={max_iter} before it converged to tol={tol}: increase one of them"
-        )
+        return f"stopped at {max_iter=} before it converged to {tol=}: increase one of them"
 
     @property
     def is_on_plateau(self) -> bool:
-        """Whether the solver ended at an error that is probably not the end.
+        """Whether the solver ended at an error from which it would probably fall, given more time.
 
-        It asks so when the error has converged, and at `max_iter` if the race of inits has looked
-        at the singular values.
+        At `max_iter` this is known only if the race of inits has looked at the singular values.
         """
         if self.stop_reason is not StopReason.MAX_ITER or self.prospect is None:
             return self.stop_reason is StopReason.PLATEAU

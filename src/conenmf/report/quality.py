@@ -178,7 +178,9 @@ def _race(race: Race) -> Html:
         for one in race.entrants
     )
     if len(race.entrants) > 1:
-        text = f"These inits competed on {race.place}; the solver went on from {race.winner.init}."
+        text = (
+            f"These inits competed on {race.place}; the solver continued from {race.winner.init}."
+        )
     else:
         text = (
             f"{sentence(race.winner.init)} reached the lower bound on {race.place}, so no other "

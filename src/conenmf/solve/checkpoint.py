@@ -24,7 +24,7 @@ from ..data.blocks import Array
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.matrix import DataMatrix
 from ..errors import CheckpointError, Message, Option, OptionError
-from .runs import Momentum, Saved, State
+from .state import Momentum, Saved, State
 from .stopping import Log
 
 __all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]

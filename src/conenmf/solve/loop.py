@@ -16,8 +16,9 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from .losses import Sums
 from .methods import Method
-from .runs import Leap, Outcome, Run, Saved, Solution
+from .runs import Leap, Outcome, Run, Solution
 from .solvers import Solver, Update
+from .state import Saved
 from .stopping import Callback, Stopping
 
 __all__ = ["alternate", "iterate"]

@@ -1,9 +1,9 @@
-"""What error K components may reach, as far as the singular values of V tell.
+"""What error K components may reach, according to the singular values of V.
 
 No K components have an error below b, the square root of the share of ||V||^2 that the K leading
 singular values leave (Eckart and Young). Here b is estimated from a sketch of V, which is cheap: it
-referees the race of inits and tells a plateau from an end. `cones.certificate` computes the bound
-that a certificate states.
+referees the race of inits and distinguishes a plateau from an end. `cones.certificate` computes the
+bound that a certificate states.
 
 Two questions are asked of an error e:
 

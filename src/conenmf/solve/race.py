@@ -6,9 +6,9 @@ there are very many, or on V itself. The order is:
 
 1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
    other init can do better, and the race is over.
-2. The others run as many. The two that lead go on until the better one is known.
-3. If the better one is on a plateau all the same, all go on: which one leaves it cannot be seen
-   before.
+2. The others run as many. The two that lead continue until the better one is known.
+3. If the better one is on a plateau all the same, all continue: which one leaves it cannot be
+   seen before.
 
 The race draws from generators of its own, and compares errors with a tolerance for rounding, so
 that it has the same outcome in any storage. The winner's factors are where the solver continues.
@@ -34,8 +34,9 @@ from .inits import initialize
 from .loop import iterate
 from .losses import coefficients
 from .prospect import Prospect, prospect
-from .runs import Run, State
+from .runs import Run
 from .solvers import SOLVERS, Solver
+from .state import State
 from .stopping import Stopping
 from .svd_inits import SVD_INITS
 
@@ -98,7 +99,7 @@ class Race:
 
     @property
     def winner(self) -> Entrant:
-        """The entrant from which the solver went on."""
+        """The entrant from which the solver continued."""
         return self.entrants[_best([one.relative_error for one in self.entrants])]
 
     def plain(self) -> dict[str, Any]:
@@ -271,13 +272,13 @@ class _Track:
             self._enter(range(1, len(_INITS) if self._on_sketch else _N_INITS_ON_V))
         leaders = _two_best(self.entered)
         if len(leaders) > 1:
-            self._go_on(leaders, round=1)
+            self._continue(leaders, round=1)
             if self.prospect.is_plateau(_two_best(leaders)[0].error):
-                self._go_on(self.entered, round=2)
+                self._continue(self.entered, round=2)
                 leaders = _two_best(self.entered)
         winner = _two_best(leaders)[0]
-        if self.field.name != "all":  # iterations are cheaper here than where the solver goes on
-            self._go_on([winner], round=2)
+        if self.field.name != "all":  # an iteration is cheaper here than on V
+            self._continue([winner], round=2)
         return winner
 
     def initial(
@@ -304,9 +305,9 @@ class _Track:
             run = Run(self.field.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
             entered.append(_Entered(number, run, time.perf_counter() - began))
         self.entered += entered
-        self._go_on(entered, round=0)
+        self._continue(entered, round=0)
 
-    def _go_on(self, entered: list[_Entered], *, round: int) -> None:
+    def _continue(self, entered: list[_Entered], *, round: int) -> None:
         """Run until the end of a round, or until the errors hardly fall."""
         began, left = time.perf_counter(), None
         for one in entered:
@@ -314,7 +315,7 @@ class _Track:
                 left = one.run.log.last_elapsed + max(self._end - began, _ONE_ITERATION_SECONDS)
             tol, window = _TOLS[round], _WINDOWS[round]
             limits = Stopping(tol, window, max_iter=self._rounds[round], max_time=left)
-            one.run.go_on(limits)
+            one.run.extend(limits)
         iterate(self.field.data, [one.run for one in entered])
         for one in entered:
             one.seconds += (time.perf_counter() - began) / len(entered)

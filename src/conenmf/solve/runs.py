@@ -30,17 +30,15 @@ from ..errors import FactorError
 from .losses import Point, Sums, nearby_power
 from .methods import Method, Penalty
 from .solvers import Solver, Update
+from .state import Momentum, Saved, State
 from .stopping import Callback, History, Iteration, Log, Stopping, StopReason
 
 __all__ = [
     "Leap",
-    "Momentum",
     "Outcome",
     "Proposal",
     "Run",
-    "Saved",
     "Solution",
-    "State",
 ]
 
 _LEAP_AFTER_ITER = 2
@@ -56,65 +54,6 @@ class Solution:
     H: Aligned
     history: History
     stop_reason: StopReason
-
-
-@dataclass
-class Momentum:
-    """How an extrapolated run moves.
-
-    Attributes
-    ----------
-    W : array (F, K)
-        W one iteration earlier.
-    Ht : aligned (N, K)
-        H as the last update left it, before it was moved further.
-    beta : float
-        How far to move beyond an update, as a share of the way since the one before.
-    ceiling : float
-        The largest value that beta may reach.
-    rest : bool
-        The next iteration is not extrapolated.
-    leapt : bool
-        The leap has been asked for.
-    """
-
-    W: Array
-    Ht: Aligned
-    beta: float = 0.5
-    ceiling: float = 1.0
-    rest: bool = True
-    leapt: bool = False
-
-
-@dataclass
-class State:
-    """The state of a run between two iterations: all that the next ones depend on.
-
-    Attributes
-    ----------
-    W : array (F, K), float64
-    Ht : aligned (N, K)
-    sums : dict
-        The sums of the last accepted iteration; the loss defines their names.
-    values : list of float
-        The objective of V / unit after each iteration, with the penalties; those of the run that
-        this one continues, if any, are the first.
-    momentum : Momentum, optional
-        For solvers that are extrapolated.
-    """
-
-    W: Array
-    Ht: Aligned
-    sums: Sums
-    values: list[float]
-    momentum: Momentum | None = None
-
-
-class Saved(NamedTuple):
-    """All that a checkpoint keeps of a run."""
-
-    state: State
-    log: Log
 
 
 Leap: TypeAlias = Callable[[Array, Aligned, list[float]], tuple[Array, Aligned] | None]
@@ -208,7 +147,7 @@ class Run:
         self._earlier = [self.loss.relative_error(value) for value in self.state.values[:n_earlier]]
         self.reason = self._reason()
 
-    def go_on(self, stopping: Stopping) -> None:
+    def extend(self, stopping: Stopping) -> None:
         """Continue a run that has ended, with other limits."""
         self.stopping = stopping
         self.reason = self._reason()
