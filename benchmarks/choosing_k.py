@@ -3,10 +3,11 @@
 First the paper's model where its Theorem 9 does not apply: 500 matrices whose cones have unequal
 probabilities, rates and size angles; in half of them, axes are at unequal angles too. Cones satisfy
 the geometric assumption. Then the kinds of the zoo that are made of a known number of components.
-"auto" is compared with what it would be if cones were not counted, which is what it was once, and
-with the paper's ratio. Last, the time of the choice beside that of the fit that follows it.
+"auto" is compared with what it would be if cones were not counted, and with the paper's ratio.
+Last, the time of the choice beside that of the fit that follows it.
 
-The constants of `conenmf.cones.counting` were chosen on matrices with even numbers.
+The constants of `conenmf.cones.counting` and `conenmf.judge.selection` were chosen on matrices with
+even numbers.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def test_save_and_load(tmp_path, cones):
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
     assert back.stop_reason is StopReason.MAX_ITER
-    assert (back.K_decided_by, back.init_used) == ("ratio", "cr1")
+    assert (back.K_decided_by, back.init_used) == ("cones", "cr1")
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
         assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-3"
