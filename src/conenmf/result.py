@@ -166,8 +166,8 @@ class Factorization:
             return self.stop_reason.description
         gap, bound = self.prospect.gap(self.relative_error), self.prospect.lower_bound
         return (
-            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components and "
-            f"noise; then the error usually comes close to its lower bound, about {bound:.2g}"
+            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
+            f"and noise; then the error usually comes close to its lower bound, about {bound:.2g}"
         )
 
     @property
