@@ -49,17 +49,29 @@ _PLACES = {
     "samples": "some of the samples",
     "features": "some of the features",
 }
-_INITS = ("cr1", "nndsvd", "spa", "random", "random")
-_N_INITS_ON_V = 4  # where iterations are more expensive, fewer compete ...
-_ROUNDS_ON_V, _ROUNDS_ON_SKETCH = (10, 30, 60), (20, 60, 180)  # ... for fewer iterations
+_INITS = ("cr1", "nndsvd", "spa", "random", "random", "random")
 _TOLS, _WINDOWS = (1e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _VECTORS_PER_COMPONENT = 2
+_MAX_SMALL_ENTRIES = 1 << 16
 _PART_SIZE, _PART_SIZE_PER_COMPONENT = 4096, 64  # samples, or features, if there are twice as many
 _PART_ENTRIES = 1 << 23  # the most entries that are gathered
 _MIN_PART_SAMPLES_PER_COMPONENT = 8  # that are not zero
 _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
+
+
+class _Plan(NamedTuple):
+    """How many inits compete, how many continue, and iterations at the end of each round."""
+
+    n_inits: int
+    n_leaders: int
+    rounds: tuple[int, int, int]
+
+
+_PLAN = _Plan(4, 2, (10, 30, 60))
+_PLAN_ON_SMALL = _Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
+_PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 180))
 
 
 class Entrant(NamedTuple):
@@ -262,21 +274,24 @@ class _Track:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(_INITS))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
-        self._on_sketch = field.data is field.S
-        self._rounds = _ROUNDS_ON_SKETCH if self._on_sketch else _ROUNDS_ON_V
+        F, N = field.V.shape
+        self._plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
+        if field.data is field.S:
+            self._plan = _PLAN_ON_SKETCH
 
     def run(self) -> _Entered:
         """Hold the race, and return the winner."""
         self._enter([0])
         if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-            self._enter(range(1, len(_INITS) if self._on_sketch else _N_INITS_ON_V))
-        leaders = _two_best(self.entered)
+            self._enter(range(1, self._plan.n_inits))
+        leaders = _lowest(self.entered, self._plan.n_leaders)
         if len(leaders) > 1:
             self._continue(leaders, round=1)
-            if self.prospect.is_plateau(_two_best(leaders)[0].error):
+            leaders = _lowest(leaders, 1)
+            if self.prospect.is_plateau(leaders[0].error):
                 self._continue(self.entered, round=2)
-                leaders = _two_best(self.entered)
-        winner = _two_best(leaders)[0]
+                leaders = _lowest(self.entered, 1)
+        (winner,) = leaders
         if self.field.name != "all":  # an iteration is cheaper here than on V
             self._continue([winner], round=2)
         return winner
@@ -314,7 +329,7 @@ class _Track:
             if self._end is not None:
                 left = one.run.log.last_elapsed + max(self._end - began, _ONE_ITERATION_SECONDS)
             tol, window = _TOLS[round], _WINDOWS[round]
-            limits = Stopping(tol, window, max_iter=self._rounds[round], max_time=left)
+            limits = Stopping(tol, window, max_iter=self._plan.rounds[round], max_time=left)
             one.run.extend(limits)
         iterate(self.field.data, [one.run for one in entered])
         for one in entered:
@@ -324,11 +339,11 @@ class _Track:
         return self._end is not None and time.perf_counter() >= self._end
 
 
-def _two_best(entered: list[_Entered]) -> list[_Entered]:
-    """The two of the lowest errors, in this order; the first ones of those that are equal."""
+def _lowest(entered: list[_Entered], count: int) -> list[_Entered]:
+    """Those of the lowest errors, in this order; the first ones of those that are equal."""
     left = list(entered)
-    best = [left.pop(_best([one.error for one in left])) for _ in range(min(2, len(left)))]
-    return best
+    count = min(count, len(left))
+    return [left.pop(_best([one.error for one in left])) for _ in range(count)]
 
 
 def _best(errors: Sequence[float]) -> int:
