@@ -76,7 +76,7 @@ ERRORS = [
     (2, ["fit", "cells.csv", "--image-shape", "9"], "'9' is not a shape such as 92x112"),
     (2, ["fit", "cells.csv", "--view", "poem"], "'poem' is not one of"),
     (2, ["fit", "cells.csv", "--tables", "xls"], "'xls' is not one of 'csv', 'parquet', 'none'"),
-    (2, ["rank", "cells.csv", "--methods", "guess"], "'guess' is not one of ratio, parallel"),
+    (2, ["rank", "cells.csv", "--methods", "guess"], "'guess' is not one of cones, ratio"),
     (2, ["compare", "cells.csv", "--inits", ","], "name some of auto, cr1"),
     (2, ["transform", "out", "cells.csv"], "Missing option '-o' / '--output'"),
     (2, ["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
