@@ -24,7 +24,7 @@ from .data.validate import require_data_matrix
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
-from .settings import check_limits, checked_K, checked_sketch
+from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.cone_inits import CONE_INITS, lie_in_cones
 from .solve.inits import Init, initialize
@@ -33,10 +33,9 @@ from .solve.losses import Frobenius
 from .solve.prospect import Prospect, prospect
 from .solve.race import Race, RaceOutcome, run_race
 from .solve.runs import Leap
-from .solve.solvers import FLOOR, Solver, Update, get_solver, solver_name
+from .solve.solvers import FLOOR, Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
-from .text import function_name
 
 __all__ = ["Factorization", "factorize"]
 
@@ -105,33 +104,20 @@ def factorize(
     (4, True)
     """
     require_data_matrix(V, nonzero=True)
-    updates = None if solver is None else get_solver(solver)
     check_limits(max_iter, tol, max_time, callback, rng)
+    updates = None if solver is None else get_solver(solver)
     K, sketch = checked_K(K), checked_sketch(sketch, updates)
-    settings = {
-        "K": K,
-        "init": init if isinstance(init, str) else function_name(init),
-        "solver": solver_name(solver),
-        "sketch": sketch,
-        "max_iter": int(max_iter),
-        "tol": float(tol),
-        "max_time": None if max_time is None else float(max_time),
-    }
+    settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
     stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
     with V.own_threads():
         run = _checkpointed(checkpoint, V, settings, init, rng)
-        begun = None if run is None else _resume(run, max_iter, stages)
+        begun = _resume(run, max_iter, stages)
         if begun is None:
             begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
-            if run is not None:
-                run.facts = {"begun": begun.decisions(), "seconds": dict(stages.seconds)}
+        begun.remember(run, stages)
         with stages.timed("solve"):
-            stopping = Stopping(
-                tol=tol,
-                max_iter=max_iter,
-                max_time=stages.remaining(begun.elapsed),
-                is_plateau=_plateau_test(V, begun, updates),
-            )
+            left, is_plateau = stages.remaining(begun.elapsed), _plateau_test(V, begun, updates)
+            stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
@@ -228,6 +214,11 @@ class Begun:
         race = None if self.race is None else self.race.plain()
         return {name: getattr(self, name) for name in names} | {"race": race}
 
+    def remember(self, run: CheckpointedRun | None, stages: Stages) -> None:
+        """Leave to a checkpointed run what it is to save, unless it has been resumed."""
+        if run is not None and not run.facts:
+            run.facts = {"begun": self.decisions(), "seconds": dict(stages.seconds)}
+
     def take_H(self) -> Aligned | None:
         """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
         H, self.H = self.H, None
@@ -271,10 +262,10 @@ def _begin(
     )
 
 
-def _resume(run: CheckpointedRun, max_iter: int, stages: Stages) -> Begun | None:
+def _resume(run: CheckpointedRun | None, max_iter: int, stages: Stages) -> Begun | None:
     """Begin where a saved run was, or return None if nothing was saved."""
-    saved = run.load(max_iter)
-    if saved is None:
+    saved = None if run is None else run.load(max_iter)
+    if run is None or saved is None:
         return None
     stages.seconds |= run.facts["seconds"]
     begun = run.facts["begun"]

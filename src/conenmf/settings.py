@@ -1,13 +1,17 @@
-"""What a fit accepts: checks of the options of `factorize`, which the estimator passes on."""
+"""What a fit accepts: checks of the options of `factorize`, and how a result keeps them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from .errors import ComponentsError, Message, Option, OptionError, check_components
-from .solve.solvers import Solver
+from .solve.inits import Init
+from .solve.solvers import Solver, Update, solver_name
+from .text import function_name
 
-__all__ = ["check_limits", "checked_K", "checked_sketch"]
+__all__ = ["check_limits", "checked_K", "checked_sketch", "plain_settings"]
 
 
 def checked_K(K: object) -> int | str:
@@ -50,3 +54,24 @@ def checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | str
             "or a Solver with extrapolate=True"
         )
     return int(sketch)
+
+
+def plain_settings(
+    K: int | str,
+    init: Init,
+    solver: str | Solver | Update | None,
+    sketch: int | str | None,
+    max_iter: int,
+    tol: float,
+    max_time: float | None,
+) -> dict[str, Any]:
+    """Return what was asked for in plain values, which can be saved."""
+    return {
+        "K": K,
+        "init": init if isinstance(init, str) else function_name(init),
+        "solver": solver_name(solver),
+        "sketch": sketch,
+        "max_iter": int(max_iter),
+        "tol": float(tol),
+        "max_time": None if max_time is None else float(max_time),
+    }

@@ -278,7 +278,7 @@ def test_rank_sample_size_is_enough():
         values = np.linalg.svd(model.V, compute_uv=False)
         assert np.argmax(values[1:-1] / values[2:]) + 2 == K
     for bad in ({"K": 1}, {"F": 3}, {"alpha": 0.0}, {"beta": 2.0}, {"delta": 1.0}):
-        with pytest.raises(OptionError, match=r"expected 2 <= K|within \(0, 1\)"):
+        with pytest.raises(OptionError, match=r"expected two cones or more|within \(0, 1\)"):
             rank_sample_size(**{"F": 12, "K": 3, "alpha": 0.3, "beta": 0.9, "delta": 0.1, **bad})
     with pytest.raises(OptionError, match="rate=0 must be positive"):
         rank_epsilon(12, 3, 0.3, 0.9, rate=0)

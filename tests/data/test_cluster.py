@@ -421,7 +421,7 @@ def test_a_worker_killed_after_a_checkpoint(client, X, undisturbed, tmp_path):
 
 
 def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
-    """Peak of what Python allocates on the client, at N and at 8 N."""
+    """Peak of what Python allocates on the client, at N and at 8 N; some samples race there."""
     script = """
         import tracemalloc
         import dask.array as da
@@ -431,7 +431,7 @@ def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
         with Client("{address}"):
             rng = da.random.default_rng(0)
             peaks = []
-            for N in (4000, 4000, 32000):
+            for N in (12000, 12000, 96000):
                 V = from_rows(rng.random((N, 50), chunks=(N // 4, 50)))
                 tracemalloc.start()
                 factorize(V, 5, tol=0, max_iter=5)
@@ -446,4 +446,4 @@ def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
         check=True,
     )
     small, large = map(int, done.stdout.split())
-    assert large < small + 28_000 * 8  # not even a number per sample
+    assert large < small + 84_000 * 8  # not even a number per sample

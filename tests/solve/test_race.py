@@ -72,9 +72,8 @@ def test_the_solver_goes_on_where_the_winner_is(sample_matrix):
 def test_other_solvers_begin_with_the_init_that_won(sample_matrix, solver):
     V = from_columns(sample_matrix)
     outcome = run_race(V, 4, SOLVERS[solver])
-    name = outcome.race.winner.init
-    seed = {"cr1": None, "random": 3}.get(name, 1)
-    rng = None if seed is None else np.random.default_rng(seed)
+    name, number = outcome.race.winner.init, outcome.race.won_by
+    rng = np.random.default_rng(number) if number else None
     expected = initialize(V, 4, name, SOLVERS[solver], rng)
     np.testing.assert_allclose(outcome.initial.W, expected.W, rtol=1e-3, atol=1e-6)
     assert outcome.state is None
@@ -165,3 +164,5 @@ def test_a_race_can_be_saved(sample_matrix):
     assert Race.of_plain(None) is None
     with pytest.raises(OptionError, match="data='elsewhere' is unknown"):
         Race.of_plain(race.plain() | {"data": "elsewhere"})
+    with pytest.raises(OptionError, match="entrant 9 of 6 cannot have won"):
+        Race.of_plain(race.plain() | {"won_by": 9})

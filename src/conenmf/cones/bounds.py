@@ -269,8 +269,8 @@ def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, fl
     """a, b and b (1 - cos beta) of Theorem 9, for rate 1: E vv' = a I + b sum_k u_k u_k'."""
     if not (2 <= K < F and 0 < alpha <= np.pi / 2 and 0 < beta <= np.pi / 2):
         raise OptionError(
-            f"F={F}, K={K}, alpha={alpha}, beta={beta}: expected 2 <= K < F and angles within "
-            "(0, pi/2], in radians"
+            f"{K} cones of size angle {alpha} at angles {beta} in {F} dimensions: expected two "
+            "cones or more, fewer than dimensions, and angles within (0, pi/2], in radians"
         )
     f = float(_mean_squared_sine(np.array(alpha)))
     a = f / (F - 1)

@@ -24,7 +24,7 @@ from ..data.blocks import Array, Block, exact, products, with_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
-from ..errors import OptionError, check_components
+from ..errors import Message, Option, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 
 __all__ = ["DEFAULT_EFFORT", "LowerBound", "best_lower_bound", "check_effort", "support_width"]
@@ -117,7 +117,7 @@ def best_lower_bound(
 def check_effort(effort: object) -> int:
     """Return the effort as an int; raise `OptionError` if it is no number of steps."""
     if isinstance(effort, bool) or not isinstance(effort, int | np.integer) or effort < 0:
-        raise OptionError(f"effort={effort!r}; give a number of steps, 0 or more")
+        raise OptionError(Message(Option("effort", effort), "; give a number of steps, 0 or more"))
     return int(effort)
 
 

@@ -55,6 +55,7 @@ _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _VECTORS_PER_COMPONENT = 2
 _MAX_SMALL_ENTRIES = 1 << 16
 _PART_SIZE, _PART_SIZE_PER_COMPONENT = 4096, 64  # samples, or features, if there are twice as many
+_MIN_PART_SPEEDUP = 4  # over a sketch
 _PART_ENTRIES = 1 << 23  # the most entries that are gathered
 _MIN_PART_SAMPLES_PER_COMPONENT = 8  # that are not zero
 _TIME_SHARE = 0.5  # of the time that is left
@@ -93,7 +94,9 @@ class Race:
     Attributes
     ----------
     entrants : tuple of Entrant
-        In the order in which they began; the winner is the first of those with the lowest error.
+        In the order in which they began.
+    won_by : int
+        The index of the winner: the first of those with the lowest error, up to rounding.
     data : str
         What the errors are those of: "all" the data, a "sketch", some "samples" or "features".
     lower_bound : float
@@ -101,6 +104,7 @@ class Race:
     """
 
     entrants: tuple[Entrant, ...]
+    won_by: int
     data: str
     lower_bound: float
 
@@ -112,7 +116,7 @@ class Race:
     @property
     def winner(self) -> Entrant:
         """The entrant from which the solver continued."""
-        return self.entrants[_best([one.relative_error for one in self.entrants])]
+        return self.entrants[self.won_by]
 
     def plain(self) -> dict[str, Any]:
         """Return the race in plain values, to be saved."""
@@ -127,10 +131,12 @@ class Race:
             Entrant(str(init), float(error), int(iterations), float(seconds))
             for init, error, iterations, seconds in plain["entrants"]
         )
-        data = str(plain["data"])
+        won_by, data = int(plain["won_by"]), str(plain["data"])
         if data not in _PLACES:
             raise OptionError.unknown("data", data, _PLACES)
-        return cls(entrants, data, float(plain["lower_bound"]))
+        if not 0 <= won_by < len(entrants):
+            raise OptionError(f"entrant {won_by} of {len(entrants)} cannot have won a race")
+        return cls(entrants, won_by, data, float(plain["lower_bound"]))
 
 
 class RaceOutcome(NamedTuple):
@@ -174,7 +180,8 @@ def run_race(
     track = _Track(_field(V, K, rank), K, rng, remaining)
     winner = track.run()
     entrants = tuple(one.entrant() for one in track.entered)
-    race = Race(entrants, track.field.name, track.prospect.lower_bound)
+    won_by = track.entered.index(winner)
+    race = Race(entrants, won_by, track.field.name, track.prospect.lower_bound)
     if solver is not _SOLVER:
         return RaceOutcome(track.initial(winner.number, V, solver), race)
     if track.field.name == "all":
@@ -200,9 +207,11 @@ class _Field(NamedTuple):
 
 
 def _field(V: DataMatrix, K: int, rank: int | str | None) -> _Field:
-    """Choose where an iteration is cheap."""
+    """Choose where an iteration is cheap; the storage of V does not matter."""
     if isinstance(rank, str):
         rank = sketch_rank(V, K)
+        if rank is not None and _has_cheaper_part(V, K, rank):
+            rank = None
     if rank is not None:
         S = sketch(V, rank)
         return _Field("sketch", V, S, S)
@@ -211,15 +220,24 @@ def _field(V: DataMatrix, K: int, rank: int | str | None) -> _Field:
     return _Field(name, part, S, part)
 
 
+def _has_cheaper_part(V: DataMatrix, K: int, rank: int) -> bool:
+    """Whether an iteration on some of the samples is much cheaper than on a sketch of them all."""
+    F, N = V.shape
+    return _MIN_PART_SPEEDUP * F * _part_size(K) <= (F + N) * rank
+
+
+def _part_size(K: int) -> int:
+    return max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
+
+
 def _part(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
     """Take some samples, or features, if there are many more; otherwise all."""
-    F, N = V.shape
-    size = max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
+    (F, N), size = V.shape, _part_size(K)
     if 2 * size <= N and size * (V.n_entries / N) <= _PART_ENTRIES:
         part = take_samples(V, evenly_spaced(N, size))
         if part.total > 0 and part.nonzero > _MIN_PART_SAMPLES_PER_COMPONENT * K:
             return "samples", part
-    if 2 * size <= F and is_dense(V) and not V.is_remote:
+    if 2 * size <= F and is_dense(V):
         return "features", take_samples(V.turned(), evenly_spaced(F, size)).turned()
     return "all", V
 
@@ -240,7 +258,7 @@ def _identity(V: DataMatrix) -> InitialFactors:
     return InitialFactors(W, coefficients(V, W)[0], "identity")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entered:
     """An init that takes part: its number, its run so far, and the seconds that it took."""
 
@@ -340,10 +358,10 @@ class _Track:
 
 
 def _lowest(entered: list[_Entered], count: int) -> list[_Entered]:
-    """Those of the lowest errors, in this order; the first ones of those that are equal."""
+    """Those of the lowest errors, in the order in which they began; of equal ones the first."""
     left = list(entered)
-    count = min(count, len(left))
-    return [left.pop(_best([one.error for one in left])) for _ in range(count)]
+    lowest = [left.pop(_best([one.error for one in left])) for _ in range(min(count, len(left)))]
+    return sorted(lowest, key=lambda one: one.number)
 
 
 def _best(errors: Sequence[float]) -> int:
