@@ -37,7 +37,7 @@ from .prospect import Prospect, prospect
 from .runs import Run
 from .solvers import SOLVERS, Solver
 from .state import State
-from .stopping import Stopping
+from .stopping import Stopping, StopReason
 from .svd_inits import SVD_INITS
 
 __all__ = ["Entrant", "Race", "RaceOutcome", "run_race"]
@@ -50,7 +50,8 @@ _PLACES = {
     "features": "some of the features",
 }
 _INITS = ("cr1", "nndsvd", "spa", "random", "random", "random")
-_TOLS, _WINDOWS = (1e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
+_TOLS, _WINDOWS = (3e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
+_SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _VECTORS_PER_COMPONENT = 2
 _MAX_SMALL_ENTRIES = 1 << 16
@@ -301,8 +302,9 @@ class _Track:
         """Hold the race, and return the winner."""
         self._enter([0])
         if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-            self._enter(range(1, self._plan.n_inits))
-        leaders = _lowest(self.entered, self._plan.n_leaders)
+            numbers = range(1, self._plan.n_inits)
+            self._enter([number for number in numbers if self._suits(number)])
+        leaders = _distinct(_lowest(self.entered, self._plan.n_leaders))
         if len(leaders) > 1:
             self._continue(leaders, round=1)
             leaders = _lowest(leaders, 1)
@@ -313,6 +315,10 @@ class _Track:
         if self.field.name != "all":  # an iteration is cheaper here than on V
             self._continue([winner], round=2)
         return winner
+
+    def _suits(self, number: int) -> bool:
+        """Whether an init may win: single samples of sparse data, such as documents, do not."""
+        return _INITS[number] != "spa" or is_dense(self.field.V)
 
     def initial(
         self, number: int, V: DataMatrix | None = None, solver: Solver | None = _SOLVER
@@ -362,6 +368,17 @@ def _lowest(entered: list[_Entered], count: int) -> list[_Entered]:
     left = list(entered)
     lowest = [left.pop(_best([one.error for one in left])) for _ in range(min(count, len(left)))]
     return sorted(lowest, key=lambda one: one.number)
+
+
+def _distinct(entered: list[_Entered]) -> list[_Entered]:
+    """Leave out those that have converged to nearly the same error as one before them."""
+    distinct: list[_Entered] = []
+    for one in entered:
+        if one.run.reason is not StopReason.CONVERGED or all(
+            abs(one.error - other.error) > _SAME_SHARE * other.error for other in distinct
+        ):
+            distinct.append(one)
+    return distinct
 
 
 def _best(errors: Sequence[float]) -> int:
