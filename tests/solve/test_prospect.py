@@ -3,10 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf import from_columns, from_rows
-from conenmf.cones.certificate import lower_bound
+from conenmf import factorize, from_columns, from_rows
+from conenmf.cones.certificate import certify, lower_bound
 from conenmf.data.sketch import sketch
+from conenmf.solve.inits import initialize
+from conenmf.solve.loop import alternate
 from conenmf.solve.prospect import Prospect, prospect
+from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
 
 
 def test_the_bound_is_that_of_eckart_and_young(main_backend):
@@ -52,3 +56,26 @@ def test_the_gap_is_the_share_by_which_an_error_may_fall():
     assert Prospect(0.42, 2.0).gap(0.5) == pytest.approx(0.16)
     assert Prospect(0.0, 2.0).gap(0.1) == 1
     assert Prospect(0.0, 2.0).gap(0.0) == 0
+
+
+def nearly_exact_mixtures(seed, K):
+    """Smooth spectra, mixed by samples whose norms differ by orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    band = np.linspace(0.0, 1.0, 40)
+    centre, width = rng.uniform(0, 1, (2, K, 1)), rng.uniform(0.1, 0.3, (2, K, 1))
+    spectra = 0.2 + np.exp(-(((band - centre) / width) ** 2) / 2).sum(axis=0)
+    norms = rng.lognormal(0.0, 2.0, (600, 1))
+    X = norms * (rng.dirichlet(np.full(K, 0.3), 600) @ spectra)
+    return X * (1 + 1e-3 * rng.standard_normal(X.shape))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nearly_exact_mixtures_have_plateaus_that_the_kkt_residual_does_not_show(seed):
+    V, K, solver = from_rows(nearly_exact_mixtures(seed, 5)), 5, SOLVERS["hals"]
+    init = initialize(V, K, "nnsvdlrc", solver)
+    ended = alternate(V, init.W, init.H, solver, stopping=Stopping(tol=1e-4))
+    certificate, found = certify(V, ended.W, ended.H, effort=0), prospect(V, K)
+    assert certificate.kkt_residual < 1e-4
+    assert found.is_plateau(certificate.relative_error)
+    assert found.gap(certificate.relative_error) > 0.3
+    assert factorize(V, K).relative_error < 0.75 * certificate.relative_error  # by another init

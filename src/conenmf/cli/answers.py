@@ -28,7 +28,9 @@ def show_fit(out: Console, result: Factorization, target: Path, reading: list[st
     """Print the summary of a fit and where its files are; `reading` says how to read its data."""
     for line in result.summary():
         out.print(line)
-    if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
+    if result.is_on_plateau:
+        out.print("raise --max-iter, or try another --init")
+    elif result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         out.print("the error was still falling at --max-iter: raise it for a better fit")
     ending = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"

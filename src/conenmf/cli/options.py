@@ -247,12 +247,12 @@ STOPPING_OPTIONS = (
     click.option(
         "--tol",
         type=click.FloatRange(0),
-        default=1e-4,
+        default=1e-5,
         show_default=True,
         help="Stop when the error falls by less than this share of itself in 5 iterations.",
     ),
     click.option(
-        "--max-time", type=click.FloatRange(0), help="Seconds after which the solver stops."
+        "--max-time", type=click.FloatRange(0), help="Seconds after which the fit stops."
     ),
 )
 
