@@ -251,9 +251,7 @@ STOPPING_OPTIONS = (
         show_default=True,
         help="Stop when the error falls by less than this share of itself in 5 iterations.",
     ),
-    click.option(
-        "--max-time", type=click.FloatRange(0), help="Seconds after which the fit stops."
-    ),
+    click.option("--max-time", type=click.FloatRange(0), help="Seconds after which the fit stops."),
 )
 
 

@@ -6,8 +6,8 @@ there are very many, or on V itself. The order is:
 
 1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
    other init can do better, and the race is over.
-2. The others run as many. The two that lead continue until the better one is known.
-3. If the better one is on a plateau all the same, all continue: which one leaves it cannot be
+2. The others run as many. Those that lead continue until the best one is known.
+3. If the best one is on a plateau all the same, all continue: which one leaves it cannot be
    seen before.
 
 The race draws from generators of its own, and compares errors with a tolerance for rounding, so
@@ -17,7 +17,7 @@ that it has the same outcome in any storage. The winner's factors are where the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -223,22 +223,27 @@ def _field(V: DataMatrix, K: int, rank: int | str | None) -> _Field:
 
 def _has_cheaper_part(V: DataMatrix, K: int, rank: int) -> bool:
     """Whether an iteration on some of the samples is much cheaper than on a sketch of them all."""
-    F, N = V.shape
-    return _MIN_PART_SPEEDUP * F * _part_size(K) <= (F + N) * rank
+    (F, N), size = V.shape, _part_size(K)
+    return _has_part(V, size, N) and _MIN_PART_SPEEDUP * F * size <= (F + N) * rank
 
 
 def _part_size(K: int) -> int:
     return max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
 
 
+def _has_part(V: DataMatrix, size: int, count: int) -> bool:
+    """Whether `size` of `count` samples, or features, are a small part that fits in memory."""
+    return 2 * size <= count and size * V.n_entries <= _PART_ENTRIES * count
+
+
 def _part(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
     """Take some samples, or features, if there are many more; otherwise all."""
     (F, N), size = V.shape, _part_size(K)
-    if 2 * size <= N and size * (V.n_entries / N) <= _PART_ENTRIES:
+    if _has_part(V, size, N):
         part = take_samples(V, evenly_spaced(N, size))
         if part.total > 0 and part.nonzero > _MIN_PART_SAMPLES_PER_COMPONENT * K:
             return "samples", part
-    if 2 * size <= F and is_dense(V):
+    if _has_part(V, size, F) and is_dense(V):
         return "features", take_samples(V.turned(), evenly_spaced(F, size)).turned()
     return "all", V
 
@@ -307,11 +312,10 @@ class _Track:
         leaders = _distinct(_lowest(self.entered, self._plan.n_leaders))
         if len(leaders) > 1:
             self._continue(leaders, round=1)
-            leaders = _lowest(leaders, 1)
-            if self.prospect.is_plateau(leaders[0].error):
-                self._continue(self.entered, round=2)
-                leaders = _lowest(self.entered, 1)
-        (winner,) = leaders
+        (winner,) = _lowest(leaders, 1)
+        if len(self.entered) > 1 and self.prospect.is_plateau(winner.error):
+            self._continue(self.entered, round=2)
+            (winner,) = _lowest(self.entered, 1)
         if self.field.name != "all":  # an iteration is cheaper here than on V
             self._continue([winner], round=2)
         return winner
@@ -364,10 +368,17 @@ class _Track:
 
 
 def _lowest(entered: list[_Entered], count: int) -> list[_Entered]:
-    """Those of the lowest errors, in the order in which they began; of equal ones the first."""
-    left = list(entered)
-    lowest = [left.pop(_best([one.error for one in left])) for _ in range(min(count, len(left)))]
-    return sorted(lowest, key=lambda one: one.number)
+    """Those of the lowest errors, lowest first; of those that are equal, up to rounding, the first.
+
+    So rounding, which depends on the storage, does not decide.
+    """
+    left = sorted(entered, key=lambda one: one.number)
+    lowest: list[_Entered] = []
+    while left and len(lowest) < count:
+        limit = min(one.error for one in left) * (1 + _TIE_SHARE)
+        lowest.append(next(one for one in left if one.error <= limit))
+        left.remove(lowest[-1])
+    return lowest
 
 
 def _distinct(entered: list[_Entered]) -> list[_Entered]:
@@ -379,9 +390,3 @@ def _distinct(entered: list[_Entered]) -> list[_Entered]:
         ):
             distinct.append(one)
     return distinct
-
-
-def _best(errors: Sequence[float]) -> int:
-    """The first of the lowest errors, up to rounding."""
-    limit = min(errors) * (1 + _TIE_SHARE)
-    return next(i for i, error in enumerate(errors) if error <= limit)
