@@ -95,8 +95,8 @@ def test_auto_sketches_large_dense_data_only():
     ("made_by", "part", "options"),
     [
         ("conenmf.pipeline.initialize", "H", {"init": "random", "sketch": None}),
-        ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": 6}),
-        ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": None}),
+        ("conenmf.solve.arena.sketch", "B", {"init": "auto", "sketch": 6}),
+        ("conenmf.solve.arena.sketch", "B", {"init": "auto", "sketch": None}),
     ],
 )
 def test_what_an_init_made_is_gone_while_the_solver_runs(monkeypatch, made_by, part, options):

@@ -363,10 +363,12 @@ def _plateau_test(
 ) -> Callable[[float], bool] | None:
     """Whether an error is a plateau; the singular values are looked at when first asked.
 
-    Solvers as published stop where the published ones do.
+    It is none if several inits have led to it. Solvers as published stop where the published ones
+    do.
     """
     K = begun.W.shape[1]
-    if solver is None or not solver.extrapolate or min(V.shape) <= K:
+    is_agreed = begun.race is not None and begun.race.is_agreed
+    if solver is None or not solver.extrapolate or min(V.shape) <= K or is_agreed:
         return None
 
     def is_plateau(error: float) -> bool:

@@ -182,13 +182,11 @@ class Factorization:
 
     @property
     def is_on_plateau(self) -> bool:
-        """Whether the solver ended at an error from which it would probably fall, given more time.
-
-        At `max_iter` this is known only if the race of inits has looked at the singular values.
-        """
+        """Whether the error would probably fall, given more time; at `max_iter` a race knows."""
         if self.stop_reason is not StopReason.MAX_ITER or self.prospect is None:
             return self.stop_reason is StopReason.PLATEAU
-        return self.prospect.is_plateau(self.relative_error)
+        is_agreed = bool(self.race and self.race.is_agreed)
+        return not is_agreed and self.prospect.is_plateau(self.relative_error)
 
     @property
     def total_seconds(self) -> float:

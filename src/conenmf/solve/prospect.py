@@ -29,7 +29,7 @@ __all__ = ["Prospect", "prospect"]
 
 _SMALL_SHARE = 1e-3  # of b^2 (1 - b^2), up to which a gap is not worth more work
 _MIN_PLATEAU_RATIO = 1.05  # of an error to b, from which on it may be a plateau ...
-_MIN_STANDOUT_RATIO = 1.5  # ... if the K-th singular value exceeds the next by this factor
+_MIN_STANDOUT_RATIO = 1.3  # ... if the K-th singular value exceeds the next by this factor
 _NEGLIGIBLE_ERROR = 1e-6  # up to which an error counts as none
 _EXTRA_VECTORS = 8
 

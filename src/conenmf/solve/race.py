@@ -1,14 +1,13 @@
 """The race of inits: the choice of ``init="auto"``.
 
 Several inits compete by the error that the solver reaches from them, not by the error they begin
-with. They run where an iteration is cheap: on a sketch of V, on some of its samples or features if
-there are very many, or on V itself. The order is:
+with. They run where an iteration is cheap (`arena`). The order is:
 
 1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
    other init can do better, and the race is over.
 2. The others run as many. Those that lead continue until the best one is known.
 3. If the best one is on a plateau all the same, all continue: which one leaves it cannot be
-   seen before.
+   seen before. Where three reach the same error, it is taken for the end and not for a plateau.
 
 The race draws from generators of its own, and compares errors with a tolerance for rounding, so
 that it has the same outcome in any storage. The winner's factors are where the solver continues.
@@ -23,12 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, dense
-from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import evenly_spaced
-from ..data.sketch import Sketch, is_dense, sketch, sketch_rank
-from ..data.views import take_samples
+from ..data.blocks import dense
+from ..data.matrix import DataMatrix
+from ..data.sketch import is_dense
 from ..errors import ComponentsError, OptionError
+from .arena import Arena, choose_arena, factors_on_all
 from .initial import Generator, InitialFactors
 from .inits import initialize
 from .loop import iterate
@@ -52,13 +50,9 @@ _PLACES = {
 _INITS = ("cr1", "nndsvd", "spa", "random", "random", "random")
 _TOLS, _WINDOWS = (3e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
 _SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
+_MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
-_VECTORS_PER_COMPONENT = 2
 _MAX_SMALL_ENTRIES = 1 << 16
-_PART_SIZE, _PART_SIZE_PER_COMPONENT = 4096, 64  # samples, or features, if there are twice as many
-_MIN_PART_SPEEDUP = 4  # over a sketch
-_PART_ENTRIES = 1 << 23  # the most entries that are gathered
-_MIN_PART_SAMPLES_PER_COMPONENT = 8  # that are not zero
 _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
@@ -73,7 +67,7 @@ class _Plan(NamedTuple):
 
 _PLAN = _Plan(4, 2, (10, 30, 60))
 _PLAN_ON_SMALL = _Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
-_PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 180))
+_PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 300))
 
 
 class Entrant(NamedTuple):
@@ -98,6 +92,8 @@ class Race:
         In the order in which they began.
     won_by : int
         The index of the winner: the first of those with the lowest error, up to rounding.
+    is_agreed : bool
+        Whether three or more reached the same error, up to 0.1%.
     data : str
         What the errors are those of: "all" the data, a "sketch", some "samples" or "features".
     lower_bound : float
@@ -106,6 +102,7 @@ class Race:
 
     entrants: tuple[Entrant, ...]
     won_by: int
+    is_agreed: bool
     data: str
     lower_bound: float
 
@@ -137,7 +134,8 @@ class Race:
             raise OptionError.unknown("data", data, _PLACES)
         if not 0 <= won_by < len(entrants):
             raise OptionError(f"entrant {won_by} of {len(entrants)} cannot have won a race")
-        return cls(entrants, won_by, data, float(plain["lower_bound"]))
+        is_agreed = bool(plain["is_agreed"])
+        return cls(entrants, won_by, is_agreed, data, float(plain["lower_bound"]))
 
 
 class RaceOutcome(NamedTuple):
@@ -178,83 +176,21 @@ def run_race(
         return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
-    track = _Track(_field(V, K, rank), K, rng, remaining)
+    track = _Track(choose_arena(V, K, rank), K, rng, remaining)
     winner = track.run()
     entrants = tuple(one.entrant() for one in track.entered)
-    won_by = track.entered.index(winner)
-    race = Race(entrants, won_by, track.field.name, track.prospect.lower_bound)
+    won_by, bound = track.entered.index(winner), track.prospect.lower_bound
+    race = Race(entrants, won_by, track.is_agreed, track.arena.name, bound)
     if solver is not _SOLVER:
         return RaceOutcome(track.initial(winner.number, V, solver), race)
-    if track.field.name == "all":
+    winner.run.normalize()
+    if track.arena.name == "all":
         state = winner.run.state
         initial = InitialFactors(state.W, None, winner.name, error=winner.error)
         return RaceOutcome(initial, race, track.prospect, state)
-    W, H = _on_all(V, track.field.name, *winner.run.factors())
-    known = track.prospect if track.field.name == "sketch" else None
+    W, H = factors_on_all(V, track.arena.name, *winner.run.factors())
+    known = track.prospect if track.arena.name == "sketch" else None
     return RaceOutcome(InitialFactors(W, H, winner.name), race, known)
-
-
-class _Field(NamedTuple):
-    """Where a race is run.
-
-    `V` is the matrix with whose samples inits begin, `S` a sketch of it, and `data` the one of
-    the two on which they iterate.
-    """
-
-    name: str
-    V: DataMatrix
-    S: Sketch
-    data: DataMatrix
-
-
-def _field(V: DataMatrix, K: int, rank: int | str | None) -> _Field:
-    """Choose where an iteration is cheap; the storage of V does not matter."""
-    if isinstance(rank, str):
-        rank = sketch_rank(V, K)
-        if rank is not None and _has_cheaper_part(V, K, rank):
-            rank = None
-    if rank is not None:
-        S = sketch(V, rank)
-        return _Field("sketch", V, S, S)
-    name, part = _part(V, K)
-    S = sketch(part, min(_VECTORS_PER_COMPONENT * K, *part.shape))
-    return _Field(name, part, S, part)
-
-
-def _has_cheaper_part(V: DataMatrix, K: int, rank: int) -> bool:
-    """Whether an iteration on some of the samples is much cheaper than on a sketch of them all."""
-    (F, N), size = V.shape, _part_size(K)
-    return _has_part(V, size, N) and _MIN_PART_SPEEDUP * F * size <= (F + N) * rank
-
-
-def _part_size(K: int) -> int:
-    return max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
-
-
-def _has_part(V: DataMatrix, size: int, count: int) -> bool:
-    """Whether `size` of `count` samples, or features, are a small part that fits in memory."""
-    return 2 * size <= count and size * V.n_entries <= _PART_ENTRIES * count
-
-
-def _part(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
-    """Take some samples, or features, if there are many more; otherwise all."""
-    (F, N), size = V.shape, _part_size(K)
-    if _has_part(V, size, N):
-        part = take_samples(V, evenly_spaced(N, size))
-        if part.total > 0 and part.nonzero > _MIN_PART_SAMPLES_PER_COMPONENT * K:
-            return "samples", part
-    if _has_part(V, size, F) and is_dense(V):
-        return "features", take_samples(V.turned(), evenly_spaced(F, size)).turned()
-    return "all", V
-
-
-def _on_all(V: DataMatrix, name: str, W: Array, H: Aligned) -> tuple[Array, Aligned]:
-    """Return factors of V for those of a part: one is whole, and the other is the best for it."""
-    if name == "samples":
-        H = coefficients(V, W)[0]
-    elif name == "features":
-        W = np.asarray(coefficients(V.turned(), np.asarray(H).T)[0]).T.astype(V.dtype)
-    return W, H
 
 
 def _identity(V: DataMatrix) -> InitialFactors:
@@ -285,22 +221,23 @@ class _Entered:
 
 
 class _Track:
-    """A race: the inits that take part, on one field, with limits for each round."""
+    """A race: the inits that take part, in one arena, with limits for each round."""
 
     def __init__(
-        self, field: _Field, K: int, rng: Generator, remaining: Callable[[], float | None]
+        self, arena: Arena, K: int, rng: Generator, remaining: Callable[[], float | None]
     ) -> None:
-        self.field, self.K = field, K
-        self.prospect = prospect(field.V, K, field.S)
+        self.arena, self.K = arena, K
+        self.prospect = prospect(arena.V, K, arena.S)
         self.entered: list[_Entered] = []
+        self.is_agreed = False
         self._seeds: list[int | None] = [None, *range(1, len(_INITS))]
         if rng is not None:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(_INITS))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
-        F, N = field.V.shape
+        F, N = arena.V.shape
         self._plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
-        if field.data is field.S:
+        if arena.data is arena.S:
             self._plan = _PLAN_ON_SKETCH
 
     def run(self) -> _Entered:
@@ -313,16 +250,18 @@ class _Track:
         if len(leaders) > 1:
             self._continue(leaders, round=1)
         (winner,) = _lowest(leaders, 1)
-        if len(self.entered) > 1 and self.prospect.is_plateau(winner.error):
+        self.is_agreed = _agree(self.entered)
+        if not self.is_agreed and self.prospect.is_plateau(winner.error):
             self._continue(self.entered, round=2)
+            self.is_agreed = _agree(self.entered)
             (winner,) = _lowest(self.entered, 1)
-        if self.field.name != "all":  # an iteration is cheaper here than on V
+        if self.arena.name != "all":  # an iteration is cheaper here than on V
             self._continue([winner], round=2)
         return winner
 
     def _suits(self, number: int) -> bool:
         """Whether an init may win: single samples of sparse data, such as documents, do not."""
-        return _INITS[number] != "spa" or is_dense(self.field.V)
+        return _INITS[number] != "spa" or is_dense(self.arena.V)
 
     def initial(
         self, number: int, V: DataMatrix | None = None, solver: Solver | None = _SOLVER
@@ -330,9 +269,9 @@ class _Track:
         """Return the factors of an init, for all of V if it is given."""
         name, seed = _INITS[number], self._seeds[number]
         if name in SVD_INITS and V is None:
-            return InitialFactors(*SVD_INITS[name](self.field.S, self.K), name)
+            return InitialFactors(*SVD_INITS[name](self.arena.S, self.K), name)
         rng = None if seed is None else np.random.default_rng(seed)
-        return initialize(self.field.V if V is None else V, self.K, name, solver, rng)
+        return initialize(self.arena.V if V is None else V, self.K, name, solver, rng)
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
@@ -345,7 +284,7 @@ class _Track:
                 initial = self.initial(number)
             except ComponentsError:
                 continue
-            run = Run(self.field.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
+            run = Run(self.arena.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
             entered.append(_Entered(number, run, time.perf_counter() - began))
         self.entered += entered
         self._continue(entered, round=0)
@@ -359,7 +298,7 @@ class _Track:
             tol, window = _TOLS[round], _WINDOWS[round]
             limits = Stopping(tol, window, max_iter=self._plan.rounds[round], max_time=left)
             one.run.extend(limits)
-        iterate(self.field.data, [one.run for one in entered])
+        iterate(self.arena.data, [one.run for one in entered])
         for one in entered:
             one.seconds += (time.perf_counter() - began) / len(entered)
 
@@ -379,6 +318,12 @@ def _lowest(entered: list[_Entered], count: int) -> list[_Entered]:
         lowest.append(next(one for one in left if one.error <= limit))
         left.remove(lowest[-1])
     return lowest
+
+
+def _agree(entered: list[_Entered]) -> bool:
+    """Whether several have reached the lowest error."""
+    limit = min(one.error for one in entered) * (1 + _SAME_SHARE)
+    return sum(one.error <= limit for one in entered) >= _MIN_AGREEING
 
 
 def _distinct(entered: list[_Entered]) -> list[_Entered]:

@@ -287,15 +287,24 @@ class Run:
         A component that no sample has used for a while may return with a huge column in W, which
         then sets the scale, so that the others are floored, or lost in single precision.
         """
+        size = _column_units(self.state.W)
+        if np.any(size != 1):
+            self._rescale(momentum, size)
+
+    def _rescale(self, momentum: Momentum, size: Array) -> None:
+        """Divide columns of W by their sizes, and multiply rows of H with these."""
         state = self.state
-        size = _column_units(state.W)
-        if np.all(size == 1):
-            return
         state.W, momentum.W = state.W / size, momentum.W / size
         state.Ht, momentum.Ht = (
             self.V.map(_scale, Ht, factor=size, dtype=self.V.dtype)[0]
             for Ht in (state.Ht, momentum.Ht)
         )
+
+    def normalize(self) -> None:
+        """Give the columns of W unit norm, as those of cr1-nmf have it, for any init."""
+        momentum, size = self.state.momentum, np.linalg.norm(self.state.W, axis=0)
+        if momentum is not None:
+            self._rescale(momentum, np.where(size > 0, size, 1.0))
 
     def _proposed_leap(self, momentum: Momentum) -> Proposal | None:
         errors = self.log.relative_error
