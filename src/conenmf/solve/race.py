@@ -165,6 +165,7 @@ def run_race(
     solver : Solver or None
         "hals" continues from the factors that the winner has reached. Another solver begins with
         the init that won, since it may be unable to leave zeros, or is to be seen from its start.
+        Without a solver there is no race, and cr1-nmf is the result.
     rng : numpy.random.Generator, optional
         Without it the race is always the same.
     rank : int, "auto" or None
@@ -172,7 +173,7 @@ def run_race(
     remaining : callable, optional
         Returns the seconds that are left, or None. The race takes at most half of them.
     """
-    if min(V.shape) < K:
+    if solver is None or min(V.shape) < K:
         return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
