@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +38,7 @@ def test_diagnose_judges(folder, capsys, run):
     assert "pairwise separation of samples: 0." in output
     assert "advised init: cr1, because one cone for each sample leaves" in output
     assert "error of cr1-nmf alone" in output
+    assert re.search(r"race of inits on the data, won by \w+", output)
     assert "the certificate judges the error, not the truth of the components" in output
     assert "% of the gap" in output
     assert run("diagnose", "cells.csv", "--json") == 0

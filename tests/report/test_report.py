@@ -404,3 +404,17 @@ def test_each_component_shows_its_number_of_samples(mixtures):
     for k, size in enumerate(sizes):
         start = page.index(f'id="component-{k}"')
         assert f"{size} of 90" in page[start : page.find("</article>", start)]
+
+
+def test_the_race_of_inits_is_shown(cones, tmp_path):
+    assert "Only cr1 was run, on the data, where the lower bound is about" in render(cones)
+    V = np.random.default_rng(0).gamma(0.5, size=(30, 80))
+    result = factorize(from_columns(V), 4)
+    page = render(result)
+    assert len(result.race.entrants) > 1
+    assert f"the solver continued from {result.race.winner.init}." in page
+    for one in result.race.entrants:
+        assert f'<th scope="row">{one.init}</th><td>{one.relative_error:.4g}</td>' in page
+    result.save(tmp_path / "result.npz")
+    loaded = Factorization.load(tmp_path / "result.npz")
+    assert (loaded.race, loaded.prospect) == (result.race, result.prospect)

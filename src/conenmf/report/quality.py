@@ -173,19 +173,14 @@ def _race(race: Race) -> Html:
             element("td", number(one.relative_error)),
             element("td", str(one.iterations)),
             element("td", f"{one.seconds:.2g}"),
-            class_="winner" if one is race.winner else None,
         )
         for one in race.entrants
     )
-    if len(race.entrants) > 1:
-        text = (
-            f"These inits competed on {race.place}; the solver continued from {race.winner.init}."
-        )
-    else:
-        text = (
-            f"{sentence(race.winner.init)} reached the lower bound on {race.place}, so no other "
-            "init had to compete."
-        )
+    winner = visible(race.winner.init)
+    text = f"These inits competed on {race.place}; the solver continued from {winner}."
+    if len(race.entrants) == 1:
+        bound = number(race.lower_bound)
+        text = f"Only {winner} was run, on {race.place}, where the lower bound is about {bound}."
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     return element(
         "div",
