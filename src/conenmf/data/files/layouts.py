@@ -17,17 +17,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...errors import DataChangedError, FileFormatError, MaskedDataError, Message, Option
+from ...errors import DataChangedError, FileFormatError, MaskedDataError
+from ...text import visible
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, sparse_block_samples
 from ..validate import check_kind
-from .limits import check_fits, named_damage
+from .limits import cast_exactly, check_fits, check_sides, named_damage
 from .sources import Compressed, Source
 
 __all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSource", "path_of"]
-
-_MIN_SIDE_BYTES = 64 << 20  # allowed for a vector with any budget
-
 
 # --- numbers one after the other --------------------------------------------------------------
 
@@ -266,7 +264,10 @@ class CompressedSource(Source):
         budget: int,
         file: OpenFile | None = None,
     ) -> None:
-        rows, columns = (int(side) for side in sides)
+        size = cast_exactly(f"{name}: its shape", sides, np.int64)
+        if size.shape != (2,):
+            raise FileFormatError(f"{name} has the shape {visible(size)}, expected two sides")
+        rows, columns = size.tolist()
         if order not in ("csr", "csc"):
             raise FileFormatError(
                 f"{name} is a sparse matrix in {order} order, expected csr or csc"
@@ -276,42 +277,35 @@ class CompressedSource(Source):
                 raise FileFormatError(
                     f"{name}: a part of the sparse matrix has shape {part.shape}, not a vector's"
                 )
-        if min(rows, columns) < 0 or 8 * max(rows, columns) > max(budget, _MIN_SIDE_BYTES):
-            raise FileFormatError(
-                Message(
-                    f"{name} claims to be a sparse matrix of {rows} x {columns}, of which a single "
-                    "row or column does not fit in memory: if that is right, raise ",
-                    Option("max_memory"),
-                )
-            )
+        check_sides(name, rows, columns, min(part.shape[0] for part in parts[:2]), budget)
         check_kind(np.dtype(parts[0].dtype), (rows, columns))
         self.name, self.shape, self._by_rows = name, (rows, columns), order == "csr"
         self._set_place(path)
         self._file = file
         self._data, self._indices, indptr = parts
-        self._indptr = np.asarray(indptr[:], dtype=np.int64)
+        self._check_pointers(indptr)
         self.dtype = np.dtype(self._data.dtype)
-        self._check_parts()
         n, width = self.shape if self._by_rows else self.shape[::-1]
         entries = int(self._indptr[-1])
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
         self.max_block_rows = sparse_block_samples(width, n, entries)
 
-    def _check_parts(self) -> None:
+    def _check_pointers(self, indptr: Any) -> None:
+        """Refuse pointers of another number than the sides claim, then those that lead astray."""
         n = self.shape[0 if self._by_rows else 1]
-        indptr, lengths = self._indptr, (self._data.shape[0], self._indices.shape[0])
-        if (
-            indptr.shape != (n + 1,)
-            or indptr[0] != 0
-            or (np.diff(indptr) < 0).any()
-            or lengths != (indptr[-1], indptr[-1])
-        ):
-            raise FileFormatError(
-                f"{self.name} is not a compressed sparse matrix of {n} "
-                f"{'rows' if self._by_rows else 'columns'}: it has {lengths[0]} entries, "
-                f"{lengths[1]} indices and {indptr.size} pointers"
-            )
+        lengths = (self._data.shape[0], self._indices.shape[0])
+        if indptr.shape == (n + 1,):
+            self._indptr = cast_exactly(f"{self.name}: its pointers", indptr[:], np.int64)
+            ends = (self._indptr[0], *lengths)
+            falls = (np.diff(self._indptr) < 0).any()
+            if ends == (0, self._indptr[-1], self._indptr[-1]) and not falls:
+                return
+        raise FileFormatError(
+            f"{self.name} is not a compressed sparse matrix of {n} "
+            f"{'rows' if self._by_rows else 'columns'}: it has {lengths[0]} entries, "
+            f"{lengths[1]} indices and {indptr.shape[0]} pointers"
+        )
 
     def turned(self) -> Self:
         """Compressed rows are the compressed columns of the transpose."""
@@ -356,6 +350,8 @@ class CompressedSource(Source):
         data = np.asarray(self._data[first:last])
         data = data.astype(compute_dtype(self.dtype), copy=False)  # scipy.sparse lacks float16
         indices = np.asarray(self._indices[first:last])
+        if indices.dtype.kind not in "iu":
+            indices = cast_exactly("column indices", indices, np.int64)
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
             raise FileFormatError(
                 f"column indices run from {indices.min()} to {indices.max()} in a matrix of "

@@ -2,8 +2,8 @@
 
 A small malicious file can claim a huge matrix (a decompression bomb) or link to a place outside
 itself. A size that is harmless on any machine is always allowed; beyond that, what a header claims
-has to be in proportion to the bytes that are stored, and what has to be held as a whole has to fit
-in a quarter of the memory budget.
+has to be in proportion to what is stored, and what has to be held as a whole has to fit in a
+quarter of the memory budget.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ...errors import ConeNMFError, FileFormatError, Message, Option
 from ...text import visible
 
 __all__ = [
+    "cast_exactly",
     "check_expansion",
     "check_fits",
+    "check_sides",
     "fits",
     "listed",
     "name_one",
@@ -30,6 +35,9 @@ __all__ = [
 
 HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
 MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
+_HARMLESS_SIDE = 1 << 20  # rows or columns that a sparse matrix of any size may have
+_MAX_SIDE_RATIO = 16  # beyond that: rows or columns for each entry, most of them empty
+_MIN_SIDE_BYTES = 64 << 20  # allowed for a vector with any budget
 _MAX_LISTED_NAMES = 12  # in a message
 _NAME_BYTES = 100  # memory for a name
 
@@ -62,6 +70,51 @@ def check_fits(
                 Option("max_memory"),
             )
         )
+
+
+def check_sides(name: object, rows: int, columns: int, entries: int, budget: int) -> None:
+    """Refuse a sparse matrix whose sides are out of proportion to its entries, or to the memory.
+
+    Its sides cost nothing in a file, but every row and every column takes memory later: a pointer,
+    a norm, a label, and a coefficient for each component in several arrays.
+    """
+    side = max(rows, columns)
+    if side > max(_HARMLESS_SIDE, _MAX_SIDE_RATIO * entries):
+        raise FileFormatError(
+            f"{name} claims to be a sparse matrix of {rows} x {columns} with {entries} entries "
+            f"(limits: {_HARMLESS_SIDE} rows or columns, or {_MAX_SIDE_RATIO} for each entry): if "
+            "that is right, remove its empty rows and columns"
+        )
+    if min(rows, columns) < 0 or not fits(8 * side, max(budget, 4 * _MIN_SIDE_BYTES)):
+        raise FileFormatError(
+            Message(
+                f"{name} claims to be a sparse matrix of {rows} x {columns}, of which a single "
+                "row or column does not fit in memory: if that is right, raise ",
+                Option("max_memory"),
+            )
+        )
+
+
+def cast_exactly(name: object, numbers: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return numbers in another type, for integers only if every one of them keeps its value."""
+    target = np.dtype(dtype)
+    try:
+        array = np.asarray(numbers)
+    except Exception as problem:  # lists of unequal length, among others
+        raise FileFormatError(f"{name}: expected numbers, got {visible(numbers)}") from problem
+    is_valid = array.dtype.kind in "fiub"
+    if is_valid and target.kind in "iu" and array.size:
+        limits = np.iinfo(target)
+        is_valid = bool(
+            int(limits.min) <= array.min().item() <= array.max().item() <= int(limits.max)
+            and (array.dtype.kind != "f" or (array == np.floor(array)).all())
+        )
+    if not is_valid:
+        raise FileFormatError(
+            f"{name}: numbers of type {array.dtype} are not all of type {target}, which the file "
+            "claims or needs: save it again"
+        )
+    return array.astype(target, copy=False)
 
 
 def too_many_names(count: int, budget: int) -> bool:
