@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["decoded", "function_name", "visible"]
+__all__ = ["decoded", "excerpt", "function_name", "visible"]
 
 _MAX_NAME_CHARS = 200
+_MAX_EXCERPT_CHARS = 40
 
 
 def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
@@ -25,6 +26,15 @@ def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
     if plain.isprintable():
         return plain
     return "".join(_spelled(sign) for sign in plain)
+
+
+def excerpt(text: object) -> str:
+    """Return the beginning of a text, for a message that quotes from a file.
+
+    >>> len(excerpt(4000 * "9")), excerpt("a name")
+    (40, 'a name')
+    """
+    return visible(text, _MAX_EXCERPT_CHARS)
 
 
 def decoded(text: object) -> str:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf.data.files.dialects import Dialect, fault, guess
+from conenmf.data.files.lines import Block
 from conenmf.errors import ConeNMFError, FileFormatError, Option
 
 
@@ -46,12 +47,12 @@ def test_more_columns_than_anybody_has():
 
 def test_the_first_fault_is_named_with_its_line():
     dialect = Dialect(",", ["", "a", "b\x1b"], 0, 3)
-    assert fault(b"x,1,2\r\n\r\ny,3,4\n", 5, dialect) is None
-    assert fault(b"x,1,2\n\ny,3\n", 5, dialect) == "line 7 has 2 fields, expected 3"
-    wrong = fault(b"x,1,2\ny,3,\x1b[m\n", 5, dialect)
+    assert fault(Block.of(5, b"x,1,2\r\n\r\ny,3,4\n"), dialect) is None
+    assert fault(Block.of(5, b"x,1,2\n\ny,3\n"), dialect) == "line 7 has 2 fields, expected 3"
+    wrong = fault(Block.of(5, b"x,1,2\ny,3,\x1b[m\n"), dialect)
     assert wrong.startswith(r"line 6, column 'b\\x1b': '\\x1b[m' is not a number; ")
     assert wrong.parts[-1] == Option("drop", "b\x1b")
-    assert "column '1'" in fault(b"1,x\n", 1, Dialect(",", None, None, 2))
+    assert "column '1'" in fault(Block.of(1, b"1,x\n"), Dialect(",", None, None, 2))
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))

@@ -10,24 +10,24 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import FileFormatError, Message, Option
-from ...text import visible
+from ...errors import EmptyDataError, FileFormatError, Message, Option
+from ...text import excerpt
 from .columns import is_index_title
 from .headers import Verdict, judge_first_line
+from .lines import MAX_COLUMNS, TOO_MANY_COLUMNS, Block, check_fields
 
-__all__ = ["MISSING_TEXTS", "Dialect", "fault", "guess"]
+__all__ = ["DELIMITERS", "MISSING_TEXTS", "Dialect", "fault", "guess"]
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
-_DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
-_MAX_COLUMNS = 1_000_000
+DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
 _TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
+_MAX_LABEL_CHARS = 40  # that a message asks the user to type
 _JUDGED_FIELDS = 1000  # of a first line of numbers: they are evidence enough
 _MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([ T].*)?|\d\d?[-/.]\d\d?[-/.](\d\d|\d{4})([ T].*)?")
 
 
@@ -64,12 +64,12 @@ class Dialect(NamedTuple):
 
     @property
     def labels(self) -> list[str | int]:
-        """What fields are called: their titles, or their numbers where these are not unique."""
+        """What fields are called: their titles, or their numbers if these are long or repeated."""
         titles = [title.strip() for title in self.titles or ()]
         counts = Counter(titles)
-        unique = [counts[title] == 1 and title != "" for title in titles]
+        usable = [counts[title] == 1 and 0 < len(title) <= _MAX_LABEL_CHARS for title in titles]
         return [
-            titles[field] if titles and unique[field] else field for field in range(self.fields)
+            titles[field] if titles and usable[field] else field for field in range(self.fields)
         ]
 
     @property
@@ -78,11 +78,13 @@ class Dialect(NamedTuple):
         return ".," if self.delimiter == ";" else "."
 
     def split(self, line: str) -> list[str]:
-        """The fields of a line."""
+        """The fields of a line, whose quotes have been checked."""
+        if line.count(self.delimiter) >= MAX_COLUMNS:
+            raise FileFormatError(f"has {TOO_MANY_COLUMNS}")
         try:
             return next(csv.reader([line], delimiter=self.delimiter), []) or [""]
         except csv.Error as problem:
-            raise FileFormatError(f"a line cannot be split into fields: {problem}") from problem
+            raise FileFormatError(f"cannot be split into fields: {problem}") from problem
 
     def is_number(self, field: str) -> bool:
         """Whether a field is a number, or marks a missing one."""
@@ -96,16 +98,20 @@ class Dialect(NamedTuple):
 
 
 def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
-    """Guess how a table is written from its first lines, of which there is at least one.
+    """Guess how a table is written from its first lines, of which empty ones do not count.
 
     >>> guess(["gene;x;y", "a;1,5;2", "b;0;3,25"], "file")[:4]
     (';', ['gene', 'x', 'y'], 0, 3)
     """
-    if any(lines[0].count(sign) >= _MAX_COLUMNS for sign in _DELIMITERS):
-        raise FileFormatError(f"{name} has more than {_MAX_COLUMNS} columns: save it as .npy")
-    candidates = [Dialect(sign, None, None, 0) for sign in _DELIMITERS]
+    numbered = {number: line for number, line in enumerate(lines, 1) if line.strip()}
+    if not numbered:
+        raise EmptyDataError(f"{name} is empty: it needs at least one sample and one feature")
+    candidates = [Dialect(sign, None, None, 0) for sign in DELIMITERS]
+    lines = list(numbered.values())
     dialect = max(candidates, key=lambda candidate: _likelihood(candidate, lines))
-    first, *rows = (dialect.split(line) for line in lines)
+    first, *rows = (
+        _checked_split(name, number, line, dialect) for number, line in numbered.items()
+    )
     body = rows or [first]
     fields = len(body[0])
     texts = sum(not dialect.is_number(row[0]) for row in body)
@@ -137,15 +143,31 @@ def _are_numbered(title: str, column: list[str]) -> bool:
 
 
 def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
-    """A key to compare delimiters by: the share of numbers, a header that fits, many numbers."""
-    try:
-        first, *body = (dialect.split(line) for line in lines)
-    except FileFormatError:
-        return -1.0, False, 0
+    """A key to compare delimiters by: the share of numbers, a header that fits, many numbers.
+
+    If all fail at some line, that is the best of them which gets furthest, and finds most fields.
+    """
+    rows: list[list[str]] = []
+    for line in lines:
+        try:
+            rows.append(_checked_split("", 0, line, dialect))
+        except FileFormatError:
+            return -1.0 + len(rows) / (len(lines) + 1), False, line.count(dialect.delimiter)
+    first, *body = rows
     body = body or [first]
     numbers = sum(dialect.is_number(field) for row in body for field in row)
     fields = sum(map(len, body))
     return numbers / max(fields, 1), len(first) == len(body[0]), numbers
+
+
+def _checked_split(name: object, number: int, line: str, dialect: Dialect) -> list[str]:
+    """The fields of a line, if its quotes are where fields begin and end."""
+    block = Block.of(number, line.encode(errors="replace"))
+    check_fields(name, block, dialect.delimiter.encode())
+    try:
+        return dialect.split(line)
+    except FileFormatError as problem:
+        raise FileFormatError(f"{name}: line {number} {problem}") from problem
 
 
 def _judge(first: list[str], rows: list[list[str]], dialect: Dialect, lines: list[str]) -> Verdict:
@@ -170,25 +192,25 @@ def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> floa
     return sum(not dialect.is_number(row[field]) for row in rows) / max(len(rows), 1)
 
 
-def fault(block: bytes, line: int, dialect: Dialect) -> Message | None:
-    """Describe the first error in a block whose first line has that number; None if none."""
+def fault(block: Block, dialect: Dialect) -> Message | None:
+    """Describe the first error in a block; None if there is none."""
     numeric = dialect.numeric
-    for number, fields in _rows(block, line, dialect):
+    for number, line in enumerate(block.text.split(b"\n"), block.number):
+        if not line.strip(b"\r"):
+            continue
+        try:
+            fields = dialect.split(line.rstrip(b"\r").decode(errors="replace"))
+        except FileFormatError as problem:
+            return Message(f"line {number} {problem}")
         if len(fields) != dialect.fields:
             return Message(f"line {number} has {len(fields)} fields, expected {dialect.fields}")
         for column in numeric:
             if not dialect.is_number(fields[column]):
-                label, text = dialect.labels[column], fields[column]
-                kind = "a date, not a number" if _DATE.fullmatch(text.strip()) else "not a number"
+                label, text = dialect.labels[column], fields[column].strip()
+                kind = "a date, not a number" if _DATE.fullmatch(text) else "not a number"
                 return Message(
-                    f"line {number}, column {visible(label)!r}: {visible(text)!r} is {kind}; if "
+                    f"line {number}, column {excerpt(label)!r}: {excerpt(text)!r} is {kind}; if "
                     "the column holds no numbers, leave it out with ",
                     Option("drop", label),
                 )
     return None
-
-
-def _rows(block: bytes, line: int, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    for number, text in enumerate(block.split(b"\n"), line):
-        if text.strip(b"\r"):
-            yield number, dialect.split(text.rstrip(b"\r").decode(errors="replace"))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConeNMFError, FileFormatError, Message, Option
-from ...text import visible
+from ...text import excerpt, visible
 
 __all__ = [
     "cast_exactly",
@@ -131,7 +131,7 @@ def name_one(path: object, names: Iterable[object]) -> FileFormatError:
 
 def listed(names: Iterable[object]) -> str:
     """The first names, for a message."""
-    texts = [visible(name) for name in names]
+    texts = [excerpt(name) for name in names]
     if len(texts) > _MAX_LISTED_NAMES:
         texts[_MAX_LISTED_NAMES:] = [f"and {len(texts) - _MAX_LISTED_NAMES} more"]
     return ", ".join(texts) or "nothing"

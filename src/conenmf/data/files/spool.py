@@ -6,6 +6,7 @@ A text can only be read from its beginning; so it is read once, and then read li
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...errors import DiskFullError, Message, Option, is_disk_full
+from ...errors import DiskFullError, FileFormatError, Message, Option, is_disk_full
 from ...text import visible
 from ..blocks import Array
 from .layouts import OpenFile, RawArray, RawSource
@@ -31,14 +32,16 @@ class RowNames:
     """Collects names, as long as they take little of the memory budget."""
 
     def __init__(self, budget: int) -> None:
-        self._budget = budget
+        self._budget, self._size = budget, 0
         self.names: list[str] | None = []
 
     def add(self, texts: Iterable[object]) -> None:
         """Take some more names."""
         if self.names is not None:
-            self.names += map(visible, texts)
-            if too_many_names(len(self.names), self._budget):
+            names = [visible(text) for text in texts]
+            self.names += names
+            self._size += sum(map(sys.getsizeof, names))  # long names take more than usual ones
+            if too_many_names(len(self.names), self._budget) or self._size > self._budget // 8:
                 self.names = None
 
 
@@ -94,6 +97,11 @@ class Spool:
 
     def finish(self, columns: int, *, column_after_column: bool = False) -> RawSource | Array:
         """The table, in memory or in its temporary file."""
+        if self.count % columns:
+            raise FileFormatError(
+                f"{self._path} gives {self.count} numbers, which are no rows of {columns}: copy "
+                "or download it again"
+            )
         shape = (self.count // columns, columns)
         if self._stream is None:
             flat = np.concatenate(self._batches) if self._batches else np.empty(0, self._dtype)

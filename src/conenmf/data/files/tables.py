@@ -1,8 +1,9 @@
 """Tables written as text, with one row on each line, parsed by pyarrow.
 
 A text is read once, from its beginning to its end, some megabytes at a time. It is cut into blocks
-of lines here, not by pyarrow's streaming reader, so that memory is bounded for lines of any length
-and any number of columns, and errors name the line of the file.
+of lines by `lines`, not by pyarrow's streaming reader, so that memory is bounded for lines of any
+length and any number of columns, and errors name the line of the file. Every block has to give as
+many rows as it has lines.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,21 +22,22 @@ from ...names import Names
 from ...text import visible
 from ..blocks import Array
 from .columns import ColumnChoice, remark_on_columns
-from .dialects import MISSING_TEXTS, Dialect, fault, guess
+from .dialects import DELIMITERS, MISSING_TEXTS, Dialect, fault, guess
 from .limits import named_damage, require_package
+from .lines import Block, Lines, check_fields
 from .sources import NamedMatrix, Remark
-from .spool import RowNames, Spool, batch_bytes
+from .spool import RowNames, Spool
 
 __all__ = ["open_text"]
+
+_Parser: TypeAlias = Callable[[bytes], tuple[Any, Array]]
 
 _HEAD_LINES = 20  # from which the dialect is guessed ...
 _HEAD_BYTES = 1 << 20  # ... or fewer lines, if they are long
 _MAX_PARSED_COLUMNS = 200  # each costs more than its numbers: more are parsed as a single one
-_QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
-
-
-def _max_line_bytes(budget: int) -> int:
-    return min(max(budget // 16, 1 << 20), 256 << 20)
+_MAX_EMPTY_LINES = 10_000  # before the first row
+_MAX_REASON_CHARS = 100  # of what the parser says, which quotes the text
+_QUOTED = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"')
 
 
 def _decoded(text: bytes, path: Path) -> str:
@@ -57,28 +59,23 @@ def open_text(
     """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rb") as stream:
-        head = _head(stream, path, budget)
+        lines = Lines(stream, path, budget)
+        head = _head(lines, path)
         dialect = _dialect(head, path, choice)
-        line = 1
+        begin = 0
         if dialect.titles is not None:
-            line += next(n for n, text in enumerate(head, 1) if text.strip())
+            begin = next(n for n, text in enumerate(head, 1) if text.strip())
         parse = _parser(path, dialect)
         spool = Spool(path, np.dtype(np.float64), budget)
         row_names = RowNames(budget)
-        blocks = itertools.chain([b"".join(head[line - 1 :])], _blocks(stream, path, budget))
-        for block in blocks:
-            if block.strip():
-                try:
-                    texts, numbers = parse(block)
-                except Exception as problem:
-                    description = fault(block, line, dialect) or Message(visible(problem))
-                    message = Message(f"{path}: ", *description.parts)
-                    raise FileFormatError(message) from problem
+        first = Block.of(begin + 1, b"".join(head[begin:]))
+        for block in itertools.chain([first], lines.blocks(dialect.delimiter.encode())):
+            if block.text.strip(b"\r\n"):
+                texts, numbers = _parsed(block, parse, path, dialect)
                 spool.add(numbers)
                 row_names.add(
                     _decoded(text, path) if isinstance(text, bytes) else text for text in texts
                 )
-            line += block.count(b"\n")
         if not spool.count:
             raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")
         numeric = dialect.numeric
@@ -91,11 +88,22 @@ def open_text(
         return NamedMatrix(matrix, names, remarks=remarks)
 
 
+def _parsed(block: Block, parse: _Parser, path: Path, dialect: Dialect) -> tuple[Any, Array]:
+    """The names and the numbers of a block, in as many rows as there are lines."""
+    try:
+        texts, numbers = parse(block.text)
+        if not block.has_rows(len(numbers)):
+            raise FileFormatError(f"the lines from {block.number} on do not give a row each")
+    except Exception as problem:
+        check_fields(path, block, dialect.delimiter.encode())
+        description = fault(block, dialect) or Message(visible(problem, _MAX_REASON_CHARS))
+        raise FileFormatError(Message(f"{path}: ", *description.parts)) from problem
+    return texts, numbers
+
+
 def _dialect(head: list[bytes], path: Path, choice: ColumnChoice) -> Dialect:
     """How a text is written: what the caller says, and the rest guessed from its first lines."""
-    lines = [_decoded(text, path).strip("\r\n") for text in head if text.strip()]
-    if not lines:
-        raise EmptyDataError(f"{path} is empty: it needs at least one sample and one feature")
+    lines = [_decoded(text, path).strip("\r\n") for text in head]
     dialect = guess(lines, path, choice.header)
     named_by, dropped = choice.places(path, dialect.titles, dialect.fields, dialect.named_by)
     dialect = dialect._replace(named_by=named_by, dropped=dropped)
@@ -121,51 +129,25 @@ def _remark_on_first_line(path: Path, dialect: Dialect) -> tuple[Remark, ...]:
     return (Remark(text, HeaderWarning(message)),)
 
 
-def _head(stream: IO[bytes], path: Path, budget: int) -> list[bytes]:
+def _head(lines: Lines, path: Path) -> list[bytes]:
     """The first lines of a text."""
     head: list[bytes] = []
-    while len(head) < 2 or (len(head) < _HEAD_LINES and sum(map(len, head)) < _HEAD_BYTES):
-        line = _line(stream, path, budget)
+    filled = size = 0
+    while filled < 2 or (filled < _HEAD_LINES and size < _HEAD_BYTES):
+        line = lines.next(DELIMITERS.encode())
         if not line:
             break
-        if not head:
-            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
-            if b"\r" in line.rstrip(b"\r\n"):
-                raise FileFormatError(
-                    f"{path}: lines end with a carriage return alone: end them with a newline"
-                )
-        head.append(line)
+        head.append(line if head else line.removeprefix(b"\xef\xbb\xbf"))  # a byte order mark
+        filled += bool(head[-1].strip())
+        size += len(line)
+        if len(head) - filled > _MAX_EMPTY_LINES:
+            raise FileFormatError(
+                f"{path} begins with more than {_MAX_EMPTY_LINES} empty lines: remove them"
+            )
     return head
 
 
-def _line(stream: IO[bytes], path: Path, budget: int) -> bytes:
-    max_bytes = _max_line_bytes(budget)
-    line = stream.readline(max_bytes)
-    if len(line) == max_bytes and not line.endswith(b"\n"):
-        raise FileFormatError(
-            Message(
-                f"{path} has a line of more than {max_bytes} bytes: if that is right, raise ",
-                Option("max_memory"),
-            )
-        )
-    return _checked_text(line, path)
-
-
-def _blocks(stream: IO[bytes], path: Path, budget: int) -> Iterator[bytes]:
-    """Blocks of the text that end where a line ends."""
-    while block := stream.read(batch_bytes(budget)):
-        if not block.endswith(b"\n"):
-            block += _line(stream, path, budget)
-        yield _checked_text(block, path)
-
-
-def _checked_text(text: bytes, path: Path) -> bytes:
-    if b"\0" in text:
-        raise FileFormatError(f"{path} holds zero bytes, so it is not text: save it as UTF-8")
-    return text
-
-
-def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]]:
+def _parser(path: Path, dialect: Dialect) -> _Parser:
     """Return a function that reads the names and the numbers of some lines."""
     pa, reader = require_package("pyarrow", path), require_package("pyarrow.csv", path)
 
@@ -198,7 +180,7 @@ def _parser(path: Path, dialect: Dialect) -> Callable[[bytes], tuple[Any, Array]
             if b'"' not in numbers:
                 numbers = numbers.replace(dialect.delimiter.encode(), b"\n") + b"\n"
                 column = read(numbers, ["0"], ["0"], ignore_empty_lines=False).column(0)
-                return names, column.to_numpy().reshape(len(lines), -1)
+                return names, column.to_numpy().reshape(len(lines), len(dialect.numeric))
         columns = [str(column) for column in range(dialect.fields)]
         kept = [str(column) for column in dialect.numeric]
         named_by = [] if dialect.named_by is None else [str(dialect.named_by)]
@@ -221,6 +203,8 @@ def _without_names(block: bytes, dialect: Dialect) -> tuple[list[bytes], list[by
     if dialect.named_by == 0:
         for number, line in enumerate(lines):
             quoted = _QUOTED.match(line)
+            if quoted is None and line.startswith(b'"'):
+                raise FileFormatError("a line ends inside of quotes")
             end = quoted.end() if quoted else line.find(sign)
             names.append(quoted[1].replace(b'""', b'"') if quoted else line[:end])
             lines[number] = line[end + 1 :]
@@ -236,6 +220,8 @@ def _split_lines(lines: list[bytes], dialect: Dialect) -> tuple[list[bytes], lis
     numbers = []
     numeric = dialect.numeric
     for line in lines:
+        if line.count(b'"') % 2:
+            raise FileFormatError("a line ends inside of quotes")
         fields = dialect.split(line.decode(errors="surrogateescape"))
         kept = [fields[field] for field in numeric] if len(fields) == dialect.fields else [""]
         if len(kept) < len(numeric) or any(dialect.delimiter in field for field in kept):
