@@ -8,6 +8,7 @@ Where the rest of the text contradicts the guess, an error names the line, the c
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from typing import NamedTuple
@@ -195,21 +196,22 @@ def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> floa
 def fault(block: Block, dialect: Dialect) -> Message | None:
     """Describe the first error in a block; None if there is none."""
     numeric = dialect.numeric
-    for number, line in enumerate(block.text.split(b"\n"), block.number):
-        if not line.strip(b"\r"):
+    for number, line in enumerate(io.BytesIO(block.text), block.number):
+        text = line.rstrip(b"\r\n")
+        if not text:
             continue
         try:
-            fields = dialect.split(line.rstrip(b"\r").decode(errors="replace"))
+            fields = dialect.split(text.decode(errors="replace"))
         except FileFormatError as problem:
             return Message(f"line {number} {problem}")
         if len(fields) != dialect.fields:
             return Message(f"line {number} has {len(fields)} fields, expected {dialect.fields}")
         for column in numeric:
             if not dialect.is_number(fields[column]):
-                label, text = dialect.labels[column], fields[column].strip()
-                kind = "a date, not a number" if _DATE.fullmatch(text) else "not a number"
+                label, field = dialect.labels[column], fields[column].strip()
+                kind = "a date, not a number" if _DATE.fullmatch(field) else "not a number"
                 return Message(
-                    f"line {number}, column {excerpt(label)!r}: {excerpt(text)!r} is {kind}; if "
+                    f"line {number}, column {excerpt(label)!r}: {excerpt(field)!r} is {kind}; if "
                     "the column holds no numbers, leave it out with ",
                     Option("drop", label),
                 )

@@ -56,7 +56,7 @@ class Block(NamedTuple):
 
     def has_rows(self, count: int) -> bool:
         """Whether so many rows are one for each line that is not empty."""
-        lines = self.ends + (not self.text.endswith(b"\n"))
+        lines = self.ends + (self.text[-1:] not in (b"", b"\n"))
         return count == lines or count == lines - self._empty()
 
     def _empty(self) -> int:
