@@ -10,7 +10,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from conenmf.datasets import DATASETS
 
-_HEADER = "| Name | Samples | Features | K | Fetched | What `load` does | Source | Terms |"
+_HEADER = (
+    "| Name | Samples | Features | K | Fetched | Checked | What `load` does | Source | Terms |"
+)
 
 
 def table(kind):
@@ -23,9 +25,21 @@ def table(kind):
         cells = ["as above"] * 3 if texts == previous else map(_with_links, texts)
         sizes = (f"{description.shape[0]:,}", f"{description.shape[1]:,}", str(description.K))
         fetched = "yes" if description.downloads else "no"
-        rows.append(f"| {' | '.join((f'`{name}`', *sizes, fetched, *cells))} |")
+        checked = _checked(description)
+        rows.append(f"| {' | '.join((f'`{name}`', *sizes, fetched, checked, *cells))} |")
         previous = texts
     return "\n".join(rows)
+
+
+def _checked(description):
+    """What of a dataset has a checksum in the catalogue."""
+    if any(download.sha256 for download in description.downloads):
+        return "files"
+    if description.sha256 is None:
+        return "size"
+    if description.window is not None:
+        return "a window"
+    return "numbers" if description.exact else "numbers, else size"
 
 
 def _with_links(text):

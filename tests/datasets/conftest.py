@@ -1,5 +1,6 @@
 """Datasets in folders of the same layout as the real ones, and on a server on this machine."""
 
+import hashlib
 import io
 import tarfile
 import threading
@@ -155,18 +156,27 @@ def cluto_archive(cluto, tar):
 
 class _Answers(BaseHTTPRequestHandler):
     """Answers with what the server has; "cut" ends too early, "stalls" waits before its end,
-    "endless" does not say how long it is."""
+    "endless" does not say how long it is. Some paths lead elsewhere."""
 
     def do_GET(self):
         content = self.server.files.get(self.path)
         self.server.asked.append(self.path)
+        if self.path in self.server.redirects:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects[self.path])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if content is None:
             self.send_error(404)
             return
         self.send_response(200)
         if "endless" not in self.path:
             extra = 1000 if "cut" in self.path or "stalls" in self.path else 0
-            self.send_header("Content-Length", str(len(content) + extra))
+            length = self.server.length
+            self.send_header(
+                "Content-Length", str(len(content) + extra) if length is None else length
+            )
         self.end_headers()
         self.wfile.write(content)
         if "stalls" in self.path:
@@ -180,6 +190,7 @@ class _Answers(BaseHTTPRequestHandler):
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as here:
         here.files, here.asked, here.stalled = {}, [], threading.Event()
+        here.redirects, here.length = {}, None
         here.url = f"http://127.0.0.1:{here.server_port}"
         thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -190,11 +201,18 @@ def server():
 
 @pytest.fixture
 def offer(server, small):
-    """Let a dataset be at this server."""
+    """Let a dataset be at this server; the checksums of its files may be known."""
 
-    def add(name, files, **changes):
+    def add(name, files, known=False, **changes):
         server.files.update({f"/{file}": content for file, content in files.items()})
-        addresses = tuple(Download(f"{server.url}/{file}", 10**6) for file in files)
+        addresses = tuple(
+            Download(
+                f"{server.url}/{file}",
+                10**6,
+                hashlib.sha256(content).hexdigest() if known else None,
+            )
+            for file, content in files.items()
+        )
         small(name, downloads=addresses, **changes)
 
     return add

@@ -10,7 +10,7 @@ import scipy.io
 from PIL import Image
 
 from conenmf.datasets import DATASETS, available, fingerprint, load
-from conenmf.datasets.finding import package_file
+from conenmf.datasets.finding import cache_folder, package_file
 from conenmf.errors import ConeNMFError, DatasetError, DatasetMissingError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
@@ -126,10 +126,10 @@ def test_images_are_fetched_in_an_archive(offer):
         archive.writestr("gt_db/readme.txt", "of no use")
         archive.writestr("__MACOSX/gt_db/s01/._01.png", "of no use either")
     files = {"gt_db.zip": packed.getvalue()}
-    offer("georgia_tech", files, shape=(2, 3136), K=3)
+    offer("georgia_tech", files, known=True, shape=(2, 3136), K=3)
     with pytest.raises(DatasetError, match="files fetched are not those of"):  # a person is missing
         load("georgia_tech", download=True)
-    offer("georgia_tech", files, K=2)
+    offer("georgia_tech", files, known=True, K=2)
     frames = load("georgia_tech", download=True)
     assert frames.classes == ("gt_db/s01", "gt_db/s02")
     np.testing.assert_array_equal(frames.labels, [0, 1])
@@ -218,7 +218,7 @@ def test_jpeg_may_be_decoded_otherwise(rng, warned, offer):
             image.save(content := io.BytesIO(), "jpeg")
             archive.writestr(f"faces94/{person}/{person[-6:]}.1.jpg", content.getvalue())
     files = {"faces94.zip": packed.getvalue()}
-    offer("faces94", files, image_shape=(2, 2), shape=(2, 4), K=2)
+    offer("faces94", files, known=True, image_shape=(2, 2), shape=(2, 4), K=2)
     assert not load("faces94", download=True).verified
     assert "JPEG" in warned("faces94")[0]
 
@@ -228,3 +228,22 @@ def test_the_cache_that_cannot_be_written(cache, rng, counts, cluto_archive, off
     offer("tr11", {"d.tar.gz": cluto_archive(*counts(rng))})
     with pytest.raises(DatasetError, match="cannot be written to"):
         load("tr11", download=True)
+
+
+def test_http_without_a_checksum_is_not_asked(server, offer):
+    offer("classic", {"d.tar.gz": b"anything"})
+    with pytest.raises(DatasetError, match="is not https, and no checksum of classic is known"):
+        load("classic", download=True)
+    offer("faces94", {"faces94.zip": b"anything"})  # whose checksum depends on a decoder
+    with pytest.raises(DatasetError, match="is not https, and no checksum of faces94 is known"):
+        load("faces94", download=True)
+    assert server.asked == []
+
+
+def test_a_relative_cache_is_ignored(monkeypatch, tmp_path):
+    """The XDG specification demands it; the folder would depend on where the program runs."""
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable, base in (("cache", tmp_path / ".cache"), (str(tmp_path / "x"), tmp_path / "x")):
+        monkeypatch.setenv("XDG_CACHE_HOME", variable)
+        assert cache_folder() == base / "conenmf" / "datasets"

@@ -75,6 +75,15 @@ def test_the_text_of_cluto(folder, rng, counts, cluto):
         ("1 3 1\none 2\n", "damaged"),
         ("", "damaged"),
         ("1 3\n", "damaged"),
+        ("1 3 1\n1 2\n1 2\n", "holds more documents than 1"),
+        ("1 3 1\n1 inf\n", "a count that is not whole"),
+        ("1 3 1\n1 1e300\n", "a count that is not whole"),
+        ("1 3 99999\n1 2\n", "more counts than it can hold"),
+        ("1 3 -1\n1 2\n", "more counts than it can hold"),
+        ("1 999999999999 1\n1 2\n", "sparse matrix of 1 x 999999999999 with 1 entries"),
+        ("999999999999 3 1\n1 2\n", "sparse matrix of 999999999999 x 3 with 1 entries"),
+        ("-1 3 1\n1 2\n", "sparse matrix of -1 x 3"),
+        ("1 3 1\n" + 2_100_000 * "1 ", "a line of 4194304 bytes or more"),
     ],
 )
 def test_damaged_text_of_cluto(folder, text, match):
@@ -238,3 +247,11 @@ def test_a_scene_that_is_cut_off(folder, rng, scene):
         path.write_bytes(content)
         with pytest.raises(FileFormatError, match=r"PaviaU\.mat"):
             load("paviau")
+
+
+def test_more_classes_than_small_integers(folder):
+    (folder / "wap").mkdir()
+    (folder / "wap" / "wap.mat").write_text("40000 3 40000\n" + 40_000 * "1 1\n")
+    topics = "".join(f"{n}\n" for n in range(40_000))
+    (folder / "wap" / "wap.mat.rclass").write_text(topics)
+    assert len(set(load("wap").labels.tolist())) == 40_000

@@ -79,7 +79,7 @@ class Description:
     window: tuple[int, int, int, int] | None = None
 
 
-_CLUTO = "http://glaros.dtc.umn.edu/gkhome/fetch/sw/cluto/datasets.tar.gz"
+_CLUTO = "https://karypis.github.io/glaros/files/sw/cluto/datasets.tar.gz"
 _SCENES = "https://www.ehu.eus/ccwintco/index.php?title=Hyperspectral_Remote_Sensing_Scenes"
 _UPLOADS = "https://www.ehu.eus/ccwintco/uploads"
 _SCENE_TERMS = "public for research, no explicit licence"
@@ -87,6 +87,7 @@ _FACES = "photographs of identifiable people"
 _ORL = "https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)"
 _ORL_TERMS = f"free with credit to AT&T Laboratories Cambridge; {_FACES}"
 _COIL = "https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php (Columbia University)"
+# This host is known by http only: the checksums of the numbers are exact.
 _CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
 _UPRIGHT = "grey values as they are; images are turned upright"
 
@@ -97,7 +98,7 @@ def _text(name: str, shape: tuple[int, int], K: int, sha256: str | None = None) 
         "text",
         shape,
         K,
-        source=f"{_CLUTO} (G. Karypis, CLUTO)",
+        source=f"{_CLUTO} (G. Karypis, CLUTO; it was at http://glaros.dtc.umn.edu)",
         licence="freely downloadable for research, no explicit licence",
         preprocessing="stored as counts; times log(N / df), then documents of unit norm",
         sha256=sha256,
@@ -112,7 +113,7 @@ _ALL = (
         "images",
         (3040, 36000),
         152,
-        source="http://cmp.felk.cvut.cz/~spacelib/faces/faces94.html (L. Spacek; it was at "
+        source="https://cmp.felk.cvut.cz/~spacelib/faces/faces94.html (L. Spacek; it was at "
         "http://cswww.essex.ac.uk/mv/allfaces/faces94.html, University of Essex)",
         licence=f"offered for research, no explicit licence; {_FACES}",
         preprocessing="8-bit grey (ITU-R 601) at full size; without the folder female/gotone",
@@ -120,7 +121,7 @@ _ALL = (
         image_shape=(200, 180),
         exact=False,
         official_files="the folders female, male and malestaff of the official archive faces94.zip",
-        downloads=(Download("http://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip", 200_000_000),),
+        downloads=(Download("https://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip", 200_000_000),),
         excluded_folder="female/gotone",
     ),
     Description(
@@ -335,7 +336,7 @@ _ALL = (
         official_files="the images obj1__0.png and so on of the official archive coil-20-proc.zip",
         downloads=(
             Download(
-                "http://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
+                "https://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
                 "coil-20-proc.zip",
                 50_000_000,
             ),

@@ -16,7 +16,13 @@ from ..data.blocks import Array
 from .catalogue import Description
 from .originals import Contents
 
-__all__ = ["fingerprint", "has_expected_size", "is_expected", "is_verified"]
+__all__ = [
+    "fingerprint",
+    "has_exact_checksum",
+    "has_expected_size",
+    "is_expected",
+    "is_verified",
+]
 
 _BATCH_ROWS = 1024
 
@@ -76,6 +82,11 @@ def is_verified(description: Description, contents: Contents) -> bool:
     return fingerprint(X, labels) == description.sha256
 
 
+def has_exact_checksum(description: Description) -> bool:
+    """Whether the catalogue has a checksum that the official files always give."""
+    return description.sha256 is not None and description.exact
+
+
 def has_expected_size(description: Description, contents: Contents) -> bool:
     """Whether there are as many samples, features and classes as the catalogue says."""
     if contents.X.shape != description.shape or contents.labels is None:
@@ -87,5 +98,4 @@ def is_expected(description: Description, contents: Contents) -> bool:
     """Whether the contents are those of the dataset, as far as that can be checked."""
     if is_verified(description, contents):
         return True
-    has_exact_checksum = description.sha256 is not None and description.exact
-    return not has_exact_checksum and has_expected_size(description, contents)
+    return not has_exact_checksum(description) and has_expected_size(description, contents)

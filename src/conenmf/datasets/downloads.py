@@ -1,7 +1,8 @@
 """Fetching official files: into a given folder, limited in size, then unpacked.
 
-Nothing is fetched unless it was asked for. Nothing is unpickled, and of an archive only selected
-members are unpacked, never outside the folder.
+Nothing is fetched unless it was asked for. What begins as https never continues as http. Nothing is
+unpickled, and of an archive only selected members are unpacked, never outside the folder. What it
+unpacks to, its members and their headers are limited.
 
 pooch could keep the cache and the checksums, but would do little here: its downloaders have no
 limit of bytes, its processors no limit of what an archive unpacks to and no choice of members by a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import shutil
 import sys
 import tarfile
@@ -21,14 +23,15 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from ..data.files.atomic import written_whole
 from ..errors import DatasetError, DiskFullError, is_disk_full
-from ..text import visible
+from ..text import excerpt, visible
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
+    from urllib.request import HTTPRedirectHandler, Request
 
 __all__ = ["Download", "ProgressCallback", "fetch", "show_progress", "unpack"]
 
@@ -38,6 +41,11 @@ _Select: TypeAlias = Callable[[PurePosixPath], bool]
 _CHUNK_BYTES = 1 << 16
 _TIMEOUT_SECONDS = 60  # without a byte
 _MAX_UNPACKED_BYTES = 1 << 30
+_MAX_MEMBERS = 10_000
+_MAX_TAR_READ = 2048  # bytes of a header with a long name; the library needs their square in time
+_MAX_TAR_HEADERS = 8 << 20  # bytes, of all headers
+_MAX_ZIP_READ = 4 << 20  # bytes of the list of members, which is read as a whole
+_MAX_LENGTH_DIGITS = 18
 _DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError),
     RuntimeError,  # a member is encrypted, or its compression is unknown
@@ -98,8 +106,9 @@ def fetch(download: Download, folder: Path, progress: ProgressCallback | None = 
         if not download.url.startswith(("https://", "http://")):
             raise DatasetError(f"{download.url} is not a web address: it needs http:// or https://")
         request = urllib.request.Request(download.url, headers={"User-Agent": "conenmf"})
+        opener = urllib.request.build_opener(_redirects(urllib.request.HTTPRedirectHandler))
         with (
-            urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer,
+            opener.open(request, timeout=_TIMEOUT_SECONDS) as answer,
             written_whole(path) as file,
         ):
             digest = _copy(answer, file, download, progress)
@@ -120,6 +129,37 @@ def fetch(download: Download, folder: Path, progress: ProgressCallback | None = 
     return path
 
 
+def _redirects(base: type[HTTPRedirectHandler]) -> type[HTTPRedirectHandler]:
+    """Follow a redirect to the web only, and from https only to https."""
+
+    class Redirects(base):  # type: ignore[misc, valid-type]
+        def redirect_request(self, request: Request, *args: Any) -> Request | None:
+            target = args[-1]
+            allowed = ("https://",) if request.type == "https" else ("https://", "http://")
+            if not target.lower().startswith(allowed):
+                raise DatasetError(
+                    f"{request.full_url} leads to {visible(target)}, which is not {allowed[0]}: "
+                    "refused, since it could be replaced on its way; get the file another way"
+                )
+            new: Request | None = super().redirect_request(request, *args)
+            return new
+
+    return Redirects
+
+
+def _length(answer: HTTPResponse, url: str) -> int | None:
+    """The number of bytes that an answer claims, if it says so."""
+    length = answer.headers.get("Content-Length")
+    if length is None:
+        return None
+    if not (length.isascii() and length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS):
+        raise DatasetError(
+            f"{url} claims to have {excerpt(length)} bytes: try again later, or get the file "
+            "another way; nothing was kept"
+        )
+    return int(length)
+
+
 def _copy(
     answer: HTTPResponse,
     file: IO[bytes],
@@ -127,8 +167,7 @@ def _copy(
     progress: ProgressCallback | None,
 ) -> str:
     """Copy an answer to a file; return its checksum."""
-    length = answer.headers.get("Content-Length")
-    total = int(length) if length is not None and length.isdecimal() else None
+    total = _length(answer, download.url)
     digest, n_bytes = hashlib.sha256(), 0
     try:
         while True:
@@ -188,32 +227,72 @@ def unpack(
 
 def _unpack_tar(archive: Path, folder: Path, select: _Select, max_bytes: int) -> None:
     n_bytes = 0
-    with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            n_bytes += member.size
-            _check_size(archive, n_bytes, max_bytes)
-            if member.isreg() and select(PurePosixPath(member.name)):
-                stream = tar.extractfile(member)
-                assert stream is not None  # a regular file has content
-                with stream, open(_member_path(member.name, folder), "wb") as file:
-                    shutil.copyfileobj(stream, file)
+    with gzip.open(archive) as content:
+        headers = _LimitedReads(content, _MAX_TAR_READ, _MAX_TAR_HEADERS)
+        with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
+            for count, member in enumerate(tar, 1):
+                tar.members = []  # it keeps them all
+                if member.size < 0 or member.issparse():
+                    raise DatasetError(
+                        f"{archive.name} has a member of {member.size} bytes with holes, or of "
+                        "negative size: nothing was kept"
+                    )
+                n_bytes += member.size
+                _check_size(archive, count, n_bytes, max_bytes)
+                if member.isreg() and select(PurePosixPath(member.name)):
+                    content.seek(member.offset_data)
+                    with open(_member_path(member.name, folder), "wb") as file:
+                        _copy_bytes(content, file, member.size)
 
 
 def _unpack_zip(archive: Path, folder: Path, select: _Select, max_bytes: int) -> None:
     n_bytes = 0
-    with zipfile.ZipFile(archive) as packed:
-        for member in packed.infolist():
-            n_bytes += member.file_size
-            _check_size(archive, n_bytes, max_bytes)
-            if not member.is_dir() and select(PurePosixPath(member.filename)):
-                with (
-                    packed.open(member) as stream,
-                    open(_member_path(member.filename, folder), "wb") as file,
-                ):
-                    shutil.copyfileobj(stream, file)
+    with open(archive, "rb") as content:
+        limited = _LimitedReads(content, _MAX_ZIP_READ)
+        with zipfile.ZipFile(limited) as packed:  # type: ignore[call-overload]
+            for count, member in enumerate(packed.infolist(), 1):
+                n_bytes += member.file_size
+                _check_size(archive, count, n_bytes, max_bytes)
+                if not member.is_dir() and select(PurePosixPath(member.filename)):
+                    with (
+                        packed.open(member) as stream,
+                        open(_member_path(member.filename, folder), "wb") as file,
+                    ):
+                        _copy_bytes(stream, file, member.file_size)
 
 
-def _check_size(archive: Path, n_bytes: int, max_bytes: int) -> None:
+class _LimitedReads:
+    """A file of which a library may read so much at once, and in all.
+
+    What a header claims, such as a name of a gigabyte, is read at once by these libraries.
+    """
+
+    def __init__(self, file: IO[bytes], at_once: int, in_all: float = math.inf) -> None:
+        self._file, self._at_once, self._left = file, at_once, in_all
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes, or all."""
+        content = self._file.read(size if 0 <= size <= self._at_once else self._at_once + 1)
+        self._left -= len(content)
+        if len(content) > self._at_once or self._left < 0:
+            raise DatasetError("the archive has headers that are too large: nothing was kept")
+        return content
+
+
+def _copy_bytes(stream: IO[bytes], file: IO[bytes], size: int) -> None:
+    """Copy so many bytes, of which none may be missing."""
+    while size > 0:
+        chunk = stream.read(min(size, _CHUNK_BYTES))
+        if not chunk:
+            raise EOFError("a member is truncated")
+        file.write(chunk)
+        size -= len(chunk)
+
+
+def _check_size(archive: Path, n_members: int, n_bytes: int, max_bytes: int) -> None:
+    if n_members > _MAX_MEMBERS:
+        raise DatasetError(f"{archive.name} has more than {_MAX_MEMBERS} members: nothing was kept")
     if n_bytes > max_bytes:
         raise DatasetError(
             f"{archive.name} unpacks to more than {max_bytes} bytes: nothing was kept"
@@ -223,7 +302,8 @@ def _check_size(archive: Path, n_bytes: int, max_bytes: int) -> None:
 def _member_path(name: str, folder: Path) -> Path:
     """The path of a member, always below the folder."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    if not parts or parts[0].endswith((":", "/")) or ".." in parts:
+    # On Windows "C:a.png" is in another folder, and "a.png:b" is inside of another file.
+    if not parts or parts[0].endswith("/") or ".." in parts or ":" in name:
         raise DatasetError(
             f"the archive has a member that leads out of it, {visible(name)}: nothing was kept"
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ConeNMFError, DatasetError
 from .catalogue import Description
-from .checksums import is_expected
+from .checksums import has_exact_checksum, is_expected
 from .downloads import ProgressCallback, fetch, unpack
 from .originals import Contents, is_original, read_anndata, read_folder
 
@@ -31,6 +31,8 @@ def cache_folder() -> Path | None:
         variable, default = None, "~/Library/Caches"
     else:
         variable, default = os.environ.get("XDG_CACHE_HOME"), "~/.cache"
+    if variable and not Path(variable).is_absolute():
+        variable = None  # as the XDG specification demands
     try:
         base = Path(variable) if variable else Path(default).expanduser()
     except RuntimeError:  # as in many containers
@@ -140,6 +142,11 @@ def _fetch_into(
 ) -> Contents:
     """Fetch, unpack, read and check the official files."""
     for file in description.downloads:
+        if not (file.url.startswith("https:") or file.sha256 or has_exact_checksum(description)):
+            raise DatasetError(
+                f"{file.url} is not https, and no checksum of {description.name} is known: it could"
+                " be replaced on its way, so it is not fetched; get the file another way"
+            )
         path = fetch(file, folder, progress)
         if path.suffix in (".gz", ".zip"):
             unpack(path, folder, lambda member: is_original(member.name, description))

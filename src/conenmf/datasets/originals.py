@@ -6,8 +6,9 @@ Numbers are returned as they are stored, samples in rows; `load` does the prepro
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from ..data.blocks import Array
 from ..data.files.archives import open_npz
 from ..data.files.images import read_resized
-from ..data.files.limits import named_damage
+from ..data.files.limits import check_sides, named_damage
 from ..data.files.matlab import read_matlab
 from ..data.resources import memory_budget
 from ..errors import FileFormatError
@@ -24,8 +25,10 @@ from .cells import read_cells
 
 __all__ = ["Contents", "is_original", "read_anndata", "read_folder"]
 
-_MAX_CLASSES_BYTES = 1 << 26
+_MAX_CLASSES_BYTES = 1 << 22
 _MAX_COUNTS_BYTES = 1 << 28
+_MAX_DOCUMENT_BYTES = 1 << 22
+_MAX_COUNT = 1 << 53
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 
 
@@ -88,9 +91,15 @@ def _text(folder: Path, description: Description) -> Contents | None:
     if path is None:
         return None
     _check_size(path, _MAX_COUNTS_BYTES)
-    with named_damage(path), open(path, encoding="ascii") as lines:
-        N, F, nnz = map(int, next(lines).split()[:3])
-        documents = [np.array(line.split(), np.float64) for line in lines][:N]
+    with named_damage(path), open(path, encoding="ascii") as stream:
+        N, F, nnz = map(int, _line(stream, path).split()[:3])
+        if not 0 <= nnz <= path.stat().st_size:
+            raise FileFormatError(f"{path} claims more counts than it can hold: copy it again")
+        check_sides(path, N, F, nnz, memory_budget(None))
+        lines = iter(lambda: _line(stream, path), "")
+        documents = [np.array(line.split(), np.float64) for line in islice(lines, N)]
+        if any(line.strip() for line in lines):
+            raise FileFormatError(f"{path} holds more documents than {N}: copy it again")
     pairs = np.concatenate([np.zeros(0), *documents])
     terms, counts = pairs[::2] - 1, pairs[1::2]
     if len(documents) != N or len(counts) != nnz or any(len(line) % 2 for line in documents):
@@ -99,7 +108,8 @@ def _text(folder: Path, description: Description) -> Contents | None:
             f"{len(documents)}: copy it again"
         )
     is_term = (terms == np.floor(terms)) & (terms >= 0) & (terms < F)
-    if not (is_term.all() and (counts == np.floor(counts)).all() and (counts >= 0).all()):
+    is_count = (counts == np.floor(counts)) & (counts >= 0) & (counts < _MAX_COUNT)
+    if not (is_term.all() and is_count.all()):
         raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a count that is not whole")
     starts = np.cumsum([0, *(len(line) // 2 for line in documents)])
     arrays = (counts.astype(np.int64), terms.astype(np.int32), starts.astype(np.int32))
@@ -112,6 +122,16 @@ def _text(folder: Path, description: Description) -> Contents | None:
         topics = path.read_text("ascii").split()
     labels, class_names = _numbered(topics, sorted(set(topics)))
     return Contents(X, labels, class_names=class_names)
+
+
+def _line(stream: TextIO, path: Path) -> str:
+    """The next line, empty at the end; a document has not more terms than fit in its limit."""
+    line = stream.readline(_MAX_DOCUMENT_BYTES)
+    if len(line) == _MAX_DOCUMENT_BYTES:
+        raise FileFormatError(
+            f"{path} has a line of {_MAX_DOCUMENT_BYTES} bytes or more: copy it again"
+        )
+    return line
 
 
 def _check_size(path: Path, max_bytes: int) -> None:
@@ -213,7 +233,8 @@ def _find(folder: Path, name: str) -> Path | None:
 def _numbered(classes: list[str], class_names: list[str]) -> tuple[Array, list[str]]:
     """Classes as numbers from 0, and the names of these."""
     numbers = {name: number for number, name in enumerate(class_names)}
-    return np.array([numbers[name] for name in classes], np.int16), class_names
+    dtype = np.int16 if len(class_names) <= np.iinfo(np.int16).max else np.int64
+    return np.array([numbers[name] for name in classes], dtype), class_names
 
 
 _ORIGINALS: dict[str, Callable[[Path, Description], Contents | None]] = {
