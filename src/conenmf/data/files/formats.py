@@ -19,8 +19,9 @@ from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
 from .matlab import open_matlab, open_matrix_market
 from .sources import NamedMatrix
-from .stores import open_hdf5, open_object, open_zarr
+from .stores import open_hdf5, open_object
 from .tables import open_text
+from .zarr_stores import open_zarr
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 

@@ -27,7 +27,7 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource
+from .layouts import ChunkedSource, CompressedSource, attribute
 from .limits import (
     MAX_EXPANSION_RATIO,
     cast_exactly,
@@ -261,11 +261,11 @@ def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
 
 
 def _sparse_rows(name: str, member: Any) -> int:
-    return int(cast_exactly(name, member.attrs["MATLAB_sparse"], np.int64).item())
+    return int(cast_exactly(name, attribute(member, "MATLAB_sparse"), np.int64).item())
 
 
 def _class(member: Any) -> str:
-    return decoded(member.attrs.get("MATLAB_class", "double"))
+    return decoded(attribute(member, "MATLAB_class", "double"))
 
 
 def _shape(store: Store, name: str) -> tuple[int, ...] | None:
