@@ -345,9 +345,7 @@ def test_arrays_that_no_memory_holds(monkeypatch):
 
     V = from_rows(np.ones((3, 2)))
     monkeypatch.setattr("conenmf.data.memory.DenseMatrix._block", broken)
-    with pytest.raises(
-        OutOfMemoryError, match="2 features and 3 samples .Unable to allocate 9 TiB"
-    ):
+    with pytest.raises(OutOfMemoryError, match=r"3 samples .Unable to allocate 9 TiB"):
         factorize(V, 1)
     with pytest.raises(MemoryError):
         from_rows(np.ones((3, 2)))

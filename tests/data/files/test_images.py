@@ -180,7 +180,7 @@ def test_small_files_of_large_images(tmp_path, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("conenmf.data.files.images._ImageSource.whole", broken)
-    with pytest.raises(OutOfMemoryError, match="the 30 images in .*make them smaller"):
+    with pytest.raises(OutOfMemoryError, match=r"the 30 images in .*make them smaller"):
         open_data(tmp_path, max_memory="1GB")
 
 
