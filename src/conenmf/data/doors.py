@@ -36,7 +36,7 @@ __all__ = [
     "open_data",
 ]
 
-_SIDE_BYTES = 64  # that a row or a column of a sparse matrix takes at least in a fit
+_SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
 
 
 def from_rows(

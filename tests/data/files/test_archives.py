@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -158,8 +159,7 @@ def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_bombs_in_other_compressions(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(limits, "HARMLESS_BYTES", 1 << 20)
+def test_other_compressions_are_not_unpacked(tmp_path, method):
     with (
         zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive,
         archive.open("X.npy", "w", force_zip64=True) as stream,
@@ -169,7 +169,18 @@ def test_bombs_in_other_compressions(tmp_path, monkeypatch, method):
         for _ in range(10):
             stream.write(bytes(1_000_000))
     assert (tmp_path / "a.npz").stat().st_size < 3000
-    with pytest.raises(FileFormatError, match=r"claims 0\.01 GB .* decompression bomb"):
+    tracemalloc.start()
+    with pytest.raises(FileFormatError, match="compressed in another way than NumPy does"):
+        open_data(tmp_path / "a.npz", max_memory="100GB")
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_bomb_of_more_than_any_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "HARMLESS_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "MAX_EXPANSION_RATIO", 100)
+    np.savez_compressed(tmp_path / "a.npz", np.zeros((1000, 1000)))
+    with pytest.raises(FileFormatError, match=r"claims 0\.008 GB .* decompression bomb"):
         open_data(tmp_path / "a.npz", max_memory="100GB")
 
 

@@ -126,7 +126,7 @@ class _SealedFile(OpenFile):
         for member, (place, checksum) in list(self._unread.items()):
             if place != offset or offset + buffer.nbytes > member.stop or not buffer.nbytes:
                 continue
-            checksum = zlib.crc32(buffer.view(np.uint8).reshape(-1), checksum)
+            checksum = zlib.crc32(memoryview(buffer.view(np.uint8).reshape(-1)), checksum)
             self._unread[member] = (offset + buffer.nbytes, checksum)
             if offset + buffer.nbytes == member.stop:
                 self._unread[member] = (member.start, 0)
@@ -161,6 +161,12 @@ class _Archive:
     def member(self, name: str) -> RawArray | Array:
         """An array in its place in the file; a compressed one is unpacked if it fits in memory."""
         info, path = self.members[name], self.path
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # For bzip2 and LZMA, `zipfile` unpacks 4096 bytes at once, which may be gigabytes.
+            raise FileFormatError(
+                f"{path}: member {name} is compressed in another way than NumPy does: save it "
+                "with numpy.savez_compressed"
+            )
         with self._zip.open(info) as stream:
             shape, fortran, dtype = _read_header(stream, path)
             length = stream.tell()

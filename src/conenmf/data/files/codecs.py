@@ -257,10 +257,10 @@ def _check_texts(data: memoryview, *, most: int) -> None:
 def _check_zstd(data: memoryview, *, most: int) -> None:
     """Check the size in the header of a frame; if it has none, what its blocks may decode to."""
     at = 0
-    while data[at + 1 : at + 4] == b"\x2a\x4d\x18":  # a frame that is skipped
+    while bytes(data[at + 1 : at + 4]) == b"\x2a\x4d\x18":  # a frame that is skipped
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
     size = 0
-    while data[at : at + 4] == b"\x28\xb5\x2f\xfd" and at + 5 <= len(data):
+    while bytes(data[at : at + 4]) == b"\x28\xb5\x2f\xfd" and at + 5 <= len(data):
         flags = data[at + 4]
         is_single = flags >> 5 & 1
         size_bytes = (is_single, 2, 4, 8)[flags >> 6]
