@@ -23,8 +23,15 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource
-from .limits import MAX_EXPANSION_RATIO, check_fits, listed, name_one, named_damage
+from .layouts import ChunkedSource, CompressedSource, attribute
+from .limits import (
+    MAX_EXPANSION_RATIO,
+    cast_exactly,
+    check_fits,
+    listed,
+    name_one,
+    named_damage,
+)
 from .sources import NamedMatrix
 from .stores import Store, hdf5_store
 
@@ -90,14 +97,14 @@ def _open_version_5(stream: IO[bytes], path: Path, dataset: str | None, budget: 
     is_cube = len(variable.shape) == 3 and variable.kind != _SPARSE_CLASS
     check_kind(np.dtype(float), variable.shape[: 2 if is_cube else None])
     element = _element(stream, path, variable, order, budget)
-    if is_cube:
-        return NamedMatrix(Cube(f"{path}:{variable.name}", _dense(element, variable, order)))
     if variable.kind != _SPARSE_CLASS:
-        return NamedMatrix(_dense(element, variable, order))
+        array = _dense(element, path, variable, order)
+        return NamedMatrix(Cube(f"{path}:{variable.name}", array) if is_cube else array)
     indices, at = _numbers(element, variable.content, order)
     indptr, at = _numbers(element, at, order)
     data, _ = _numbers(element, at, order)
-    n_entries = int(indptr[-1])  # there may be room for more
+    indptr = cast_exactly(f"{path}: pointers of {variable.name!r}", indptr, np.int64)
+    n_entries = max(int(indptr[-1]), 0)  # there may be room for more
     parts = (data[:n_entries].astype(float), indices[:n_entries], indptr)
     return NamedMatrix(CompressedSource(str(path), path, parts, variable.shape, "csc", budget))
 
@@ -110,7 +117,8 @@ def read_matlab(path: Path, name: str, budget: int) -> Array:
         order = _byte_order(stream)
         for variable in _variables(stream, path, order):
             if variable.name == name and variable.kind in _CLASS_TYPES:
-                return _dense(_element(stream, path, variable, order, budget), variable, order)
+                element = _element(stream, path, variable, order, budget)
+                return _dense(element, path, variable, order)
     raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
 
 
@@ -124,7 +132,8 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     sparse = variable.kind == _SPARSE_CLASS
     count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
     columns = variable.shape[1] if sparse else 0
-    if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
+    least = 5 * count + 4 * columns if sparse else count  # an index takes 4 bytes, a number 1
+    if min(variable.shape) < 0 or least > variable.unpacked:
         raise FileFormatError(
             f"{path} is truncated: {variable.name!r} claims {variable.shape} numbers in "
             f"{variable.unpacked} bytes; copy or download it again"
@@ -136,9 +145,11 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     return _unpacked(stream.read(variable.size), order, variable.unpacked + 8)
 
 
-def _dense(element: bytes, variable: _Variable, order: str) -> Array:
-    numbers, _ = _numbers(element, variable.content, order)
-    return numbers.astype(_CLASS_TYPES[variable.kind]).reshape(variable.shape, order="F")
+def _dense(element: bytes, path: Path, variable: _Variable, order: str) -> Array:
+    """Numbers may be stored in a smaller type than that of their class, never in another one."""
+    stored, _ = _numbers(element, variable.content, order)
+    numbers = cast_exactly(f"{path}: {variable.name!r}", stored, _CLASS_TYPES[variable.kind])
+    return numbers.reshape(variable.shape, order="F")
 
 
 def _choose_variable(
@@ -237,14 +248,18 @@ def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
     if "MATLAB_sparse" not in member.attrs:
         raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
     data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))
-    shape = (int(member.attrs["MATLAB_sparse"]), indptr.shape[0] - 1)
-    parts = (data, indices, indptr)
     name = f"{path}:{dataset}"
+    shape = (_sparse_rows(name, member), indptr.shape[0] - 1)
+    parts = (data, indices, indptr)
     return NamedMatrix(CompressedSource(name, path, parts, shape, "csc", store.budget))
 
 
+def _sparse_rows(name: str, member: Any) -> int:
+    return int(cast_exactly(name, attribute(member, "MATLAB_sparse"), np.int64).item())
+
+
 def _class(member: Any) -> str:
-    return decoded(member.attrs.get("MATLAB_class", "double"))
+    return decoded(attribute(member, "MATLAB_class", "double"))
 
 
 def _shape(store: Store, name: str) -> tuple[int, ...] | None:
@@ -255,6 +270,6 @@ def _shape(store: Store, name: str) -> tuple[int, ...] | None:
             return None
         if hasattr(member, "dtype"):
             return tuple(member.shape)
-        return (int(member.attrs["MATLAB_sparse"]), store.find("jc", member).shape[0] - 1)
+        return (_sparse_rows(name, member), store.find("jc", member).shape[0] - 1)
     except (ConeNMFError, KeyError):
         return None
