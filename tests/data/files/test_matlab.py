@@ -289,3 +289,21 @@ def test_hostile_matrix_market(tmp_path, content, message):
         opened(tmp_path / "a.mtx", content, max_memory="1GB")
     with pytest.raises((FileFormatError, DataTypeError)):
         opened(tmp_path / "a.mtx.gz", gzip.compress(content), max_memory="1GB")
+
+
+def test_variables_that_begin_or_end_in_another_way(tmp_path):
+    good = variable(content=numbers(6))
+    for at, value in ((24, 9), (40, 9)):  # the kinds of its shape and of its name
+        changed = bytearray(good)
+        changed[at] = value
+        with pytest.raises(FileFormatError, match="not that of a matrix"):
+            opened(tmp_path / "a.mat", mat(bytes(changed)))
+    packed = zlib.compress(good)
+    assert opened(tmp_path / "a.mat", mat(element(15, packed))).shape == (2, 3)
+    wrong = packed[:-1] + bytes([packed[-1] ^ 1])  # its checksum
+    for content in (wrong, packed[:-4], zlib.compress(good + b"more")):
+        with pytest.raises(FileFormatError, match="damaged"):
+            opened(tmp_path / "a.mat", mat(element(15, content)))
+    short = good.replace(part(1, b"V"), struct.pack("<HH", 1, 5) + b"VVVV" + bytes(8))
+    with pytest.raises(FileFormatError, match="a short part has 5 bytes"):
+        opened(tmp_path / "a.mat", mat(short))
