@@ -17,7 +17,8 @@ from .columnar import open_arrow, open_parquet
 from .columns import ColumnChoice
 from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
-from .matlab import open_matlab, open_matrix_market
+from .market import open_matrix_market
+from .matlab import open_matlab
 from .sources import NamedMatrix
 from .stores import open_hdf5, open_object
 from .tables import open_text
