@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 
 from conenmf import open_data
 from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError

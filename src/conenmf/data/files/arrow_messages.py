@@ -1,9 +1,10 @@
 """The messages of an Arrow file: how much memory each takes, before the library unpacks it.
 
 A file is a sequence of messages (schema, dictionaries, batches of rows): a description, then a body
-of buffers. Some files have a table of contents at their end, which is all that a reader follows. Of a compressed buffer the first eight bytes say how long it is unpacked, and the
-library allocates that much; a kilobyte can claim, and with zstd hold, any amount. Descriptions are
-flatbuffers: tables whose fields are found through a list of offsets.
+of buffers. Some files have a table of contents at their end, which is all that a reader follows.
+Of a compressed buffer the first eight bytes say how long it is unpacked, and the library allocates
+that much; a kilobyte can claim, and with zstd hold, any amount. Descriptions are flatbuffers:
+tables whose fields are found through a list of offsets.
 """
 
 from __future__ import annotations
