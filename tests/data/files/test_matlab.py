@@ -251,3 +251,12 @@ def test_variables_that_begin_or_end_in_another_way(tmp_path):
     short = good.replace(part(1, b"V"), struct.pack("<HH", 1, 5) + b"VVVV" + bytes(8))
     with pytest.raises(FileFormatError, match="a short part has 5 bytes"):
         opened(tmp_path / "a.mat", mat(short))
+
+
+def test_numbers_that_claim_to_be_more(tmp_path):
+    for packed in (bytes, lambda content: element(15, zlib.compress(content))):
+        content = bytearray(variable(content=numbers(6)))
+        assert content[-52:-48] == struct.pack("<I", 48)
+        content[-52:-48] = struct.pack("<I", 64)
+        with pytest.raises(FileFormatError, match="missing at the end"):
+            opened(tmp_path / "a.mat", mat(packed(bytes(content))))

@@ -241,8 +241,10 @@ def _part(element: bytes, at: int, order: str) -> tuple[int, bytes, int]:
 
 def _numbers(element: bytes, at: int, order: str) -> tuple[Array, int]:
     """A part that holds numbers, and where the next one begins."""
-    kind, content, at = _part(element, at, order)
-    return np.frombuffer(content, order + _STORED_TYPES[kind]), at
+    kind, content, end = _part(element, at, order)
+    if end > len(element) + 7:  # which may end without padding
+        raise ValueError("some numbers are missing at the end")
+    return np.frombuffer(content, order + _STORED_TYPES[kind]), end
 
 
 # --- version 7.3 ------------------------------------------------------------------------------
