@@ -9,6 +9,7 @@ tables whose fields are found through a list of offsets.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,8 +99,8 @@ def _unpacked_lengths(
         if not 0 <= place <= place + size <= length:
             raise FileFormatError("a buffer lies outside of its message")
         if size >= 8:
-            stream.seek(body + place)
-            unpacked = int.from_bytes(stream.read(8), "little", signed=True)
+            content = os.pread(stream.fileno(), 8, body + place)
+            unpacked = int.from_bytes(content, "little", signed=True)
             if unpacked < -1:
                 raise FileFormatError(f"a buffer claims {unpacked} bytes")
             yield size if unpacked == -1 else unpacked  # -1: it is not compressed
