@@ -23,9 +23,10 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource, attribute
+from .layouts import ChunkedSource, CompressedSource
 from .limits import (
     MAX_EXPANSION_RATIO,
+    attribute,
     cast_exactly,
     check_fits,
     listed,
