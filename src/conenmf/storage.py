@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields as fields_of
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "names": Names.of(
             _lines(archive, "sample_names"),
             _lines(archive, "feature_names"),
-            *(None if shape is None else (int(shape[0]), int(shape[1])) for shape in shapes),
+            *(None if shape is None else (index(shape[0]), index(shape[1])) for shape in shapes),
         ),
     }
 

@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 
 from conenmf import open_data
 from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError
@@ -232,3 +233,30 @@ def test_version_7_3(tmp_path):
         open_data(path, dataset="s")
     with pytest.raises(FileFormatError, match=r"a link to the file 'other\.mat'"):
         open_data(path, dataset="link")
+
+
+def test_variables_that_begin_or_end_in_another_way(tmp_path):
+    good = variable(content=numbers(6))
+    for at, value in ((24, 9), (40, 9)):  # the kinds of its shape and of its name
+        changed = bytearray(good)
+        changed[at] = value
+        with pytest.raises(FileFormatError, match="not that of a matrix"):
+            opened(tmp_path / "a.mat", mat(bytes(changed)))
+    packed = zlib.compress(good)
+    assert opened(tmp_path / "a.mat", mat(element(15, packed))).shape == (2, 3)
+    wrong = packed[:-1] + bytes([packed[-1] ^ 1])  # its checksum
+    for content in (wrong, packed[:-4], zlib.compress(good + b"more")):
+        with pytest.raises(FileFormatError, match="damaged"):
+            opened(tmp_path / "a.mat", mat(element(15, content)))
+    short = good.replace(part(1, b"V"), struct.pack("<HH", 1, 5) + b"VVVV" + bytes(8))
+    with pytest.raises(FileFormatError, match="a short part has 5 bytes"):
+        opened(tmp_path / "a.mat", mat(short))
+
+
+def test_numbers_that_claim_to_be_more(tmp_path):
+    for packed in (bytes, lambda content: element(15, zlib.compress(content))):
+        content = bytearray(variable(content=numbers(6)))
+        assert content[-52:-48] == struct.pack("<I", 48)
+        content[-52:-48] = struct.pack("<I", 64)
+        with pytest.raises(FileFormatError, match="missing at the end"):
+            opened(tmp_path / "a.mat", mat(packed(bytes(content))))

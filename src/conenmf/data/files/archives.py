@@ -126,7 +126,8 @@ class _SealedFile(OpenFile):
         for member, (place, checksum) in list(self._unread.items()):
             if place != offset or offset + buffer.nbytes > member.stop or not buffer.nbytes:
                 continue
-            checksum = zlib.crc32(memoryview(buffer.view(np.uint8).reshape(-1)), checksum)
+            view: Any = buffer.view(np.uint8).reshape(-1)
+            checksum = zlib.crc32(view, checksum)
             self._unread[member] = (offset + buffer.nbytes, checksum)
             if offset + buffer.nbytes == member.stop:
                 self._unread[member] = (member.start, 0)

@@ -1,13 +1,15 @@
 """The messages of an Arrow file: how much memory each takes, before the library unpacks it.
 
 A file is a sequence of messages (schema, dictionaries, batches of rows): a description, then a body
-of buffers. Of a compressed buffer the first eight bytes say how long it is unpacked, and the
-library allocates that much; a kilobyte can claim, and with zstd hold, any amount. Descriptions are
-flatbuffers: tables whose fields are found through a list of offsets.
+of buffers. Some files have a table of contents at their end, which is all that a reader follows.
+Of a compressed buffer the first eight bytes say how long it is unpacked, and the library allocates
+that much; a kilobyte can claim, and with zstd hold, any amount. Descriptions are flatbuffers:
+tables whose fields are found through a list of offsets.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,16 +26,18 @@ _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 _HEADER_KIND, _HEADER, _BODY_LENGTH = 1, 2, 3
 _DICTIONARY_BATCH = 1
 _BUFFERS, _COMPRESSION = 2, 3
+_DICTIONARY_PLACES, _BATCH_PLACES = 2, 3  # of the table of contents at the end of a file
+_MARK = b"ARROW1"  # at the beginning and the end of a file; a stream has none
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # where version 0.17 named it
 
 
 def check_messages(path: Path, stream: IO[bytes], budget: int) -> None:
     """Refuse messages that unpack to more than their bytes can hold, or than fits in memory.
 
-    The stream stands at the first message; bodies are skipped, but for the lengths in them.
+    Bodies are skipped, but for the lengths in them.
     """
     kept, stored = 0, 0
-    while (description := _description(path, stream)) is not None:
+    for description in _descriptions(path, stream):
         message = _Table(description, _offset(description, 0))
         body, length = stream.tell(), message.integer(_BODY_LENGTH)
         kind, header = message.byte(_HEADER_KIND), message.table(_HEADER)
@@ -51,6 +55,28 @@ def check_messages(path: Path, stream: IO[bytes], budget: int) -> None:
             check_expansion(path, stored, kept + size)
             check_fits(f"a batch of {path}", size, budget, "it has to be read as a whole")
         stream.seek(end)
+
+
+def _descriptions(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    """The descriptions of all messages; after each the stream stands at its body."""
+    stream.seek(0)
+    if stream.read(len(_MARK)) != _MARK:  # a stream: one after the other
+        stream.seek(0)
+        while (description := _description(path, stream)) is not None:
+            yield description
+        return
+    stream.seek(-len(_MARK) - 4, 2)
+    size = int.from_bytes(stream.read(4), "little", signed=True)
+    if not 0 < size <= min(_MAX_DESCRIPTION_BYTES, path.stat().st_size - 2 * len(_MARK) - 4):
+        raise FileFormatError(f"{path} is damaged or truncated: copy or download it again")
+    stream.seek(-len(_MARK) - 4 - size, 2)
+    content = stream.read(size)
+    contents = _Table(content, _offset(content, 0))
+    for field in (_DICTIONARY_PLACES, _BATCH_PLACES):
+        for place in contents.places(field):
+            stream.seek(place)
+            if (description := _description(path, stream)) is not None:
+                yield description
 
 
 def _description(path: Path, stream: IO[bytes]) -> bytes | None:
@@ -73,8 +99,8 @@ def _unpacked_lengths(
         if not 0 <= place <= place + size <= length:
             raise FileFormatError("a buffer lies outside of its message")
         if size >= 8:
-            stream.seek(body + place)
-            unpacked = int.from_bytes(stream.read(8), "little", signed=True)
+            content = os.pread(stream.fileno(), 8, body + place)
+            unpacked = int.from_bytes(content, "little", signed=True)
             if unpacked < -1:
                 raise FileFormatError(f"a buffer claims {unpacked} bytes")
             yield size if unpacked == -1 else unpacked  # -1: it is not compressed
@@ -118,10 +144,19 @@ class _Table:
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
         """A list of pairs of integers."""
+        for at in self._items(field, 16):
+            yield struct.unpack_from("<qq", self._content, at)
+
+    def places(self, field: int) -> Iterator[int]:
+        """A list of places in the file, each with two lengths."""
+        for at in self._items(field, 24):
+            (place,) = struct.unpack_from("<q", self._content, at)
+            yield int(place)
+
+    def _items(self, field: int, size: int) -> Iterator[int]:
+        """Where the items of a list are stored."""
         at = self._place(field)
-        if at is None:
-            return
-        at = _offset(self._content, at)
-        (count,) = struct.unpack_from("<I", self._content, at)
-        for number in range(count):
-            yield struct.unpack_from("<qq", self._content, at + 4 + 16 * number)
+        if at is not None:
+            at = _offset(self._content, at)
+            (count,) = struct.unpack_from("<I", self._content, at)
+            yield from range(at + 4, at + 4 + size * int(count), size)

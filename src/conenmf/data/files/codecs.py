@@ -37,7 +37,7 @@ _CODECS = {  # none of them runs code that comes with the data, or reads beyond 
 }
 _HARMLESS_CHUNK_BYTES = 64 << 20  # that a chunk of any size may decode to
 _MAX_WIDENING = 8  # by filters: of numbers of one byte, differences may be kept in eight
-_TEXT_BYTES = 32  # of a text, of which the type does not tell the length; with widening, 256
+_TEXT_BYTES = 32  # of a text, whose length its type does not give; with widening, 256
 _ZSTD_BLOCK_BYTES = 128 << 10  # that a compressed block decodes to at most
 _BLOSC_HEADER_BYTES = 16
 _MAX_DEPTH = 32  # of settings

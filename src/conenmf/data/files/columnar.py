@@ -84,13 +84,16 @@ def open_arrow(
     """Open an Arrow file or stream, which Feather files are too."""
     ipc = require_package("pyarrow.ipc", path)
     with named_damage(path), open(path, "rb") as stream:
-        # A file is a stream between two marks, with a table of contents that is not needed.
-        first = 8 if stream.read(6) == b"ARROW1" else 0
-        stream.seek(first)
         check_messages(path, stream, budget)
-        stream.seek(first)
-        file = ipc.open_stream(stream)
-        return _read_batches(path, _layout(path, file.schema, choice), iter(file), budget)
+        stream.seek(0)
+        if stream.read(6) == b"ARROW1":
+            file = ipc.open_file(stream)
+            batches = map(file.get_batch, range(file.num_record_batches))
+        else:
+            stream.seek(0)
+            file = ipc.open_stream(stream)
+            batches = iter(file)
+        return _read_batches(path, _layout(path, file.schema, choice), batches, budget)
 
 
 def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: int) -> NamedMatrix:

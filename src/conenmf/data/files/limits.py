@@ -21,6 +21,7 @@ from ...errors import ConeNMFError, FileFormatError, Message, Option, name_out_o
 from ...text import excerpt, visible
 
 __all__ = [
+    "attribute",
     "cast_exactly",
     "check_expansion",
     "check_fits",
@@ -40,6 +41,7 @@ _MAX_SIDE_RATIO = 16  # beyond that: rows or columns for each entry, most of the
 _MIN_SIDE_BYTES = 64 << 20  # allowed for a vector with any budget
 _MAX_LISTED_NAMES = 12  # in a message
 _NAME_BYTES = 100  # memory for a name
+_MAX_ATTRIBUTE_SIZE = 16  # values of an attribute, of which shapes have most
 
 
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
@@ -135,6 +137,24 @@ def listed(names: Iterable[object]) -> str:
     if len(texts) > _MAX_LISTED_NAMES:
         texts[_MAX_LISTED_NAMES:] = [f"and {len(texts) - _MAX_LISTED_NAMES} more"]
     return ", ".join(texts) or "nothing"
+
+
+def attribute(member: Any, name: str, default: Any = None) -> Any:
+    """A small attribute of a dataset or group of HDF5 or Zarr.
+
+    A long one could take any memory: texts of HDF5 may share one long text.
+    """
+    attributes = getattr(member, "attrs", {})
+    if name not in attributes:
+        return default
+    if hasattr(attributes, "get_id"):  # HDF5
+        shape = attributes.get_id(name).shape
+        if shape is None or int(np.prod(shape, dtype=object)) > _MAX_ATTRIBUTE_SIZE:
+            raise FileFormatError(
+                f"{visible(member.name)}: the attribute {visible(name)} has shape {shape}, "
+                f"expected at most {_MAX_ATTRIBUTE_SIZE} values"
+            )
+    return attributes[name]
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource, attribute
+from .layouts import ChunkedSource, CompressedSource
 from .limits import (
     MAX_EXPANSION_RATIO,
+    attribute,
     cast_exactly,
     check_fits,
     listed,
@@ -44,6 +45,7 @@ _BYTE_ORDERS = {b"IM": "<", b"MI": ">"}  # by the last two bytes of the header
 _MAX_VARIABLES = 10_000
 _BEGINNING_BYTES = 4096  # of a variable, which hold its name and its shape
 _MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
+_KINDS_OF_BEGINNING = {(5, 1), (6, 1), (5, 16), (6, 16)}  # shape: integers; name: text
 _SPARSE_CLASS = 5
 _COMPLEX_FLAG = 0x800
 # NumPy's types for the classes of dense matrices, and for the kinds in which numbers are stored.
@@ -142,7 +144,12 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     need = max(size * count + 4 * columns, variable.unpacked)
     check_fits(f"{path}: {variable.name!r}", need, budget, _READ_AS_A_WHOLE)
     stream.seek(variable.place)
-    return _unpacked(stream.read(variable.size), order, variable.unpacked + 8)
+    element = _unpacked(stream.read(variable.size), order, variable.unpacked + 9, whole=True)
+    if len(element) < variable.unpacked + 8:
+        raise FileFormatError(
+            f"{path} is truncated in {variable.name!r}; copy or download it again"
+        )
+    return element
 
 
 def _dense(element: bytes, path: Path, variable: _Variable, order: str) -> Array:
@@ -193,19 +200,29 @@ def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]
     raise FileFormatError(f"{path} holds more than {_MAX_VARIABLES} variables: save fewer")
 
 
-def _unpacked(element: bytes, order: str, max_bytes: int) -> bytes:
-    """An element of a file, unpacked up to so many bytes if it is compressed."""
+def _unpacked(element: bytes, order: str, max_bytes: int, *, whole: bool = False) -> bytes:
+    """An element of a file, unpacked up to so many bytes if it is compressed.
+
+    The checksum of a whole one is compared at its end.
+    """
     (kind,) = struct.unpack(f"{order}I", element[:4])
     if kind != _COMPRESSED:
         return element
-    return zlib.decompressobj().decompress(element[8:], max_bytes)
+    decompressor = zlib.decompressobj()
+    content = decompressor.decompress(element[8:], max_bytes)
+    if whole and not decompressor.eof:
+        raise ValueError("a compressed variable does not end where it should")
+    return content
 
 
 def _read_beginning(element: bytes, order: str, place: int, size: int, unpacked: int) -> _Variable:
     _, flags, at = _part(element, 8, order)
-    _, sides, at = _part(element, at, order)
-    _, name, at = _part(element, at, order)
+    kind_of_sides, sides, at = _part(element, at, order)
+    kind_of_name, name, at = _part(element, at, order)
     kind, entries = struct.unpack(f"{order}II", flags[:8])
+    is_numeric = kind & 0xFF in {*_CLASS_TYPES, _SPARSE_CLASS}  # others begin in other ways
+    if is_numeric and (kind_of_sides, kind_of_name) not in _KINDS_OF_BEGINNING:
+        raise ValueError("the beginning of a variable is not that of a matrix")
     if kind & _COMPLEX_FLAG:
         check_kind(np.dtype(complex), (1, 1))
     shape = struct.unpack(f"{order}{len(sides) // 4}i", sides[: len(sides) // 4 * 4])
@@ -217,14 +234,18 @@ def _part(element: bytes, at: int, order: str) -> tuple[int, bytes, int]:
     """The kind of a part of an element, the part, and where the next one begins."""
     kind, size = struct.unpack(f"{order}II", element[at : at + 8])
     if kind >> 16:  # at most 4 bytes, stored beside their size
-        return kind & 0xFFFF, element[at + 4 : at + 4 + min(kind >> 16, 4)], at + 8
+        if kind >> 16 > 4:
+            raise ValueError(f"a short part has {kind >> 16} bytes")
+        return kind & 0xFFFF, element[at + 4 : at + 4 + (kind >> 16)], at + 8
     return kind, element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
 
 
 def _numbers(element: bytes, at: int, order: str) -> tuple[Array, int]:
     """A part that holds numbers, and where the next one begins."""
-    kind, content, at = _part(element, at, order)
-    return np.frombuffer(content, order + _STORED_TYPES[kind]), at
+    kind, content, end = _part(element, at, order)
+    if end > len(element) + 7:  # which may end without padding
+        raise ValueError("some numbers are missing at the end")
+    return np.frombuffer(content, order + _STORED_TYPES[kind]), end
 
 
 # --- version 7.3 ------------------------------------------------------------------------------

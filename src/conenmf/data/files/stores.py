@@ -19,8 +19,9 @@ from ...names import Names
 from ...text import decoded, visible
 from .cubes import Cube
 from .heaps import text_lengths
-from .layouts import ChunkedSource, CompressedSource, attribute, path_of
+from .layouts import ChunkedSource, CompressedSource, path_of
 from .limits import (
+    attribute,
     check_expansion,
     check_fits,
     fits,
