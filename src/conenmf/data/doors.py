@@ -23,6 +23,8 @@ from .files.columns import Column, ColumnChoice, remark_on_columns
 from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
 from .files.sources import NamedMatrix, Remark, Source
+from .files.watch import watch_mapped
+from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
@@ -263,14 +265,17 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
     rows = matrix.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
     options = request.options(matrix.names)
-    V: DataMatrix
+    V: LocalMatrix
     if isinstance(rows, Source):
         V = DiskMatrix(rows, request.budget, **options)
     else:
-        V = hold(canonical_rows(rows), **options)
+        rows = canonical_rows(rows)
+        V = hold(rows, **options)
+        parts = (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,)
+        V.watch = watch_mapped(*parts)
     V.remarks = tuple(remark.text for remark in matrix.remarks)
-    V = request.validated(V)
+    valid = request.validated(V)
     for remark in matrix.remarks:
         if remark.warning is not None:
             warnings.warn(remark.warning, stacklevel=stacklevel)
-    return V
+    return valid

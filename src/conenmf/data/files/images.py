@@ -16,8 +16,10 @@ import numpy as np
 from ...errors import DataChangedError, FileFormatError, Message, Option, OptionError
 from ...names import Names
 from ..blocks import Array
+from .evidence import WatchedFiles
 from .limits import fits, require_package
 from .sources import NamedMatrix, Source
+from .watch import Watch
 
 __all__ = ["open_images", "read_resized"]
 
@@ -118,6 +120,7 @@ class _ImageSource(Source):
         self._folder, self._files = folder, files
         self.name = str(folder)
         self._set_place(folder)
+        self.watch = Watch(self.name, (WatchedFiles.of_list(self.name, files),))
         self._states = [_state(file) for file in files]
         self.format = self._read_format(files[0])
         for file in files[1:]:
@@ -161,9 +164,6 @@ class _ImageSource(Source):
         """Return all images in memory if they fit, so that each is decoded once."""
         N, F = self.shape
         return self.whole() if fits(N * F * self.dtype.itemsize, budget) else self
-
-    def check(self) -> None:
-        """Nothing here: each image is checked when it is read."""
 
     def read(self, start: int, stop: int) -> Array:
         return self.take(np.arange(start, stop))
