@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import MaskedDataError, Message, Option, OptionError, ReadError
+from ..errors import DataChangedError, MaskedDataError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders
@@ -141,11 +141,11 @@ class DiskMatrix(LocalMatrix):
         except (ReadError, MaskedDataError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
-            self._source.watch.check()
-            raise ReadError(
-                f"{self._source.name}: {what} could not be read: {problem}; "
-                "check the file or the disk, and copy it again"
-            ) from problem
+            message = f"{self._source.name}: {what} could not be read: {problem}; "
+            if self._source.watch.looks_different():
+                message += "it was changed after it was opened: open it again"
+                raise DataChangedError(message) from problem
+            raise ReadError(message + "check the file or the disk, and copy it again") from problem
 
     # --- aligned arrays that do not fit ---
 

@@ -57,6 +57,8 @@ class DenseMatrix(LocalMatrix):
         return rows.T
 
     def _gather(self, indices: Array) -> Block:
+        if self.watch is not None:
+            self.watch.check_if_quick()
         return self._as_block(self._rows[indices])
 
 
@@ -93,5 +95,7 @@ class SparseMatrix(LocalMatrix):
         return sparse_block(*rows, self.shape[0], self.dtype, self.clip)
 
     def _gather(self, indices: Array) -> Block:
+        if self.watch is not None:
+            self.watch.check_if_quick()
         rows = self._rows[indices]
         return self._as_block((rows.data, rows.indices, rows.indptr))

@@ -115,7 +115,7 @@ class WatchedFile(Watched):
         firm: Literal["all", "size", "nothing"] = "all",
     ) -> None:
         self.name, self._firm = os.fspath(path), firm
-        self._place: str | int = self.name if descriptor is None else descriptor
+        self._place: str | int = os.path.abspath(path) if descriptor is None else descriptor
         status = os.stat(self._place) if opened is None else opened
         self.size = status.st_size
         self.opened = self._evidence(status)

@@ -103,7 +103,7 @@ def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a member of a Zarr store in a folder, or X of AnnData."""
     zarr = require_package("zarr", path)
     try:
-        root = zarr.open(str(path), mode="r")
+        root = zarr.open(os.path.abspath(path), mode="r")  # chunks that are not found are zeros
     except Exception as problem:  # the library raises many kinds
         raise FileFormatError(f"{path} is not a Zarr store: {problem}") from problem
     with named_damage(path):

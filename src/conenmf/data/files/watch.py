@@ -40,7 +40,7 @@ from .evidence import Evidence, Watched, WatchedFile
 __all__ = ["Watch", "watch_mapped"]
 
 _PASSES_TO_COMPARE_ALL = 64
-_FEW_FILES = 16  # that are looked at even for a few samples
+_FEW_FILES = 128  # that are looked at even for a few samples
 _UNRELATED_ERRORS = (
     *(DataChangedError, OptionError, ComponentsError),
     *(CheckpointError, DiskFullError, OutputError, MemoryError),
@@ -87,9 +87,13 @@ class Watch:
                 raise DataChangedError(one.difference(now))
         return seen
 
+    def looks_different(self) -> bool:
+        """Whether something looks different from when the data were last as they should be."""
+        return self.check() != self._accepted
+
     def check_if_quick(self) -> None:
-        """Check after a few samples were read, unless looking would take longer than reading."""
-        if self._n_files <= _FEW_FILES and not self._by_contents:
+        """Check when a few samples are read, unless looking would take longer than reading."""
+        if self._n_files <= _FEW_FILES:
             self.check()
 
     @contextmanager
@@ -166,7 +170,7 @@ class Watch:
             raise
         except Exception:
             try:
-                if self.check() != self._accepted or self._by_contents:
+                if self.looks_different() or self._by_contents:
                     self._compare_all(borders(), read)
             except DataChangedError:
                 raise
