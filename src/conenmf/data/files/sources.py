@@ -90,8 +90,9 @@ class Source(ABC):
 
     def whole(self) -> Any:
         """All rows, as an ndarray or a sparse array."""
-        rows = self.read(0, self.shape[0])
-        self.watch.check()
+        everything = (0, self.shape[0])
+        with self.watch.reading([everything], self.read) as compared:
+            rows = compared(0, self.read(*everything))
         return sp.csr_array(tuple(rows), shape=self.shape) if isinstance(rows, Compressed) else rows
 
     def _set_place(self, path: str | os.PathLike[str] | None) -> None:
