@@ -57,7 +57,8 @@ def from_rows(
         in float32, every other type block by block in float64. Sparse formats other than CSR,
         and CSR with unsorted or repeated indices, are converted once. A `numpy.memmap`, and
         datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
-        also `open_data`. A Dask array stays on its workers.
+        also `open_data`. If they change while they are in use, that is a `DataChangedError`. A Dask
+        array stays on its workers.
     negative : {"raise", "clip"}
         With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
         ones are refused.

@@ -223,8 +223,8 @@ class DataMatrix(ABC):
             written. Use the arrays returned: a new one is made where the old one cannot be written
             to (a read-only file, a cluster). After an exception the array holds old and new rows.
         verify : bool
-            The results are final: make sure that all of V is what it was in the first pass, where
-            it is in a file that the caller may write to.
+            The results are final: make sure that all of V, if it is in a file, is what it was in
+            the first pass.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 

@@ -222,3 +222,16 @@ def test_a_table_that_changes_while_it_is_read(tmp_path, X, monkeypatch):
     monkeypatch.setattr(formats, "_TABLES", (change,))
     with pytest.raises(DataChangedError, match=r"a\.csv had \d+ bytes"):
         open_data(path, header=None)
+
+
+def test_what_is_written_through_a_mapping_is_noticed_in_the_exact_finish(tmp_path, X):
+    """The time of the file does not move: its page had been written to before."""
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", X.dtype, X.shape)
+    array[:] = X
+    V = open_data(tmp_path / "a.npy", **SMALL)
+
+    def write(now):
+        array[123] = 7.0
+
+    with pytest.raises(DataChangedError, match=r"a\.npy was changed .* samples"):
+        fit(V, callback=write)

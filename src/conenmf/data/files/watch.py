@@ -6,10 +6,13 @@ time that a block is read, its checksum is kept.
 
 A file that this library opened must stay as it was. A file that the caller has open, for a memmap
 or a dataset, may change for good reasons: another dataset in it is written. So there the contents
-decide: a part of the blocks is compared in each pass, and all of them if the file looks different,
-or if the results of the pass are final. Contents also decide where a file of ours differs in what
-changes without its data: permissions and links move the time of the inode, as does setting back
-the time of the file after a rewrite.
+decide: a part of the blocks is compared in each pass, and all of them if the file looks different.
+Contents also decide where a file of ours differs in what changes without its data: permissions and
+links move the time of the inode, as does setting back the time of the file after a rewrite.
+
+If the results of a pass are final, all blocks are compared in any case. A look does not show
+everything: what is written through a mapping moves the time of a file only once for each page,
+until the system has brought the page to the disk.
 """
 
 from __future__ import annotations
@@ -60,8 +63,7 @@ class Watch:
     watched : sequence of Watched
         What can be looked at.
     by_contents : bool
-        The caller has the data open: compare a part of the blocks in every pass, and all of them
-        where `reading` asks for it.
+        The caller has the data open: compare a part of the blocks in every pass.
     """
 
     def __init__(
@@ -110,10 +112,10 @@ class Watch:
         Parameters
         ----------
         everything : bool
-            Compare all blocks, of data that the caller has open.
+            Compare all blocks.
         """
         before = self.check()
-        compare_all = before != self._accepted or (everything and self._by_contents)
+        compare_all = everything or before != self._accepted
         compared = range(len(borders)) if compare_all else self._turn(len(borders))
 
         def compare(number: int, rows: Any) -> Any:
