@@ -6,6 +6,7 @@ import time
 import h5py
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import zarr
 
 from conenmf import factorize, from_columns, from_rows, open_data
@@ -184,6 +185,20 @@ def test_views_of_memmaps_are_compared_too(tmp_path, X, kind):
     for use in (lambda: fit(V), lambda: V.columns([150]), V.turned().mean):
         with pytest.raises(DataChangedError, match=r"a\.npy .* now has 5000"):
             use()
+
+
+def test_a_sparse_matrix_of_memmaps(tmp_path, X):
+    matrix = sp.csr_array(np.where(X > 0.5, X, 0))
+    np.save(tmp_path / "data.npy", matrix.data)
+    numbers = np.load(tmp_path / "data.npy", mmap_mode="r+")
+    V = from_rows(sp.csr_array((numbers, matrix.indices, matrix.indptr), shape=X.shape))
+    fit(V)
+
+    def write(now):
+        numbers[-1] += 1.0
+
+    with pytest.raises(DataChangedError, match=r"data\.npy was changed .* samples"):
+        fit(V, callback=write)
 
 
 def test_arrays_in_memory_are_not_watched(X):
