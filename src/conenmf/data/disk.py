@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import MaskedDataError, Message, Option, OptionError, ReadError
+from ..errors import DataChangedError, MaskedDataError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders
@@ -78,7 +78,7 @@ class DiskMatrix(LocalMatrix):
             block_samples = min(most, source.max_block_rows)
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
-        self._source = source
+        self._source, self.watch = source, source.watch
         self._budget = budget
         self.bytes_read = 0
         self.max_gather = min(self.max_gather, block_samples)
@@ -97,22 +97,12 @@ class DiskMatrix(LocalMatrix):
     def _blocks(self) -> Borders:
         return self._source.blocks(self.block_samples, self._max_block_bytes)
 
-    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
-        self._source.check()
-        return self._reading_ahead(borders)
+    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Any]]:
+        return read_ahead(
+            lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
+        )
 
-    @contextmanager
-    def _reading_ahead(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
-        def read(number: int) -> Any:
-            return self._read_rows(*borders[number])
-
-        with read_ahead(read, len(borders), _BLOCKS_AHEAD) as take:
-            yield lambda number: self._as_block(take(number))
-
-    def _block(self, start: int, stop: int) -> Block:
-        return self._as_block(self._read_rows(start, stop))
-
-    def _read_rows(self, start: int, stop: int) -> Any:
+    def _stored(self, start: int, stop: int) -> Any:
         with self._named(f"samples {start} to {stop - 1}"):
             rows = self._source.read(start, stop)
         self.bytes_read += _size(rows)
@@ -122,6 +112,7 @@ class DiskMatrix(LocalMatrix):
         with self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
             different, back = np.unique(indices, return_inverse=True)
             rows = self._source.take(different)
+        self._source.watch.check_if_quick()
         self.bytes_read += _size(rows)
         if different.size == indices.size and np.array_equal(different, indices):
             return self._as_block(rows)
@@ -150,10 +141,11 @@ class DiskMatrix(LocalMatrix):
         except (ReadError, MaskedDataError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
-            raise ReadError(
-                f"{self._source.name}: {what} could not be read: {problem}; "
-                "check the file or the disk, and copy it again"
-            ) from problem
+            message = f"{self._source.name}: {what} could not be read: {problem}; "
+            if self._source.watch.looks_different():
+                message += "it was changed after it was opened: open it again"
+                raise DataChangedError(message) from problem
+            raise ReadError(message + "check the file or the disk, and copy it again") from problem
 
     # --- aligned arrays that do not fit ---
 

@@ -24,6 +24,8 @@ from .files.columns import Column, ColumnChoice, remark_on_columns
 from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
 from .files.sources import NamedMatrix, Remark, Source
+from .files.watch import watch_mapped
+from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
@@ -58,7 +60,8 @@ def from_rows(
         in float32, every other type block by block in float64. Sparse formats other than CSR,
         and CSR with unsorted or repeated indices, are converted once. A `numpy.memmap`, and
         datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
-        also `open_data`. A Dask array stays on its workers.
+        also `open_data`. If they change while they are in use, that is a `DataChangedError`. A Dask
+        array stays on its workers.
     negative : {"raise", "clip"}
         With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
         ones are refused.
@@ -276,13 +279,16 @@ def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:
     rows = matrix.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
     options = request.options(matrix.names)
-    V: DataMatrix
+    V: LocalMatrix
     if isinstance(rows, Source):
         V = DiskMatrix(rows, request.budget, **options)
     else:
         if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > request.budget:
             raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
-        V = hold(canonical_rows(rows), **options)
+        rows = canonical_rows(rows)
+        V = hold(rows, **options)
+        parts = (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,)
+        V.watch = watch_mapped(*parts)
     V.remarks = tuple(remark.text for remark in matrix.remarks)
     return request.validated(V)
 

@@ -19,6 +19,7 @@ from ..errors import CheckpointError, OptionError, ShapeError, name_out_of_memor
 from .aligned import write_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
+from .files.watch import Watch
 from .matrix import DataMatrix, Work
 from .threads import one_blas_thread, run_in_order
 
@@ -87,10 +88,13 @@ class LocalMatrix(DataMatrix):
         Whether several threads may ask for columns.
     visit_samples : int or None
         Most samples that a visiting step gets at a time; None for all.
+    watch : Watch or None
+        Of data in a file, which may change meanwhile.
     """
 
     gathers_at_once: bool = False
     visit_samples: int | None = None
+    watch: Watch | None = None
     _leave_to_blas = False
 
     def __init__(
@@ -141,28 +145,40 @@ class LocalMatrix(DataMatrix):
         An algorithm holds this from beginning to end: threads of BLAS that have just worked
         between two passes would keep spinning and take the cores from the next one. Large
         data of a single block (few samples of very many features) are left to BLAS.
+
+        It is also where an error ends an algorithm: if the data have changed, that is the error.
         """
         F, N = self.shape
         advice = "take fewer components, or remove features and samples that are empty"
         with (
+            nullcontext() if self.watch is None else self._explained(),
             name_out_of_memory(f"computing with {F} features and {N} samples", advice),
             nullcontext() if self._leave_to_blas else one_blas_thread(),
         ):
             yield
 
+    def _explained(self) -> AbstractContextManager[None]:
+        """Blame an error on the data if they have changed."""
+        assert self.watch is not None
+        return self.watch.explaining(self._blocks, self._stored)
+
     # --- what a storage implements, besides `_gather` ---
 
     @abstractmethod
-    def _block(self, start: int, stop: int) -> Block:
-        """Samples `start` to `stop`, in the type `dtype`."""
+    def _stored(self, start: int, stop: int) -> Any:
+        """Samples `start` to `stop`, in rows, as they are stored: an array, or a tuple of some."""
+
+    @abstractmethod
+    def _as_block(self, rows: Any) -> Block:
+        """Stored rows as a block, in the type `dtype`."""
 
     def _blocks(self) -> Borders:
         """Where blocks begin and end."""
         return equal_borders(self.shape[1], self.block_samples)
 
-    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
-        """A function that reads the block of a number, called for 0, 1, ... in order."""
-        return nullcontext(lambda number: self._block(*borders[number]))
+    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Any]]:
+        """A function that reads the rows of a block by its number; it is called for 0, 1, ..."""
+        return nullcontext(lambda number: self._stored(*borders[number]))
 
     def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype)
@@ -174,7 +190,19 @@ class LocalMatrix(DataMatrix):
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         borders = self._blocks()
-        return self._run(work, borders, self._reading(borders))
+        return self._run(work, borders, self._reading_blocks(borders, work.verify))
+
+    @contextmanager
+    def _reading_blocks(self, borders: Borders, verify: bool) -> Iterator[Callable[[int], Block]]:
+        if self.watch is None:
+            with self._reading(borders) as read:
+                yield lambda number: self._as_block(read(number))
+            return
+        with (
+            self.watch.reading(borders, self._stored, everything=verify) as checked,
+            self._reading(borders) as read,
+        ):
+            yield lambda number: self._as_block(checked(number, read(number)))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])

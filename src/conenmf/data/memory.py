@@ -42,20 +42,24 @@ class DenseMatrix(LocalMatrix):
 
     def turned(self) -> DenseMatrix:
         """Return the same data with the features as samples; nothing is copied."""
-        return DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
+        twin = DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
+        twin.watch = self.watch and self.watch.of_other_blocks()
+        return twin
 
-    def _read(self, rows: Array) -> Block:
+    def _stored(self, start: int, stop: int) -> Array:
+        return self._rows[start:stop]
+
+    def _as_block(self, rows: Array) -> Block:
         if rows.dtype != self.dtype or rows.itemsize not in rows.strides:
             rows = np.array(rows, dtype=self.dtype, order="C")
         if self.clip:
             rows = np.maximum(rows, 0)
         return rows.T
 
-    def _block(self, start: int, stop: int) -> Block:
-        return self._read(self._rows[start:stop])
-
     def _gather(self, indices: Array) -> Block:
-        return self._read(self._rows[indices])
+        if self.watch is not None:
+            self.watch.check_if_quick()
+        return self._as_block(self._rows[indices])
 
 
 class SparseMatrix(LocalMatrix):
@@ -81,15 +85,17 @@ class SparseMatrix(LocalMatrix):
         rows = canonical_rows(self._rows.T)
         return SparseMatrix(rows, dtype=self.dtype, **self._turned_options())
 
-    def _read(self, data: Array, indices: Array, indptr: Array) -> Block:
-        return sparse_block(data, indices, indptr, self.shape[0], self.dtype, self.clip)
-
-    def _block(self, start: int, stop: int) -> Block:
+    def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
         rows = self._rows
         first, last = rows.indptr[start], rows.indptr[stop]
         indptr = rows.indptr[start : stop + 1] - first
-        return self._read(rows.data[first:last], rows.indices[first:last], indptr)
+        return rows.data[first:last], rows.indices[first:last], indptr
+
+    def _as_block(self, rows: tuple[Array, Array, Array]) -> Block:
+        return sparse_block(*rows, self.shape[0], self.dtype, self.clip)
 
     def _gather(self, indices: Array) -> Block:
+        if self.watch is not None:
+            self.watch.check_if_quick()
         rows = self._rows[indices]
-        return self._read(rows.data, rows.indices, rows.indptr)
+        return self._as_block((rows.data, rows.indices, rows.indptr))

@@ -67,7 +67,7 @@ def test_a_source_is_read_in_either_orientation(tmp_path, X, kind, turns):
     if rows is not source:  # compressed the other way
         np.testing.assert_array_equal(dense(rows, X.shape[1]), X)
         return
-    source.check()
+    source.watch.check()
     assert source.chunk == (1 if kind != "chunks" else (2 if turns == 1 else 3))
     np.testing.assert_array_equal(dense(source.whole(), X.shape[1]), X)
     np.testing.assert_array_equal(dense(source.read(1, 4), X.shape[1]), X[1:4])

@@ -227,9 +227,7 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
             order = np.asarray(archive.member("format")).item() if "format" in members else "csr"
             parts = (archive.member("data"), archive.member("indices"), archive.member("indptr"))
             shape = np.asarray(archive.member("shape"))
-            source = CompressedSource(
-                str(path), path, parts, shape, decoded(order), budget, archive.file
-            )
+            source = CompressedSource(str(path), path, parts, shape, decoded(order), budget)
             return NamedMatrix(source, archive.names(), roles_stored=True)
         matrices = sorted(members.keys() - set(_NAME_MEMBERS))
         if dataset is None and len(matrices) == 1:

@@ -8,7 +8,7 @@ done is said. The pixels are the samples, row by row, in every format; nothing i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -95,24 +95,23 @@ class Cube:
 class _CubeSource(ChunkedSource):
     """A dataset of HDF5 or Zarr with three axes, as a matrix of pixels by bands."""
 
-    def __init__(self, array: Any, axes: tuple[int, ...], *, by_pixels: bool = True) -> None:
-        self._array, self._axes, self._by_pixels = array, axes, by_pixels
-        self._stored_shape = tuple(array.shape)
-        rows, self._columns, self._bands = (array.shape[axis] for axis in axes)
-        sides = (rows * self._columns, self._bands)
-        self._set_dense(sides if by_pixels else sides[::-1], np.dtype(array.dtype))
-        chunks = getattr(array, "chunks", None) or (1, 1, 1)
-        self.chunk = int(chunks[axes[0]] * self._columns if by_pixels else chunks[axes[2]])
-        self._set_origin(array)
+    def __init__(self, array: Any, axes: tuple[int, ...]) -> None:
+        self._axes = axes
+        self._set_origin(array, is_ours=True)
+        self._set_sides()
 
-    def turned(self) -> Self:
-        """The bands as rows."""
-        return type(self)(self._array, self._axes, by_pixels=not self._by_pixels)
+    def _set_sides(self) -> None:
+        array, axes = self._array, self._axes
+        rows, self._columns, bands = (array.shape[axis] for axis in axes)
+        sides = (rows * self._columns, bands)
+        self._set_dense(sides if self._by_rows else sides[::-1], np.dtype(array.dtype))
+        chunks = getattr(array, "chunks", None) or (1, 1, 1)
+        self.chunk = int(chunks[axes[0]] * self._columns if self._by_rows else chunks[axes[2]])
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop: pixels, or bands."""
         everything = slice(None)
-        if not self._by_pixels:
+        if not self._by_rows:
             return self._slab(everything, everything, slice(start, stop)).T
         first, last = start // self._columns, -(-stop // self._columns)
         start, stop = start - first * self._columns, stop - first * self._columns

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...errors import FileFormatError, Message, Option, OptionError
+from ...errors import DataChangedError, FileFormatError, Message, Option, OptionError
 from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
 from .columns import ColumnChoice
+from .evidence import WatchedFile
 from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
 from .market import open_matrix_market
@@ -22,6 +23,7 @@ from .matlab import open_matlab
 from .sources import NamedMatrix
 from .stores import open_hdf5, open_object
 from .tables import open_text
+from .watch import Watch
 from .zarr_stores import open_zarr
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
@@ -76,7 +78,7 @@ def open_path(
         )
     if opener in _TABLES:
         _check_header(text, opener, choice)
-        return opener(file, dataset, budget, choice)
+        return _unchanged(file, lambda: opener(file, dataset, budget, choice))
     for option, value in choice._asdict().items():
         if value not in (None, ()):
             raise OptionError(
@@ -84,7 +86,15 @@ def open_path(
                     Option(option), f" is for tables, and {visible(text)} is none: leave it out"
                 )
             )
-    return opener(file, dataset, budget)
+    return _unchanged(file, lambda: opener(file, dataset, budget))
+
+
+def _unchanged(path: Path, read: Callable[[], NamedMatrix]) -> NamedMatrix:
+    """What is read of a file, all of it or its header, unless the file changed meanwhile."""
+    watch = Watch(str(path), (WatchedFile(path),) if path.is_file() else ())
+    matrix = read()
+    watch.check()
+    return matrix
 
 
 def _check_header(text: str, opener: Opener, choice: ColumnChoice) -> None:
@@ -158,10 +168,15 @@ def open_dataset(matrix: Any, budget: int) -> NamedMatrix:
     """Open a memmap, or a dataset or group of HDF5 or Zarr, in its own orientation."""
     if not isinstance(matrix, np.memmap):
         return open_object(matrix, budget)
-    file = OpenFile(str(matrix.filename), modified_elsewhere=True)
     if matrix.mode != "r":
         matrix.flush()
+    file = OpenFile(str(matrix.filename), is_mapped=True)
     fortran = not matrix.flags.c_contiguous
-    return NamedMatrix(
-        RawSource(RawArray(file, matrix.offset, matrix.shape, fortran, matrix.dtype))
-    )
+    source = RawSource(RawArray(file, matrix.offset, matrix.shape, fortran, matrix.dtype))
+    for row in {0, len(matrix) // 2, len(matrix) - 1}:
+        if source.read(row, row + 1).tobytes() != matrix[row].tobytes():
+            raise DataChangedError(
+                f"{file.path} does not hold what the memmap shows: it was replaced, or is being "
+                "written; map it again"
+            )
+    return NamedMatrix(source)

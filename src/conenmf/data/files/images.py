@@ -24,8 +24,10 @@ from ...errors import (
 from ...names import Names
 from ..blocks import Array
 from ..borders import dense_block_samples
+from .evidence import WatchedFiles
 from .limits import fits, require_package
 from .sources import NamedMatrix, Source
+from .watch import Watch
 
 __all__ = ["open_images", "read_resized"]
 
@@ -134,6 +136,7 @@ class _ImageSource(Source):
         self._folder, self._files = folder, files
         self.name = str(folder)
         self._set_place(folder)
+        self.watch = Watch(self.name, (WatchedFiles.of_list(self.name, files),))
         self._states = [_state(file) for file in files]
         for file in files:
             _check_comments(file)
@@ -195,9 +198,6 @@ class _ImageSource(Source):
                 )
             )
         return self
-
-    def check(self) -> None:
-        """Nothing here: each image is checked when it is read."""
 
     def read(self, start: int, stop: int) -> Array:
         return self.take(np.arange(start, stop))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,8 +22,10 @@ from ...text import visible
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, sparse_block_samples
 from ..validate import check_kind
+from .evidence import Watched, WatchedFile, WatchedFiles, WatchedShape
 from .limits import attribute, cast_exactly, check_fits, check_sides, named_damage
 from .sources import Compressed, Source
+from .watch import Watch
 
 __all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSource", "path_of"]
 
@@ -33,41 +35,36 @@ __all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSour
 class OpenFile:
     """A file that several threads read, and that must not change meanwhile.
 
-    A `descriptor` is that of a nameless copy of what the path holds; it is closed in the end.
+    Parameters
+    ----------
+    path : path
+    descriptor : int, optional
+        That of a nameless copy of what the path holds; it is closed in the end.
+    is_mapped : bool
+        The caller has mapped it, and may write to it: its size must not change.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        modified_elsewhere: bool = False,
         descriptor: int | None = None,
+        is_mapped: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path, self.is_mapped = Path(path), is_mapped
         self._descriptor = os.open(self.path, os.O_RDONLY) if descriptor is None else descriptor
         weakref.finalize(self, os.close, self._descriptor)
-        self._watched: Path | int = self.path if descriptor is None else descriptor
-        self._modified_elsewhere = modified_elsewhere
-        self._state = self._current_state()
-        self.size = self._state[0]
+        self.watched = WatchedFile(
+            self.path,
+            descriptor=self._descriptor if is_mapped else descriptor,
+            opened=os.fstat(self._descriptor),
+            firm="size" if is_mapped else "all",
+        )
+        self.size = self.watched.size
 
-    def _current_state(self) -> tuple[int, int]:
-        status = os.stat(self._watched)
-        return status.st_size, 0 if self._modified_elsewhere else status.st_mtime_ns
-
-    def check(self) -> None:
-        """Raise DataChangedError if the file was written to since it was opened."""
-        try:
-            state = self._current_state()
-        except OSError as problem:
-            raise DataChangedError(f"{self.path} can no longer be read: {problem}") from problem
-        if state[0] != self.size:
-            raise DataChangedError(
-                f"{self.path} had {self.size} bytes when it was opened and now has {state[0]}: "
-                "open it again when no other program writes to it"
-            )
-        if state != self._state:
-            raise DataChangedError(f"{self.path} was changed after it was opened: open it again")
+    def watch(self) -> Watch:
+        """Return a watch of what is read from this file, which has its own blocks."""
+        return Watch(str(self.path), (self.watched,), by_contents=self.is_mapped)
 
     def fill(self, buffer: Array, offset: int) -> Array:
         """Read into a contiguous array from a place in the file."""
@@ -102,6 +99,7 @@ class RawArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         order: Any = "F" if self.fortran else "C"
         flat = self.file.fill(np.empty(int(np.prod(self.shape)), self.dtype), self.offset)
+        self.file.watch().check()
         return flat.reshape(self.shape, order=order).astype(dtype or self.dtype)
 
 
@@ -119,6 +117,7 @@ class RawSource(Source):
                 "download it again"
             )
         self.array = array
+        self.watch = file.watch()
         self.name = str(file.path)
         self._set_place(file.path)
         self._set_dense((shape[0], shape[1]), dtype)
@@ -127,10 +126,6 @@ class RawSource(Source):
         """Rows one after the other are the columns, one after the other, of the transpose."""
         array = self.array
         return type(self)(replace(array, shape=array.shape[::-1], fortran=not array.fortran))
-
-    def check(self) -> None:
-        """Raise DataChangedError if the file is no longer the one that was opened."""
-        self.array.file.check()
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
@@ -158,35 +153,40 @@ class RawSource(Source):
 class ChunkedSource(Source):
     """A dataset of HDF5 or Zarr: an array that is read by slicing it.
 
-    With `by_rows=False`, its columns are the rows of this source.
+    Parameters
+    ----------
+    array : dataset
+    is_ours : bool
+        It was opened by this library: its file must not change.
     """
 
-    def __init__(self, array: Any, *, by_rows: bool = True) -> None:
+    def __init__(self, array: Any, *, is_ours: bool = False) -> None:
         check_kind(np.dtype(array.dtype), tuple(array.shape))
-        self._array, self._by_rows = array, by_rows
-        self._stored_shape = first, second = tuple(array.shape)
-        self._set_dense((first, second) if by_rows else (second, first), np.dtype(array.dtype))
-        chunks = getattr(array, "chunks", None)
-        self.chunk = int(chunks[0 if by_rows else 1]) if chunks else 1
-        self._set_origin(array)
+        self._set_origin(array, is_ours)
+        self._set_sides()
 
-    def _set_origin(self, array: Any) -> None:
+    def _set_origin(self, array: Any, is_ours: bool) -> None:
+        self._array, self._by_rows = array, True
         path = path_of(array)
         self.name = f"{path or 'the store'}:{getattr(array, 'name', '')}"
         self._set_place(path)
         self._missing = _missing_value(array)
+        watched = (WatchedShape(self.name, array), *_files_behind(array, is_ours))
+        self.watch = Watch(self.name, watched, by_contents=not is_ours)
 
     def turned(self) -> Self:
         """The same dataset, sliced along its other side."""
-        return type(self)(self._array, by_rows=not self._by_rows)
+        twin = copy.copy(self)
+        twin._by_rows, twin.watch = not self._by_rows, self.watch.of_other_blocks()
+        twin._set_sides()
+        return twin
 
-    def check(self) -> None:
-        """Raise DataChangedError if the dataset has another shape now."""
-        if tuple(self._array.shape) != self._stored_shape:
-            raise DataChangedError(
-                f"{self.name} had shape {self._stored_shape} when it was opened "
-                f"and now has {tuple(self._array.shape)}: open it again"
-            )
+    def _set_sides(self) -> None:
+        array, by_rows = self._array, self._by_rows
+        first, second = array.shape
+        self._set_dense((first, second) if by_rows else (second, first), np.dtype(array.dtype))
+        chunks = getattr(array, "chunks", None)
+        self.chunk = int(chunks[0 if by_rows else 1]) if chunks else 1
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
@@ -232,6 +232,18 @@ def path_of(dataset: Any) -> str | None:
     return None if root is None else str(root)
 
 
+def _files_behind(part: Any, is_ours: bool) -> Iterator[Watched]:
+    """The files of an array of any kind, as far as they are known."""
+    if isinstance(part, RawArray):
+        yield part.file.watched
+        return
+    path = path_of(part)
+    if path is not None and os.path.isdir(path):
+        yield WatchedFiles.of_zarr(Path(path, part.path), is_firm=is_ours)
+    elif path is not None and os.path.isfile(path):
+        yield WatchedFile(path, firm="all" if is_ours else "nothing")
+
+
 # --- compressed sparse rows or columns --------------------------------------------------------
 
 
@@ -249,8 +261,8 @@ class CompressedSource(Source):
     order : {"csr", "csc"}
     budget : int
         A vector with a number for each row or column has to fit.
-    file : OpenFile, optional
-        That of the parts, if it can be watched for changes.
+    is_ours : bool
+        The parts were opened by this library: their files must not change.
     """
 
     def __init__(
@@ -261,7 +273,7 @@ class CompressedSource(Source):
         sides: Iterable[Any],
         order: str,
         budget: int,
-        file: OpenFile | None = None,
+        is_ours: bool = True,
     ) -> None:
         size = cast_exactly(f"{name}: its shape", sides, np.int64)
         if size.shape != (2,):
@@ -280,7 +292,9 @@ class CompressedSource(Source):
         check_kind(np.dtype(parts[0].dtype), (rows, columns))
         self.name, self.shape, self._by_rows = name, (rows, columns), order == "csr"
         self._set_place(path)
-        self._file = file
+        files = (watched for part in parts for watched in _files_behind(part, is_ours))
+        different = {watched.name: watched for watched in files}
+        self.watch = Watch(name, tuple(different.values()), by_contents=not is_ours)
         self._data, self._indices, indptr = parts
         self._check_pointers(indptr)
         self.dtype = np.dtype(self._data.dtype)
@@ -310,6 +324,7 @@ class CompressedSource(Source):
         """Compressed rows are the compressed columns of the transpose."""
         twin = copy.copy(self)
         twin.shape, twin._by_rows = self.shape[::-1], not self._by_rows
+        twin.watch = self.watch.of_other_blocks()
         return twin
 
     def readable(self, budget: int) -> Any:
@@ -326,11 +341,6 @@ class CompressedSource(Source):
         )
         with named_damage(self.name):
             return self.turned().whole().T
-
-    def check(self) -> None:
-        """Raise DataChangedError if the file, if the parts are in one, has changed."""
-        if self._file is not None:
-            self._file.check()
 
     def blocks(self, size: int, max_bytes: int) -> Borders:
         """Rows differ in length: a block ends where it would become too large."""

@@ -265,7 +265,7 @@ def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
     if hasattr(member, "dtype"):
         if len(member.shape) == 3:
             return NamedMatrix(Cube(f"{path}:{dataset}", member, is_reversed=True))
-        return NamedMatrix(ChunkedSource(member).turned())
+        return NamedMatrix(ChunkedSource(member, is_ours=True).turned())
     if "MATLAB_sparse" not in member.attrs:
         raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
     data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))

@@ -21,6 +21,7 @@ from ...errors import InputWarning
 from ...names import Names
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, equal_borders
+from .watch import Watch
 
 __all__ = ["Compressed", "NamedMatrix", "Remark", "Source"]
 
@@ -50,6 +51,8 @@ class Source(ABC):
         Rows that the file keeps together.
     max_block_rows : int
         More would make a block too large for other reasons.
+    watch : Watch
+        Notices if the file is no longer the one that was opened.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Source(ABC):
     row_bytes: int
     chunk: int = 1
     max_block_rows: int = sys.maxsize
+    watch: Watch
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Any:
@@ -68,10 +72,6 @@ class Source(ABC):
     @abstractmethod
     def take(self, indices: Array) -> Any:
         """These rows, given in increasing order."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise DataChangedError if the file is no longer the one that was opened."""
 
     @abstractmethod
     def turned(self) -> Self:
@@ -90,7 +90,9 @@ class Source(ABC):
 
     def whole(self) -> Any:
         """All rows, as an ndarray or a sparse array."""
-        rows = self.read(0, self.shape[0])
+        everything = (0, self.shape[0])
+        with self.watch.reading([everything], self.read) as compared:
+            rows = compared(0, self.read(*everything))
         return sp.csr_array(tuple(rows), shape=self.shape) if isinstance(rows, Compressed) else rows
 
     def _set_place(self, path: str | os.PathLike[str] | None) -> None:

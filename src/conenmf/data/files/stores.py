@@ -58,11 +58,18 @@ def open_object(member: Any, budget: int) -> NamedMatrix:
         return NamedMatrix(ChunkedSource(member))
     path = path_of(member)
     name = f"{path or 'the store'}:{member.name}"
-    return NamedMatrix(_sparse_group(member, member.__getitem__, name, path, budget))
+    group = _sparse_group(member, member.__getitem__, name, path, budget, is_ours=False)
+    return NamedMatrix(group)
 
 
 def _sparse_group(
-    group: Any, part: Callable[[str], Any], name: str, path: str | Path | None, budget: int
+    group: Any,
+    part: Callable[[str], Any],
+    name: str,
+    path: str | Path | None,
+    budget: int,
+    *,
+    is_ours: bool = True,
 ) -> CompressedSource:
     """A matrix from its parts, which `part` looks up by name."""
     if not set(_PARTS) <= set(group.keys()):
@@ -79,7 +86,7 @@ def _sparse_group(
     order = attribute(group, "encoding-type", attribute(group, "h5sparse_format", "csr"))
     data, indices, indptr = (part(key) for key in _PARTS)
     parts = (data, indices, indptr)
-    return CompressedSource(name, path, parts, shape, decoded(order)[:3], budget)
+    return CompressedSource(name, path, parts, shape, decoded(order)[:3], budget, is_ours)
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -247,7 +254,8 @@ def open_member(store: Store, dataset: str | None) -> NamedMatrix:
     matrix: ChunkedSource | CompressedSource | Cube
     name = f"{path}:{dataset}"
     if hasattr(member, "dtype"):
-        matrix = Cube(name, member) if len(member.shape) == 3 else ChunkedSource(member)
+        is_cube = len(member.shape) == 3
+        matrix = Cube(name, member) if is_cube else ChunkedSource(member, is_ours=True)
     else:
         matrix = _sparse_group(
             member, lambda part: store.find(part, member), name, path, store.budget

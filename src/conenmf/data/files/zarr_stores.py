@@ -41,7 +41,7 @@ def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         if number >= _MAX_FILES:
             raise FileFormatError(f"{path} has more than {_MAX_FILES} files: use larger chunks")
     try:
-        root = zarr.open(zarr.storage.LocalStore(path, read_only=True), mode="r")
+        root = zarr.open(zarr.storage.LocalStore(os.path.abspath(path), read_only=True), mode="r")
     except Exception as problem:  # the library raises many kinds
         raise FileFormatError(f"{path} is not a Zarr store: {visible(problem)}") from problem
     with named_damage(path):
