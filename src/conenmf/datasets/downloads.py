@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..data.files.atomic import written_whole
 from ..errors import DatasetError, DiskFullError, is_disk_full
@@ -227,7 +227,7 @@ def unpack(
 
 def _unpack_tar(archive: Path, folder: Path, select: _Select, max_bytes: int) -> None:
     n_bytes = 0
-    with gzip.open(archive) as content:
+    with cast("IO[bytes]", gzip.open(archive)) as content:
         headers = _LimitedReads(content, _MAX_TAR_READ, _MAX_TAR_HEADERS)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
             for count, member in enumerate(tar, 1):
@@ -249,7 +249,7 @@ def _unpack_zip(archive: Path, folder: Path, select: _Select, max_bytes: int) ->
     n_bytes = 0
     with open(archive, "rb") as content:
         limited = _LimitedReads(content, _MAX_ZIP_READ)
-        with zipfile.ZipFile(limited) as packed:  # type: ignore[call-overload]
+        with zipfile.ZipFile(limited) as packed:
             for count, member in enumerate(packed.infolist(), 1):
                 n_bytes += member.file_size
                 _check_size(archive, count, n_bytes, max_bytes)
