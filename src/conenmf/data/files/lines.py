@@ -138,13 +138,15 @@ class Lines:
             raise FileFormatError(
                 f"{self._path} holds zero bytes, so it is not text: save it as UTF-8"
             )
-        if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
-            signs = _signs(text + b"\0")
-            alone = (signs[:-1] == _RETURN) & (signs[1:] != _NEWLINE)
-            number = block.line_at(int(alone.argmax()))
-            raise FileFormatError(
-                f"{self._path}: line {number} has a carriage return alone: end lines with a newline"
-            )
+        if b"\r" in text:
+            signs = _signs(text)
+            returns = np.flatnonzero(signs == _RETURN)
+            alone = returns[signs[np.minimum(returns + 1, len(text) - 1)] != _NEWLINE]
+            if alone.size:
+                raise FileFormatError(
+                    f"{self._path}: line {block.line_at(int(alone[0]))} has a carriage return "
+                    "alone: end lines with a newline"
+                )
         self._number += block.ends
         return block
 
