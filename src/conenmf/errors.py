@@ -7,7 +7,8 @@ derives from the built-in exception that users of scikit-learn expect.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ __all__ = [
     "NotAvailableError",
     "Option",
     "OptionError",
+    "OutOfMemoryError",
     "OutputError",
     "ReadError",
     "ScaleError",
@@ -43,6 +45,7 @@ __all__ = [
     "ZeroDataError",
     "check_components",
     "is_disk_full",
+    "name_out_of_memory",
 ]
 
 
@@ -148,6 +151,10 @@ class DiskFullError(ConeNMFError, OSError):
     """The disk is full, so a file could not be written; earlier files are intact."""
 
 
+class OutOfMemoryError(ConeNMFError, MemoryError):
+    """There is not enough memory; the message says for what, and what to do."""
+
+
 class OutputError(ConeNMFError, OSError):
     """A result cannot be written to the file or folder that was named."""
 
@@ -188,6 +195,27 @@ class ColumnWarning(InputWarning):
 
 class ShapeWarning(InputWarning):
     """The three axes of a cube may be others than rows, columns and bands."""
+
+
+@contextmanager
+def name_out_of_memory(what: str, *advice: object) -> Iterator[None]:
+    """Name what there is not enough memory for, in the place of a bare MemoryError.
+
+    >>> with name_out_of_memory("a matrix", "take fewer samples"):
+    ...     raise MemoryError("Unable to allocate 9 GiB")
+    Traceback (most recent call last):
+    conenmf.errors.OutOfMemoryError: not enough memory for a matrix (Unable to allocate 9 GiB): \
+take fewer samples
+    """
+    try:
+        yield
+    except ConeNMFError:
+        raise
+    except MemoryError as problem:
+        reason = f" ({problem})" if str(problem) else ""
+        raise OutOfMemoryError(
+            Message(f"not enough memory for {what}{reason}: ", *advice)
+        ) from problem
 
 
 def is_disk_full(problem: OSError) -> bool:

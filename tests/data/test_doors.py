@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_columns, from_rows, open_data
+from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.data.validate import require_data_matrix
 from conenmf.errors import (
     DataTypeError,
@@ -15,6 +15,7 @@ from conenmf.errors import (
     NonFiniteError,
     NotADataMatrixError,
     OptionError,
+    OutOfMemoryError,
     ScaleError,
     ShapeError,
     ZeroDataError,
@@ -323,3 +324,28 @@ def test_a_bare_array_is_refused_with_the_names_of_the_doors():
         NotADataMatrixError, match=r"ndarray: use from_rows\(X\).*from_columns\(V\)"
     ):
         require_data_matrix(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("shape", [(2, 1_400_000_000), (10**9, 2), (2, 10**12), (2**40, 2**40)])
+@pytest.mark.parametrize("make", [sp.coo_array, sp.csr_matrix])
+def test_sparse_matrices_with_sides_that_no_memory_holds(shape, make):
+    if make is sp.csr_matrix and shape[0] > 2:
+        shape = shape[::-1] if shape[1] == 2 else (2, shape[1])
+    matrix = make(([1.0, 2.0], ([0, 1], [0, 1])), shape=shape)
+    for door in (from_rows, from_columns):
+        with pytest.raises(
+            OutOfMemoryError, match=r"rows and columns\): remove .* raise max_memory"
+        ):
+            door(matrix, max_memory="8GB")
+
+
+def test_arrays_that_no_memory_holds(monkeypatch):
+    def broken(*_, **__):
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    V = from_rows(np.ones((3, 2)))
+    monkeypatch.setattr("conenmf.data.memory.DenseMatrix._block", broken)
+    with pytest.raises(OutOfMemoryError, match=r"3 samples .Unable to allocate 9 TiB"):
+        factorize(V, 1)
+    with pytest.raises(MemoryError):
+        from_rows(np.ones((3, 2)))

@@ -52,7 +52,7 @@ def error_line(problem: BaseException, flags: Mapping[str, str]) -> str:
     """The line for an error; options that it names are written as flags."""
     if isinstance(problem, OSError) and problem.strerror and problem.filename:
         return f"{problem.filename}: {problem.strerror}"
-    if isinstance(problem, MemoryError):
+    if isinstance(problem, MemoryError) and not isinstance(problem, ConeNMFError):
         return "there is not enough memory: try --max-memory, or a smaller number of components"
     if exit_code(problem) == 1:
         return f"unexpected {type(problem).__name__}: {problem}"

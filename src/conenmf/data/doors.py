@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataTypeError, OptionError
+from ..errors import DataTypeError, Option, OptionError, name_out_of_memory
 from ..names import Names, names_of
 from .blocks import canonical_rows
 from .disk import DiskMatrix
@@ -34,6 +35,8 @@ __all__ = [
     "is_elsewhere",
     "open_data",
 ]
+
+_SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
 
 
 def from_rows(
@@ -239,7 +242,8 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
     if not sp.issparse(matrix):
-        matrix = np.asanyarray(unmasked(matrix))
+        with _enough_memory("the data"):
+            matrix = np.asanyarray(unmasked(matrix))
     check_kind(matrix.dtype, matrix.shape)
     remarks = _remark_on_frame(matrix, names, request)
     return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
@@ -260,6 +264,15 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
         matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
     elif request.samples_in == "columns":
         matrix = matrix.turned()
+    with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
+        V = _held(matrix, request)
+    for remark in matrix.remarks:
+        if remark.warning is not None:
+            warnings.warn(remark.warning, stacklevel=stacklevel)
+    return V
+
+
+def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:
     rows = matrix.readable(request.budget)
     check_kind(rows.dtype, rows.shape)
     options = request.options(matrix.names)
@@ -267,10 +280,13 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
     if isinstance(rows, Source):
         V = DiskMatrix(rows, request.budget, **options)
     else:
+        if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > request.budget:
+            raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
         V = hold(canonical_rows(rows), **options)
     V.remarks = tuple(remark.text for remark in matrix.remarks)
-    V = request.validated(V)
-    for remark in matrix.remarks:
-        if remark.warning is not None:
-            warnings.warn(remark.warning, stacklevel=stacklevel)
-    return V
+    return request.validated(V)
+
+
+def _enough_memory(what: str) -> AbstractContextManager[None]:
+    advice = "remove rows and columns that are empty, open it from a file, or raise "
+    return name_out_of_memory(what, advice, Option("max_memory"))

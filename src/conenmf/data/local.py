@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, OptionError, ShapeError
+from ..errors import CheckpointError, OptionError, ShapeError, name_out_of_memory
 from .aligned import write_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
@@ -142,11 +142,13 @@ class LocalMatrix(DataMatrix):
         between two passes would keep spinning and take the cores from the next one. Large
         data of a single block (few samples of very many features) are left to BLAS.
         """
-        if self._leave_to_blas:
+        F, N = self.shape
+        advice = "take fewer components, or remove features and samples that are empty"
+        with (
+            name_out_of_memory(f"computing with {F} features and {N} samples", advice),
+            nullcontext() if self._leave_to_blas else one_blas_thread(),
+        ):
             yield
-        else:
-            with one_blas_thread():
-                yield
 
     # --- what a storage implements, besides `_gather` ---
 

@@ -1,16 +1,20 @@
+import io
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import open_data
+from conenmf import factorize, open_data
+from conenmf.data.files import archives, limits
 from conenmf.data.memory import DenseMatrix, SparseMatrix
 from conenmf.errors import (
     DataTypeError,
     EmptyDataError,
     FileFormatError,
     NegativeValueError,
+    ReadError,
     ShapeError,
 )
 
@@ -149,3 +153,162 @@ def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
         np.savez(tmp_path / "a.npz", **parts, shape=shape)
         with pytest.raises(FileFormatError):
             open_data(tmp_path / "a.npz")
+
+
+# --- archives that lie ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_not_unpacked(tmp_path, method):
+    with (
+        zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive,
+        archive.open("X.npy", "w", force_zip64=True) as stream,
+    ):
+        header = {"descr": "<f8", "fortran_order": False, "shape": (1_250_000, 1)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for _ in range(10):
+            stream.write(bytes(1_000_000))
+    assert (tmp_path / "a.npz").stat().st_size < 3000
+    tracemalloc.start()
+    with pytest.raises(FileFormatError, match="compressed in another way than NumPy does"):
+        open_data(tmp_path / "a.npz", max_memory="100GB")
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_bomb_of_more_than_any_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "HARMLESS_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "MAX_EXPANSION_RATIO", 100)
+    np.savez_compressed(tmp_path / "a.npz", np.zeros((1000, 1000)))
+    with pytest.raises(FileFormatError, match=r"claims 0\.008 GB .* decompression bomb"):
+        open_data(tmp_path / "a.npz", max_memory="100GB")
+
+
+def test_a_header_without_end(tmp_path):
+    with (
+        zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("X.npy", "w") as stream,
+    ):
+        stream.write(b"\x93NUMPY\x02\x00\xff\xff\xff\x00" + b" " * (1 << 24))
+    with pytest.raises(FileFormatError, match="it has 16777215 bytes"):
+        open_data(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"indices": [0.0, 1.7, 0.0]},
+        {"indices": [0, 1j, 0]},
+        {"indices": ["0", "1", "0"]},
+        {"indices": np.array([0, 1, 0], "M8[s]")},
+        {"indices": np.array([0, 2**63 + 1, 0], np.uint64)},
+        {"indptr": [0.0, 2.2, 3.0]},
+        {"indptr": [0, 2j, 3]},
+        {"indptr": ["0", "2", "3"]},
+        {"indptr": np.array([0, 2, 3], "m8[s]")},
+        {"indptr": [0.0, np.nan, 3.0]},
+        {"shape": [2.5, 2.0]},
+        {"shape": [2, 2j]},
+        {"shape": ["2", "2"]},
+        {"shape": [[2, 2]]},
+        {"shape": np.array([2, 2], "M8[D]")},
+        {"shape": np.array([2, 2**64 - 1], np.uint64)},
+        {"shape": [2, 100_000_000]},
+        {"shape": [2, 1_400_000_000]},
+        {"shape": [100_000_000, 2]},
+    ],
+)
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_parts_of_sparse_matrices_that_are_no_whole_numbers(tmp_path, change, save):
+    parts = {"data": [1.0, 2.0, 3.0], "indices": [0, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
+    save(tmp_path / "a.npz", **(parts | change))
+    for samples_in in ("rows", "columns"):
+        with pytest.raises((FileFormatError, ReadError)):
+            open_data(tmp_path / "a.npz", samples_in=samples_in)
+
+
+def test_whole_numbers_in_another_type(same, tmp_path):
+    parts = {"data": [1.0, 2.0], "indices": [0.0, 1.0], "indptr": [0.0, 1.0, 2.0]}
+    np.savez(tmp_path / "a.npz", **parts, shape=[2.0, 2.0])
+    same(open_data(tmp_path / "a.npz"), np.diag([1.0, 2.0]))
+
+
+@pytest.fixture
+def flipped(tmp_path):
+    """Write a file with one flipped bit in the middle."""
+
+    def write(save, *arrays, **named):
+        save(tmp_path / "a.npz", *arrays, **named)
+        content = bytearray((tmp_path / "a.npz").read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "a.npz").write_bytes(content)
+        return tmp_path / "a.npz"
+
+    return write
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_checksums_of_members_in_place(flipped, order):
+    path = flipped(np.savez, np.asarray(np.ones((500, 20)), order=order))
+    with pytest.raises(zipfile.BadZipFile, match="Bad CRC-32"):
+        np.load(path)["arr_0"]
+    for samples_in in ("rows", "columns"):
+        with pytest.raises(FileFormatError, match=r"member arr_0 does not have its checksum"):
+            open_data(path, samples_in=samples_in)
+
+
+def test_checksums_of_large_members_are_compared_while_they_are_read(flipped, monkeypatch):
+    monkeypatch.setattr(archives, "_CHECKED_AT_ONCE_BYTES", 0)
+    X = np.ones((500, 20))
+    path = flipped(np.savez, X)
+    with pytest.raises(ReadError, match="does not have its checksum"):
+        open_data(path, max_memory=200_000)
+    V = open_data(path, samples_in="columns", block_samples=7)  # columns come in another order
+    for _ in range(2):
+        with pytest.raises(FileFormatError, match="does not have its checksum"):
+            factorize(V, 2)
+    matrix = sp.csr_array(X)
+    path = flipped(sp.save_npz, matrix, compressed=False)
+    with pytest.raises(ReadError, match="does not have its checksum"):
+        open_data(path, max_memory=200_000)
+
+
+def test_whole_members_are_read_once_if_they_are_large(same, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "_CHECKED_AT_ONCE_BYTES", 0)
+    X = np.random.default_rng(0).random((500, 20))
+    np.savez(tmp_path / "a.npz", X)
+    V = open_data(tmp_path / "a.npz", max_memory=200_000)
+    assert not V._source.array.file._unread
+    same(V, X)
+    V = open_data(tmp_path / "a.npz", samples_in="columns", block_samples=7)
+    assert V._source.array.file._unread
+    assert V.mean() == pytest.approx(X.mean())
+    assert not V._source.array.file._unread
+
+
+def test_bytes_behind_an_array(tmp_path):
+    member = io.BytesIO()
+    np.save(member, np.ones((3, 2)))
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive:
+            archive.writestr("X.npy", member.getvalue() + bytes(8))
+        with pytest.raises(FileFormatError, match="claims 48 bytes, and it holds 56"):
+            open_data(tmp_path / "a.npz")
+
+
+def test_version_3_of_numpys_format(same, tmp_path, X):
+    with open(tmp_path / "a.npy", "wb") as stream:
+        np.lib.format.write_array(stream, X, version=(3, 0))
+    same(open_data(tmp_path / "a.npy"), X)
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content.replace(b"'fortran", "'förtra".encode()))
+    with pytest.raises(FileFormatError, match=r"no valid \.npy header"):
+        open_data(tmp_path / "a.npy")
+
+
+def test_names_that_take_more_memory_than_their_number(tmp_path, X):
+    names = np.array(["x" * 3000] * 40)
+    np.savez_compressed(tmp_path / "a.npz", V=X, sample_names=names)
+    assert open_data(tmp_path / "a.npz").names.sample_names[0].endswith("…")
+    np.savez(tmp_path / "a.npz", V=X, sample_names=names)
+    assert open_data(tmp_path / "a.npz", max_memory="1MB").names.sample_names is None

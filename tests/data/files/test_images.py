@@ -6,8 +6,15 @@ from PIL import Image
 
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.disk import DiskMatrix
+from conenmf.data.files.images import read_resized
 from conenmf.data.memory import DenseMatrix
-from conenmf.errors import DataChangedError, FileFormatError, OptionError, ReadError
+from conenmf.errors import (
+    DataChangedError,
+    FileFormatError,
+    OptionError,
+    OutOfMemoryError,
+    ReadError,
+)
 
 
 @pytest.fixture
@@ -149,3 +156,62 @@ def test_images_that_change(many):
     (folder / "a005.png").unlink()
     with pytest.raises(DataChangedError, match=r"a005\.png can no longer be read"):
         V.columns([5])
+
+
+# --- images that take more than they seem to --------------------------------------------------
+
+
+def test_small_files_of_large_images(tmp_path, monkeypatch):
+    """Kept as bytes they would fit, but a block of them in float64 would not."""
+    for number in range(30):
+        Image.new("L", (512, 512)).save(tmp_path / f"{number}.png")
+    Image.new("L", (512, 512), 9).save(tmp_path / "0.png")
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 100_000
+    with pytest.raises(
+        OptionError, match=r"the 30 images in .* decode to 7864320 bytes, and each takes 2097152"
+    ):
+        open_data(tmp_path, max_memory=4 * 7_864_320)
+    V = open_data(tmp_path, max_memory=64 * 2_097_152)  # decoded as needed
+    assert isinstance(V, DiskMatrix)
+    V = open_data(tmp_path, max_memory=4 * 8 * 7_864_320)
+    assert isinstance(V, DenseMatrix)
+
+    def broken(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("conenmf.data.files.images._ImageSource.whole", broken)
+    with pytest.raises(OutOfMemoryError, match=r"the 30 images in .*make them smaller"):
+        open_data(tmp_path, max_memory="1GB")
+
+
+COMMENTS = {
+    "long header": b"P2\n" + b"#" + b"x" * 100_000 + b"\n3 2 255\n" + b"1 " * 6,
+    "many in the header": b"P2\n" + b"#\n" * 50_000 + b"3 2 255\n" + b"1 " * 6,
+    "many among the pixels": b"P2\n3 2 255\n" + b"#\n1 " * 100_000,
+    "of a bitmap": b"P1\n3 2\n" + b"#\n1 " * 100_000,
+    "before raw pixels": b"P5\n" + b"#\n" * 50_000 + b"3 2 255\n123456",
+    "spaces": b"P2\n" + b" " * 100_000 + b"3 2 255\n" + b"1 " * 6,
+    "no end": b"P2\n" + b"#" * 4_000_000,
+}
+
+
+@pytest.mark.parametrize("content", COMMENTS.values(), ids=COMMENTS)
+def test_comments_without_end(tmp_path, content):
+    """For which Pillow would take very long."""
+    (tmp_path / "a.pgm").write_bytes(content)
+    for read in (open_data, lambda path: read_resized(path, 2, 3)):
+        with pytest.raises(FileFormatError, match=r"before its pixels, or more than 1000 comments"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("magic", [b"P2", b"P5"])
+def test_some_comments(tmp_path, magic):
+    pixels = b"1 2 3 # here too\n35 5 6" if magic == b"P2" else b"\1\2\3##\6"
+    (tmp_path / "a.pgm").write_bytes(magic + b"\n# made by hand\n3 2\n255\n" + pixels)
+    V = open_data(tmp_path)
+    np.testing.assert_array_equal(V.columns([0])[:, 0], [1, 2, 3, 35, 5 + 30 * (magic == b"P5"), 6])
+
+
+def test_a_raw_image_may_hold_the_sign_of_comments(tmp_path):
+    (tmp_path / "a.pgm").write_bytes(b"P5\n100 100\n255\n" + b"#" * 10_000)
+    np.testing.assert_array_equal(open_data(tmp_path).columns([0]), 35)

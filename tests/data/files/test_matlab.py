@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 
 from conenmf import open_data
 from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError
@@ -137,6 +138,74 @@ def test_sparse_indices_outside_the_matrix(tmp_path):
             )
 
 
+@pytest.mark.parametrize("kind", range(8, 16))
+@pytest.mark.parametrize("wrong", [-5.0, 1e30, np.nan, np.inf, 0.5])
+def test_numbers_that_their_class_cannot_hold(tmp_path, kind, wrong):
+    if kind in (8, 10, 12, 14) and wrong == -5.0:
+        wrong = -1e30
+    content = part(9, np.array([1.0, wrong, 3.0, 4.0, 5.0, 6.0]).tobytes())
+    with pytest.raises(FileFormatError, match="'V': numbers of type float64 are not all of type"):
+        opened(tmp_path / "a.mat", mat(variable(kind=kind, content=content)))
+
+
+def test_a_class_changed_by_one_byte(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"X": np.array([[1.0, -5.0], [300.0, np.nan]])})
+    content = bytearray((tmp_path / "a.mat").read_bytes())
+    content[144] = 9  # a matrix of doubles becomes one of bytes
+    with pytest.raises(FileFormatError, match="not all of type uint8"):
+        opened(tmp_path / "a.mat", bytes(content))
+
+
+def sparse_variable(shape, rows, pointers, kind=5, dtype="<i4"):
+    """A sparse matrix whose indices are stored as numbers of another kind."""
+    content = part(kind, np.array(rows, dtype).tobytes())
+    content += part(kind, np.array(pointers, dtype).tobytes()) + numbers(len(rows))
+    return mat(variable(kind=5, shape=shape, entries=len(rows), content=content))
+
+
+@pytest.mark.parametrize("rows", [8_000_000, 13_000_000, 200_000_000, 1_400_000_000, 2**31 - 1])
+def test_sparse_matrices_with_more_rows_than_they_can_fill(tmp_path, rows):
+    content = sparse_variable((rows, 2), [0, 1], [0, 1, 2])
+    for samples_in in ("rows", "columns"):
+        with pytest.raises(FileFormatError, match="with 2 entries"):
+            opened(tmp_path / "a.mat", content, samples_in=samples_in)
+
+
+@pytest.mark.parametrize(
+    ("rows", "pointers"),
+    [([0.5, 1.0], [0.0, 1.0, 2.0]), ([0.0, 1.0], [0.0, 1.5, 2.0]), ([0.0, np.nan], [0.0, 1, 2])],
+)
+def test_sparse_indices_that_are_no_whole_numbers(tmp_path, rows, pointers):
+    with pytest.raises((FileFormatError, ReadError), match="are not all of type int64"):
+        opened(tmp_path / "a.mat", sparse_variable((3, 2), rows, pointers, 9, "<f8"))
+
+
+@pytest.mark.parametrize("pointers", [[0, 1, -1], [0, 3, 2], [0, 1, 9], [1, 1, 2]])
+def test_sparse_pointers_that_lead_astray(tmp_path, pointers):
+    with pytest.raises(FileFormatError, match="not a compressed sparse matrix"):
+        opened(tmp_path / "a.mat", sparse_variable((3, 2), [0, 1], pointers))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_sparse_matrices_with_few_entries_in_each_column(tmp_path, compressed):
+    for matrix in (sp.eye_array(100), sp.csc_array(([1.0], ([3], [50])), shape=(100, 100))):
+        content = {"V": sp.csc_array(matrix)}
+        scipy.io.savemat(tmp_path / "a.mat", content, do_compression=compressed)
+        V = open_data(tmp_path / "a.mat")
+        np.testing.assert_array_equal(V.columns(range(100)).toarray().T, matrix.toarray())
+
+
+@pytest.mark.parametrize("rows", [2.5, "3", [3, 3], -1, 10**9])
+def test_rows_of_sparse_matrices_of_version_7_3(tmp_path, rows):
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        group = file.create_group("V")
+        group["data"], group["ir"], group["jc"] = [1.0, 2.0], [0, 2], [0, 1, 2]
+        group.attrs["MATLAB_class"], group.attrs["MATLAB_sparse"] = "double", rows
+    for dataset in (None, "V"):
+        with pytest.raises(FileFormatError):
+            open_data(tmp_path / "a.mat", dataset=dataset)
+
+
 def test_what_does_not_fit_is_refused(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"V": np.ones((100, 100))})
     with pytest.raises(FileFormatError, match=r"takes 80\d* bytes.*only be read as a whole"):
@@ -164,3 +233,21 @@ def test_version_7_3(tmp_path):
         open_data(path, dataset="s")
     with pytest.raises(FileFormatError, match=r"a link to the file 'other\.mat'"):
         open_data(path, dataset="link")
+
+
+def test_variables_that_begin_or_end_in_another_way(tmp_path):
+    good = variable(content=numbers(6))
+    for at, value in ((24, 9), (40, 9)):  # the kinds of its shape and of its name
+        changed = bytearray(good)
+        changed[at] = value
+        with pytest.raises(FileFormatError, match="not that of a matrix"):
+            opened(tmp_path / "a.mat", mat(bytes(changed)))
+    packed = zlib.compress(good)
+    assert opened(tmp_path / "a.mat", mat(element(15, packed))).shape == (2, 3)
+    wrong = packed[:-1] + bytes([packed[-1] ^ 1])  # its checksum
+    for content in (wrong, packed[:-4], zlib.compress(good + b"more")):
+        with pytest.raises(FileFormatError, match="damaged"):
+            opened(tmp_path / "a.mat", mat(element(15, content)))
+    short = good.replace(part(1, b"V"), struct.pack("<HH", 1, 5) + b"VVVV" + bytes(8))
+    with pytest.raises(FileFormatError, match="a short part has 5 bytes"):
+        opened(tmp_path / "a.mat", mat(short))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import zarr
 
 from conenmf import from_rows, open_data
-from conenmf.data.files import stores
+from conenmf.data.files import codecs
 from conenmf.data.memory import SparseMatrix
 from conenmf.errors import (
     DataTypeError,
@@ -223,7 +223,7 @@ def test_codecs_that_run_code(tmp_path, X, codec):
 def test_every_codec_that_only_compresses(tmp_path, same, X):
     array = zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(5, 4), shards=(10, 8))
     same(open_data(tmp_path / "a.zarr"), X)
-    assert set(stores._codecs(array.metadata.to_dict())) <= stores._CODECS
+    assert set(codecs._codecs(array.metadata.to_dict())) <= codecs._CODECS
 
 
 def test_zarr_that_leads_out_of_its_store(tmp_path, X):
@@ -239,11 +239,11 @@ def test_zarr_that_leads_out_of_its_store(tmp_path, X):
         open_data(tmp_path / "a.zarr")
     chunk.unlink()
     chunk.symlink_to(tmp_path / "secret.zarr" / "c" / "1" / "0")
-    with pytest.raises(FileFormatError, match="leads out of the store"):
+    with pytest.raises(FileFormatError, match="is a link"):
         open_data(tmp_path / "a.zarr")
     shutil.rmtree(tmp_path / "a.zarr" / "X")
     (tmp_path / "a.zarr" / "X").symlink_to(tmp_path / "secret.zarr")
-    with pytest.raises(FileFormatError, match="leads out of the store"):
+    with pytest.raises(FileFormatError, match="is a link"):
         open_data(tmp_path / "a.zarr")
 
 

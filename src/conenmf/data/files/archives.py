@@ -6,26 +6,37 @@ file, which `numpy.load` cannot do for ``.npz``. Nothing is unpickled.
 
 from __future__ import annotations
 
+import io
 import struct
+import threading
 import zipfile
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import DataTypeError, FileFormatError
 from ...names import Names
-from ...text import decoded
+from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
 from .layouts import CompressedSource, OpenFile, RawArray, RawSource
-from .limits import check_fits, name_one, named_damage, too_many_names
+from .limits import check_expansion, check_fits, fits, name_one, named_damage, too_many_names
 from .sources import NamedMatrix
 
 __all__ = ["open_npy", "open_npz"]
 
 _NAME_MEMBERS = ("sample_names", "feature_names")
+_MAX_HEADER_BYTES = 10_000  # NumPy's own limit
+_HEADERS = {  # by version: the form of its length, and NumPy's parser
+    (1, 0): ("<H", np.lib.format.read_array_header_1_0),
+    (2, 0): ("<I", np.lib.format.read_array_header_2_0),
+    (3, 0): ("<I", np.lib.format.read_array_header_2_0),
+}
+_CHECKED_AT_ONCE_BYTES = 64 << 20  # a fiftieth of a second
+_PIECE_BYTES = 1 << 20
 
 
 def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
@@ -38,19 +49,93 @@ def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
 
 
 def _read_header(stream: Any, name: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The header of an ``.npy`` file or of a member of an ``.npz`` file; never unpickles."""
+    """The header of an ``.npy`` file or of a member of an ``.npz`` file; never unpickles.
+
+    Version 3.0 differs from 2.0 in titles of fields beyond ASCII, which no matrix of numbers has.
+    """
     try:
         version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, fortran, dtype = read(stream)
+        form, read = _HEADERS[version]
+        length = stream.read(struct.calcsize(form))
+        (size,) = struct.unpack(form, length)
+        if size > _MAX_HEADER_BYTES:  # before it is read: a compressed one could be endless
+            raise ValueError(f"it has {size} bytes")
+        text = stream.read(size)
+        if version >= (3, 0):
+            text.decode("ascii")
+        shape, fortran, dtype = read(io.BytesIO(length + text))
     except Exception as problem:  # the parser raises many kinds for a damaged header
-        raise FileFormatError(f"{name} has no valid .npy header: {problem}") from problem
+        raise FileFormatError(f"{name} has no valid .npy header: {visible(problem)}") from problem
     if any(side < 0 for side in shape):
         raise FileFormatError(f"{name}: header claims the shape {shape}; copy or download it again")
     return shape, fortran, dtype
+
+
+class _Member(NamedTuple):
+    """A part of an archive that is read in place, and the checksum that it should have."""
+
+    name: str
+    start: int
+    stop: int
+    checksum: int
+
+
+class _SealedFile(OpenFile):
+    """A zip archive: members that are read in place are compared with their checksums.
+
+    A small one is read once for that when it is opened. The checksum of a larger one adds up as it
+    is read from beginning to end, which the first pass over samples in rows does; if that pass read
+    it in another order, it is read once more before the second.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._lock = threading.Lock()
+        self._unread: dict[_Member, tuple[int, int]] = {}  # up to where, and the checksum so far
+        self._n_passes = 0
+
+    def seal(self, member: _Member, *, at_once: bool) -> None:
+        """Compare a member with its checksum, now or when it has been read."""
+        self._unread[member] = (member.start, 0)
+        if at_once or member.stop - member.start <= _CHECKED_AT_ONCE_BYTES:
+            self._read_through(member)
+
+    def _read_through(self, member: _Member) -> None:
+        place = self._unread[member][0]
+        buffer = np.empty(min(_PIECE_BYTES, member.stop - place), np.uint8)
+        for start in range(place, member.stop, _PIECE_BYTES):
+            self.fill(buffer[: member.stop - start], start)
+
+    def check(self) -> None:
+        """Compare also what the first pass has left unread."""
+        super().check()
+        self._n_passes += 1
+        if self._n_passes > 1:
+            for member in list(self._unread):
+                self._read_through(member)
+
+    def fill(self, buffer: Array, offset: int) -> Array:
+        """Read into a contiguous array from a place in the file."""
+        super().fill(buffer, offset)
+        if self._unread:
+            with self._lock:
+                self._compare(buffer, offset)
+        return buffer
+
+    def _compare(self, buffer: Array, offset: int) -> None:
+        for member, (place, checksum) in list(self._unread.items()):
+            if place != offset or offset + buffer.nbytes > member.stop or not buffer.nbytes:
+                continue
+            checksum = zlib.crc32(memoryview(buffer.view(np.uint8).reshape(-1)), checksum)
+            self._unread[member] = (offset + buffer.nbytes, checksum)
+            if offset + buffer.nbytes == member.stop:
+                self._unread[member] = (member.start, 0)
+                if checksum != member.checksum:
+                    raise FileFormatError(
+                        f"{self.path}: member {member.name} does not have its checksum (CRC-32): "
+                        "copy or download the file again"
+                    )
+                del self._unread[member]
 
 
 class _Archive:
@@ -58,7 +143,7 @@ class _Archive:
 
     def __init__(self, path: Path, budget: int) -> None:
         self.path, self.budget = path, budget
-        self.file = OpenFile(path)
+        self.file = _SealedFile(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except zipfile.BadZipFile as problem:
@@ -76,6 +161,12 @@ class _Archive:
     def member(self, name: str) -> RawArray | Array:
         """An array in its place in the file; a compressed one is unpacked if it fits in memory."""
         info, path = self.members[name], self.path
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # For bzip2 and LZMA, `zipfile` unpacks 4096 bytes at once, which may be gigabytes.
+            raise FileFormatError(
+                f"{path}: member {name} is compressed in another way than NumPy does: save it "
+                "with numpy.savez_compressed"
+            )
         with self._zip.open(info) as stream:
             shape, fortran, dtype = _read_header(stream, path)
             length = stream.tell()
@@ -83,17 +174,22 @@ class _Archive:
         if dtype.hasobject:
             raise DataTypeError(f"{path}: member {name} holds objects, expected numbers")
         is_plain = info.compress_type == zipfile.ZIP_STORED
-        place = self._place(info) + length if is_plain else 0
-        if info.file_size < length + size or (is_plain and self.file.size < place + size):
+        place = self._place(info) if is_plain else 0
+        if info.file_size != length + size or (is_plain and self.file.size < place + length + size):
             raise FileFormatError(
-                f"{path}: member {name} is truncated; copy or download the file again"
+                f"{path}: member {name} is truncated or damaged: its header claims {size} bytes, "
+                f"and it holds {info.file_size - length}; copy or download the file again"
             )
         if is_plain:
-            return RawArray(self.file, place, shape, fortran, dtype)
-        check_fits(
-            f"{path}: member {name}", size, self.budget, "it is compressed", "save it uncompressed"
-        )
-        with self._zip.open(info) as stream:
+            # Columns are not read one after the other.
+            member = _Member(name, place, place + length + size, info.CRC)
+            self.file.seal(member, at_once=fortran)
+            self.file.fill(np.empty(length, np.uint8), place)
+            return RawArray(self.file, place + length, shape, fortran, dtype)
+        title = f"{path}: member {name}"
+        check_expansion(title, min(info.compress_size, self.file.size), size)
+        check_fits(title, size, self.budget, "it is compressed", "save it uncompressed")
+        with self._zip.open(info) as stream:  # which compares the checksum at its end
             return np.lib.format.read_array(stream, allow_pickle=False)
 
     def _place(self, info: zipfile.ZipInfo) -> int:
@@ -115,7 +211,8 @@ class _Archive:
                 f"{self.path}: {name} has shape {array.shape} and type {array.dtype}, expected "
                 "one text for each"
             )
-        if too_many_names(array.shape[0], self.budget):
+        size = array.shape[0] * array.dtype.itemsize
+        if too_many_names(array.shape[0], self.budget) or not fits(size, self.budget):
             return None
         texts: list[Any] = np.asarray(array[:]).tolist()
         return [decoded(text) for text in texts]
@@ -128,7 +225,7 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         if {"data", "indices", "indptr", "shape"} <= members.keys():
             order = np.asarray(archive.member("format")).item() if "format" in members else "csr"
             parts = (archive.member("data"), archive.member("indices"), archive.member("indptr"))
-            shape = np.asarray(archive.member("shape")).tolist()
+            shape = np.asarray(archive.member("shape"))
             source = CompressedSource(
                 str(path), path, parts, shape, decoded(order), budget, archive.file
             )

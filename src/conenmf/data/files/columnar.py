@@ -15,9 +15,11 @@ import numpy as np
 
 from ...errors import DataTypeError, EmptyDataError, FileFormatError, Message, Option
 from ...names import Names
+from ...text import decoded
 from ..blocks import Array
+from .arrow_messages import check_messages
 from .columns import ColumnChoice, remark_on_columns
-from .limits import check_expansion, check_fits, fits, listed, named_damage, require_package
+from .limits import check_expansion, fits, listed, named_damage, require_package
 from .sources import NamedMatrix
 from .spool import RowNames, Spool, batch_bytes
 
@@ -25,6 +27,8 @@ __all__ = ["open_arrow", "open_parquet"]
 
 _LONG_COLUMN_BYTES = 5 << 19  # that reading a long column of Parquet takes
 _SHORT_COLUMN_BYTES = 1 << 14  # that reading a short one takes beyond its size
+_NAMED_ROWS = 1 << 14  # of which the names are made at a time
+_BEGINNING_CHARS = 256  # of a name, of which less is shown
 
 
 class _Layout(NamedTuple):
@@ -35,6 +39,12 @@ class _Layout(NamedTuple):
     titles: list[str]  # of the numeric columns
     dtype: np.dtype[Any]
     arrow_type: Any  # the same type in Arrow
+
+    def among(self, columns: list[int]) -> _Layout:
+        """The same layout of a table that has only these columns."""
+        numeric = [columns.index(column) for column in self.numeric]
+        named_by = None if self.named_by is None else columns.index(self.named_by)
+        return self._replace(named_by=named_by, numeric=numeric)
 
 
 def open_parquet(
@@ -47,12 +57,21 @@ def open_parquet(
     parquet = require_package("pyarrow.parquet", path)
     with named_damage(path), open(path, "rb") as stream:
         # Buffered, or whole columns of a row group would be read at once.
-        file = parquet.ParquetFile(stream, buffer_size=1 << 14, pre_buffer=False)
-        layout = _layout(path, file.schema_arrow, choice)
+        options = {"buffer_size": 1 << 14, "pre_buffer": False}
+        file = parquet.ParquetFile(stream, **options)
+        check_expansion(path, path.stat().st_size, sum(_row_group_bytes(file.metadata)))
+        layout, titles = _layout(path, file.schema_arrow, choice), file.schema_arrow.names
+        if layout.named_by is not None:  # each text once, however many rows have it
+            named_by = titles[layout.named_by]
+            file = parquet.ParquetFile(stream, read_dictionary=[named_by], **options)
         if not fits(_bytes_side_by_side(file.metadata), budget):
             return _read_columns(path, file, layout, budget)
         n_rows = max(1, batch_bytes(budget) // (8 * len(layout.numeric)))
-        batches = file.iter_batches(batch_size=min(n_rows, 1 << 16))
+        used = sorted({*layout.numeric, *_present(layout.named_by)})
+        subset = None
+        if len(used) < len(titles) == len(set(titles)):  # columns that are left out are not read
+            subset, layout = [titles[column] for column in used], layout.among(used)
+        batches = file.iter_batches(batch_size=min(n_rows, 1 << 16), columns=subset)
         return _read_batches(path, layout, batches, budget)
 
 
@@ -65,11 +84,10 @@ def open_arrow(
     """Open an Arrow file or stream, which Feather files are too."""
     ipc = require_package("pyarrow.ipc", path)
     with named_damage(path), open(path, "rb") as stream:
+        check_messages(path, stream, budget)
+        stream.seek(0)
         if stream.read(6) == b"ARROW1":
             file = ipc.open_file(stream)
-            # The memory for a batch shows only when it is read.
-            average = path.stat().st_size // max(file.num_record_batches, 1)
-            check_fits(f"a batch of {path}", average, budget, "it has to be read as a whole")
             batches = map(file.get_batch, range(file.num_record_batches))
         else:
             stream.seek(0)
@@ -87,8 +105,8 @@ def _read_batches(path: Path, layout: _Layout, batches: Iterable[Any], budget: i
         for start in range(0, whole.num_rows, n_rows):
             batch = whole.slice(start, n_rows)
             spool.add(_numbers([batch.column(column) for column in layout.numeric], layout))
-            if layout.named_by is not None:
-                row_names.add(_texts(batch.column(layout.named_by)))
+        if layout.named_by is not None:
+            _add_names(path, row_names, whole.column(layout.named_by))
     return _named(path, layout, row_names, spool.finish(len(layout.numeric)))
 
 
@@ -105,9 +123,42 @@ def _numbers(columns: list[Any], layout: _Layout) -> Array:
     return rows
 
 
-def _texts(column: Any) -> list[Any]:
-    texts: list[Any] = column.cast("string").to_pylist()
-    return texts
+def _add_names(path: Path, row_names: RowNames, column: Any) -> None:
+    """Take the names in a column, a few rows at a time."""
+    pa = require_package("pyarrow", path)
+    values = _shortened(path, column.dictionary if pa.types.is_dictionary(column.type) else column)
+    for start in range(0, len(column), _NAMED_ROWS):
+        if row_names.names is None:  # they were too many
+            return
+        if pa.types.is_dictionary(column.type):
+            part = values.take(column.indices.slice(start, _NAMED_ROWS))
+        else:
+            part = values.slice(start, _NAMED_ROWS)
+        texts = part.to_pylist()
+        row_names.add(text if text is None else decoded(text) for text in texts)
+
+
+def _shortened(path: Path, values: Any) -> Any:
+    """Texts, cut before they are copied; anything else as text."""
+    compute, types = (
+        require_package("pyarrow.compute", path),
+        require_package("pyarrow", path).types,
+    )
+    kind = values.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return compute.utf8_slice_codeunits(values, 0, _BEGINNING_CHARS)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return compute.binary_slice(values, 0, 4 * _BEGINNING_CHARS)
+    if types.is_string_view(kind) or types.is_binary_view(kind):  # which may show the same bytes
+        views = np.frombuffer(values.buffers()[1] or b"", "<i4")[::4]
+        lengths = views[values.offset : values.offset + len(values)]
+        check_expansion(path, path.stat().st_size, int(lengths.sum(dtype=np.int64)))
+        return _shortened(path, values.cast("large_string"))
+    return values.cast("string")
+
+
+def _present(number: int | None) -> tuple[int, ...]:
+    return () if number is None else (number,)
 
 
 # --- more columns than can be read side by side -----------------------------------------------
@@ -118,11 +169,14 @@ def _bytes_side_by_side(facts: Any) -> int:
 
     The metadata of single columns are not used: damaged, they would end the process.
     """
-    sizes = [int(facts.row_group(i).total_byte_size) for i in range(facts.num_row_groups)]
+    largest = max(_row_group_bytes(facts), default=0)
     columns = int(facts.num_columns)
-    return min(
-        3 * max(sizes, default=0) + columns * _SHORT_COLUMN_BYTES, columns * _LONG_COLUMN_BYTES
-    )
+    return min(3 * largest + columns * _SHORT_COLUMN_BYTES, columns * _LONG_COLUMN_BYTES)
+
+
+def _row_group_bytes(facts: Any) -> list[int]:
+    """What each group of rows takes once it is unpacked."""
+    return [int(facts.row_group(i).total_byte_size) for i in range(facts.num_row_groups)]
 
 
 def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedMatrix:
@@ -146,7 +200,8 @@ def _read_columns(path: Path, file: Any, layout: _Layout, budget: int) -> NamedM
                 spool.add(_numbers([column], layout))
     if layout.named_by is not None:
         for batch in file.iter_batches(batch_size=1 << 14, columns=[titles[layout.named_by]]):
-            row_names.add(_texts(batch.column(0)))
+            batch.validate(full=True)
+            _add_names(path, row_names, batch.column(0))
     if spool.count != N * F:
         raise FileFormatError(f"{path} is damaged: its header claims {N} rows in each column")
     return _named(path, layout, row_names, spool.finish(F, column_after_column=True))

@@ -20,8 +20,9 @@ from .layouts import OpenFile, RawArray, RawSource
 from .market import open_matrix_market
 from .matlab import open_matlab
 from .sources import NamedMatrix
-from .stores import open_hdf5, open_object, open_zarr
+from .stores import open_hdf5, open_object
 from .tables import open_text
+from .zarr_stores import open_zarr
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 

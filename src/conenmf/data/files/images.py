@@ -13,9 +13,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...errors import DataChangedError, FileFormatError, Message, Option, OptionError
+from ...errors import (
+    DataChangedError,
+    FileFormatError,
+    Message,
+    Option,
+    OptionError,
+    name_out_of_memory,
+)
 from ...names import Names
 from ..blocks import Array
+from ..borders import dense_block_samples
 from .limits import fits, require_package
 from .sources import NamedMatrix, Source
 
@@ -24,8 +32,15 @@ __all__ = ["open_images", "read_resized"]
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _MAX_IMAGE_PIXELS = 1 << 26
+_MAX_HEADER_BYTES = 1 << 16  # of PGM and its relatives, whose comments Pillow reads byte by byte
+_MAX_COMMENTS = 1000  # among numbers written as text; Pillow copies the rest for each
+_PLAIN_FORMATS = (b"P1", b"P2", b"P3")  # whose numbers are written as text
 # Modes of Pillow that are read as they are, and their type; all others become 8-bit grey.
 _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
+
+
+_LEAST_IMAGES = 16  # that have to fit in a quarter of the memory
+_ADVICE = ("make them smaller, or raise ", Option("max_memory"))
 
 
 class _Format(NamedTuple):
@@ -64,6 +79,7 @@ def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str
     files = sorted(_files(folder), key=lambda file: _natural(file.relative_to(folder)))
     grey = np.empty((len(files), rows * columns), np.uint8)
     for row, file in zip(grey, files, strict=True):
+        _check_comments(file)
         try:
             with pillow.open(file, formats=_FORMATS) as image:
                 if image.width * image.height > _MAX_IMAGE_PIXELS:
@@ -119,6 +135,8 @@ class _ImageSource(Source):
         self.name = str(folder)
         self._set_place(folder)
         self._states = [_state(file) for file in files]
+        for file in files:
+            _check_comments(file)
         self.format = self._read_format(files[0])
         for file in files[1:]:
             format_ = self._read_format(file)
@@ -158,9 +176,25 @@ class _ImageSource(Source):
         )
 
     def readable(self, budget: int) -> Any:
-        """Return all images in memory if they fit, so that each is decoded once."""
+        """Return all images in memory if they fit, so that each is decoded once.
+
+        They are kept in the type of the files, and computed with in blocks of float64.
+        """
         N, F = self.shape
-        return self.whole() if fits(N * F * self.dtype.itemsize, budget) else self
+        size = N * F * self.dtype.itemsize
+        block = 8 * F * min(N, dense_block_samples(F, N, 8))
+        if fits(size, budget) and fits(block, budget):
+            with name_out_of_memory(f"the {N} images in {self.name}", *_ADVICE):
+                return self.whole()
+        if not fits(_LEAST_IMAGES * self.row_bytes, budget):
+            raise OptionError(
+                Message(
+                    f"the {N} images in {self.name} decode to {size} bytes, and each takes "
+                    f"{self.row_bytes} to compute with: ",
+                    *_ADVICE,
+                )
+            )
+        return self
 
     def check(self) -> None:
         """Nothing here: each image is checked when it is read."""
@@ -191,6 +225,25 @@ class _ImageSource(Source):
                 raise FileFormatError(
                     f"{file} is damaged or truncated: {problem}; copy or download it again"
                 ) from problem
+
+
+def _check_comments(file: Path) -> None:
+    """Refuse an image of the family of PGM that would take Pillow very long for its comments."""
+    with open(file, "rb") as stream:
+        head = stream.read(_MAX_HEADER_BYTES)
+        if not head.startswith(b"P"):
+            return
+        plain = re.sub(rb"#[^\r\n]*", b"", head)
+        is_long = len(head) == _MAX_HEADER_BYTES and len(plain.split(maxsplit=4)) < 5
+        count, part = 0, head
+        while part and head[:2] in _PLAIN_FORMATS and count <= _MAX_COMMENTS:
+            count += part.count(b"#")
+            part = stream.read(1 << 20)
+        if is_long or count > _MAX_COMMENTS:
+            raise FileFormatError(
+                f"{file} is an image with more than {_MAX_HEADER_BYTES} bytes before its pixels, "
+                f"or more than {_MAX_COMMENTS} comments: save it again"
+            )
 
 
 def _state(file: Path) -> tuple[int, int]:

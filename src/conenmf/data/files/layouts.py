@@ -25,7 +25,17 @@ from ..validate import check_kind
 from .limits import cast_exactly, check_fits, check_sides, named_damage
 from .sources import Compressed, Source
 
-__all__ = ["ChunkedSource", "CompressedSource", "OpenFile", "RawArray", "RawSource", "path_of"]
+__all__ = [
+    "ChunkedSource",
+    "CompressedSource",
+    "OpenFile",
+    "RawArray",
+    "RawSource",
+    "attribute",
+    "path_of",
+]
+
+_MAX_ATTRIBUTE_SIZE = 16  # values of an attribute, of which shapes have most
 
 # --- numbers one after the other --------------------------------------------------------------
 
@@ -216,12 +226,29 @@ class ChunkedSource(Source):
 
 def _missing_value(array: Any) -> float | None:
     """The number that marks entries without a value, by the conventions of netCDF and xarray."""
-    attributes = getattr(array, "attrs", {})
     for name in ("_FillValue", "missing_value"):
-        value = np.asarray(attributes.get(name))
+        value = np.asarray(attribute(array, name))
         if value.size == 1 and value.dtype.kind in "fiu":
             return float(value.item())
     return None
+
+
+def attribute(member: Any, name: str, default: Any = None) -> Any:
+    """A small attribute of a dataset or group of HDF5 or Zarr.
+
+    A long one could take any memory: texts of HDF5 may share one long text.
+    """
+    attributes = getattr(member, "attrs", {})
+    if name not in attributes:
+        return default
+    if hasattr(attributes, "get_id"):  # HDF5
+        shape = attributes.get_id(name).shape
+        if shape is None or int(np.prod(shape, dtype=object)) > _MAX_ATTRIBUTE_SIZE:
+            raise FileFormatError(
+                f"{path_of(member)}: the attribute {visible(name)} has shape {shape}, expected at "
+                f"most {_MAX_ATTRIBUTE_SIZE} values"
+            )
+    return attributes[name]
 
 
 def path_of(dataset: Any) -> str | None:

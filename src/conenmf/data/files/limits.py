@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ConeNMFError, FileFormatError, Message, Option
+from ...errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ...text import excerpt, visible
 
 __all__ = [
@@ -141,7 +141,11 @@ def listed(names: Iterable[object]) -> str:
 def named_damage(path: object) -> Iterator[None]:
     """Name the file in any error that a parser raises for damaged or malicious bytes."""
     try:
-        yield
+        with name_out_of_memory(
+            visible(path),
+            "close other programs, or save it in a format that is read in blocks (.npy)",
+        ):
+            yield
     except (ConeNMFError, FileNotFoundError, PermissionError):
         raise
     except Exception as problem:

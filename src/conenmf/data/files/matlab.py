@@ -23,8 +23,15 @@ from ...text import decoded, visible
 from ..blocks import Array
 from ..validate import check_kind
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource
-from .limits import MAX_EXPANSION_RATIO, check_fits, listed, name_one, named_damage
+from .layouts import ChunkedSource, CompressedSource, attribute
+from .limits import (
+    MAX_EXPANSION_RATIO,
+    cast_exactly,
+    check_fits,
+    listed,
+    name_one,
+    named_damage,
+)
 from .sources import NamedMatrix
 from .stores import Store, hdf5_store
 
@@ -37,6 +44,7 @@ _BYTE_ORDERS = {b"IM": "<", b"MI": ">"}  # by the last two bytes of the header
 _MAX_VARIABLES = 10_000
 _BEGINNING_BYTES = 4096  # of a variable, which hold its name and its shape
 _MATRIX, _COMPRESSED = 14, 15  # kinds of elements of a file
+_KINDS_OF_BEGINNING = {(5, 1), (6, 1), (5, 16), (6, 16)}  # shape: integers; name: text
 _SPARSE_CLASS = 5
 _COMPLEX_FLAG = 0x800
 # NumPy's types for the classes of dense matrices, and for the kinds in which numbers are stored.
@@ -90,14 +98,14 @@ def _open_version_5(stream: IO[bytes], path: Path, dataset: str | None, budget: 
     is_cube = len(variable.shape) == 3 and variable.kind != _SPARSE_CLASS
     check_kind(np.dtype(float), variable.shape[: 2 if is_cube else None])
     element = _element(stream, path, variable, order, budget)
-    if is_cube:
-        return NamedMatrix(Cube(f"{path}:{variable.name}", _dense(element, variable, order)))
     if variable.kind != _SPARSE_CLASS:
-        return NamedMatrix(_dense(element, variable, order))
+        array = _dense(element, path, variable, order)
+        return NamedMatrix(Cube(f"{path}:{variable.name}", array) if is_cube else array)
     indices, at = _numbers(element, variable.content, order)
     indptr, at = _numbers(element, at, order)
     data, _ = _numbers(element, at, order)
-    n_entries = int(indptr[-1])  # there may be room for more
+    indptr = cast_exactly(f"{path}: pointers of {variable.name!r}", indptr, np.int64)
+    n_entries = max(int(indptr[-1]), 0)  # there may be room for more
     parts = (data[:n_entries].astype(float), indices[:n_entries], indptr)
     return NamedMatrix(CompressedSource(str(path), path, parts, variable.shape, "csc", budget))
 
@@ -110,7 +118,8 @@ def read_matlab(path: Path, name: str, budget: int) -> Array:
         order = _byte_order(stream)
         for variable in _variables(stream, path, order):
             if variable.name == name and variable.kind in _CLASS_TYPES:
-                return _dense(_element(stream, path, variable, order, budget), variable, order)
+                element = _element(stream, path, variable, order, budget)
+                return _dense(element, path, variable, order)
     raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
 
 
@@ -124,7 +133,8 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     sparse = variable.kind == _SPARSE_CLASS
     count = variable.entries if sparse else int(np.prod(variable.shape, dtype=object))
     columns = variable.shape[1] if sparse else 0
-    if min(variable.shape) < 0 or (count + 4 * columns) * (5 if sparse else 1) > variable.unpacked:
+    least = 5 * count + 4 * columns if sparse else count  # an index takes 4 bytes, a number 1
+    if min(variable.shape) < 0 or least > variable.unpacked:
         raise FileFormatError(
             f"{path} is truncated: {variable.name!r} claims {variable.shape} numbers in "
             f"{variable.unpacked} bytes; copy or download it again"
@@ -133,12 +143,19 @@ def _element(stream: IO[bytes], path: Path, variable: _Variable, order: str, bud
     need = max(size * count + 4 * columns, variable.unpacked)
     check_fits(f"{path}: {variable.name!r}", need, budget, _READ_AS_A_WHOLE)
     stream.seek(variable.place)
-    return _unpacked(stream.read(variable.size), order, variable.unpacked + 8)
+    element = _unpacked(stream.read(variable.size), order, variable.unpacked + 9, whole=True)
+    if len(element) < variable.unpacked + 8:
+        raise FileFormatError(
+            f"{path} is truncated in {variable.name!r}; copy or download it again"
+        )
+    return element
 
 
-def _dense(element: bytes, variable: _Variable, order: str) -> Array:
-    numbers, _ = _numbers(element, variable.content, order)
-    return numbers.astype(_CLASS_TYPES[variable.kind]).reshape(variable.shape, order="F")
+def _dense(element: bytes, path: Path, variable: _Variable, order: str) -> Array:
+    """Numbers may be stored in a smaller type than that of their class, never in another one."""
+    stored, _ = _numbers(element, variable.content, order)
+    numbers = cast_exactly(f"{path}: {variable.name!r}", stored, _CLASS_TYPES[variable.kind])
+    return numbers.reshape(variable.shape, order="F")
 
 
 def _choose_variable(
@@ -182,19 +199,29 @@ def _variables(stream: IO[bytes], path: Path, order: str) -> Iterator[_Variable]
     raise FileFormatError(f"{path} holds more than {_MAX_VARIABLES} variables: save fewer")
 
 
-def _unpacked(element: bytes, order: str, max_bytes: int) -> bytes:
-    """An element of a file, unpacked up to so many bytes if it is compressed."""
+def _unpacked(element: bytes, order: str, max_bytes: int, *, whole: bool = False) -> bytes:
+    """An element of a file, unpacked up to so many bytes if it is compressed.
+
+    The checksum of a whole one is compared at its end.
+    """
     (kind,) = struct.unpack(f"{order}I", element[:4])
     if kind != _COMPRESSED:
         return element
-    return zlib.decompressobj().decompress(element[8:], max_bytes)
+    decompressor = zlib.decompressobj()
+    content = decompressor.decompress(element[8:], max_bytes)
+    if whole and not decompressor.eof:
+        raise ValueError("a compressed variable does not end where it should")
+    return content
 
 
 def _read_beginning(element: bytes, order: str, place: int, size: int, unpacked: int) -> _Variable:
     _, flags, at = _part(element, 8, order)
-    _, sides, at = _part(element, at, order)
-    _, name, at = _part(element, at, order)
+    kind_of_sides, sides, at = _part(element, at, order)
+    kind_of_name, name, at = _part(element, at, order)
     kind, entries = struct.unpack(f"{order}II", flags[:8])
+    is_numeric = kind & 0xFF in {*_CLASS_TYPES, _SPARSE_CLASS}  # others begin in other ways
+    if is_numeric and (kind_of_sides, kind_of_name) not in _KINDS_OF_BEGINNING:
+        raise ValueError("the beginning of a variable is not that of a matrix")
     if kind & _COMPLEX_FLAG:
         check_kind(np.dtype(complex), (1, 1))
     shape = struct.unpack(f"{order}{len(sides) // 4}i", sides[: len(sides) // 4 * 4])
@@ -206,7 +233,9 @@ def _part(element: bytes, at: int, order: str) -> tuple[int, bytes, int]:
     """The kind of a part of an element, the part, and where the next one begins."""
     kind, size = struct.unpack(f"{order}II", element[at : at + 8])
     if kind >> 16:  # at most 4 bytes, stored beside their size
-        return kind & 0xFFFF, element[at + 4 : at + 4 + min(kind >> 16, 4)], at + 8
+        if kind >> 16 > 4:
+            raise ValueError(f"a short part has {kind >> 16} bytes")
+        return kind & 0xFFFF, element[at + 4 : at + 4 + (kind >> 16)], at + 8
     return kind, element[at + 8 : at + 8 + size], at + 8 + size + -size % 8
 
 
@@ -237,14 +266,18 @@ def _open_version_7_3(store: Store, dataset: str | None) -> NamedMatrix:
     if "MATLAB_sparse" not in member.attrs:
         raise DataTypeError(f"{path}: {dataset!r} is a structure, not a matrix of numbers")
     data, indices, indptr = (store.find(part, member) for part in ("data", "ir", "jc"))
-    shape = (int(member.attrs["MATLAB_sparse"]), indptr.shape[0] - 1)
-    parts = (data, indices, indptr)
     name = f"{path}:{dataset}"
+    shape = (_sparse_rows(name, member), indptr.shape[0] - 1)
+    parts = (data, indices, indptr)
     return NamedMatrix(CompressedSource(name, path, parts, shape, "csc", store.budget))
 
 
+def _sparse_rows(name: str, member: Any) -> int:
+    return int(cast_exactly(name, attribute(member, "MATLAB_sparse"), np.int64).item())
+
+
 def _class(member: Any) -> str:
-    return decoded(member.attrs.get("MATLAB_class", "double"))
+    return decoded(attribute(member, "MATLAB_class", "double"))
 
 
 def _shape(store: Store, name: str) -> tuple[int, ...] | None:
@@ -255,6 +288,6 @@ def _shape(store: Store, name: str) -> tuple[int, ...] | None:
             return None
         if hasattr(member, "dtype"):
             return tuple(member.shape)
-        return (int(member.attrs["MATLAB_sparse"]), store.find("jc", member).shape[0] - 1)
+        return (_sparse_rows(name, member), store.find("jc", member).shape[0] - 1)
     except (ConeNMFError, KeyError):
         return None

@@ -1,4 +1,4 @@
-"""HDF5 and Zarr: datasets, sparse groups and AnnData. The only code that imports h5py and Zarr.
+"""HDF5, and what it has in common with Zarr: datasets, sparse groups and AnnData.
 
 The libraries read; this module adds the checks that they leave to their callers. Both formats can
 lead a reader to other files and other code: links, virtual datasets, raw data elsewhere, codecs
@@ -7,7 +7,6 @@ that unpickle. So members are looked up step by step, and nothing outside the fi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +16,14 @@ import numpy as np
 
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...names import Names
-from ...text import decoded
+from ...text import decoded, visible
 from .cubes import Cube
-from .layouts import ChunkedSource, CompressedSource, path_of
+from .heaps import text_lengths
+from .layouts import ChunkedSource, CompressedSource, attribute, path_of
 from .limits import (
     check_expansion,
     check_fits,
+    fits,
     listed,
     name_one,
     named_damage,
@@ -31,17 +32,14 @@ from .limits import (
 )
 from .sources import NamedMatrix
 
-__all__ = ["Store", "hdf5_store", "open_hdf5", "open_object", "open_zarr"]
+__all__ = ["Store", "hdf5_store", "open_hdf5", "open_member", "open_object"]
 
 _MAX_LINKS = 16  # links followed before they count as a circle
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
+_HARMLESS_TEXT_BYTES = 16 << 20  # all names together
+_BEGINNING_CHARS = 1000  # of a name, of which less is shown
 _PARTS = ("data", "indices", "indptr")
-_CODECS = {  # of Zarr; none of them runs code that comes with the data
-    *("bytes", "endian", "transpose", "sharding_indexed", "crc32c"),
-    *("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "pcodec", "zfpy"),
-    *("bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle", "astype"),
-    *("adler32", "crc32", "fletcher32", "jenkins_lookup3", "vlen-utf8", "vlen-bytes"),
-}
+_HARMLESS_CHUNKS = 1 << 14  # of an array of which nothing is stored; each is looked for
 
 
 # --- objects that the caller has opened -------------------------------------------------------
@@ -66,18 +64,18 @@ def _sparse_group(
     group: Any, part: Callable[[str], Any], name: str, path: str | Path | None, budget: int
 ) -> CompressedSource:
     """A matrix from its parts, which `part` looks up by name."""
-    attributes = dict(group.attrs)
     if not set(_PARTS) <= set(group.keys()):
         raise FileFormatError(
             f"{name} is a group of {listed(sorted(group.keys()))}, expected a "
             "dataset, or a sparse matrix with data, indices and indptr"
         )
-    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    shape = attribute(group, "shape", attribute(group, "h5sparse_shape"))
     if shape is None and "shape" in group:
-        shape = part("shape")[:]
+        stored = part("shape")
+        shape = stored[:2] if stored.shape == (2,) else stored.shape
     if shape is None:
         raise FileFormatError(f"{name} has no attribute 'shape': save the sparse matrix with it")
-    order = attributes.get("encoding-type", attributes.get("h5sparse_format", "csr"))
+    order = attribute(group, "encoding-type", attribute(group, "h5sparse_format", "csr"))
     data, indices, indptr = (part(key) for key in _PARTS)
     parts = (data, indices, indptr)
     return CompressedSource(name, path, parts, shape, decoded(order)[:3], budget)
@@ -89,18 +87,7 @@ def _sparse_group(
 def open_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a member of an HDF5 file, or X of AnnData."""
     with hdf5_store(path, budget) as store:
-        return _open_member(store, dataset)
-
-
-def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
-    """Open a member of a Zarr store in a folder, or X of AnnData."""
-    zarr = require_package("zarr", path)
-    try:
-        root = zarr.open(str(path), mode="r")
-    except Exception as problem:  # the library raises many kinds
-        raise FileFormatError(f"{path} is not a Zarr store: {problem}") from problem
-    with named_damage(path):
-        return _open_member(_ZarrStore(root, path, budget), dataset)
+        return open_member(store, dataset)
 
 
 @contextmanager
@@ -148,24 +135,30 @@ class Store:
             if target.startswith("/"):
                 member = self.root
             steps += _steps(target)
-        if hasattr(member, "dtype"):
-            self._check(member, f"{self.path}:{name}")
-        return member
+        return self._checked(member, f"{self.path}:{name}") if hasattr(member, "dtype") else member
 
     def _target(self, group: Any, step: str) -> str | None:
         """Where a link within the file leads to; None if it is no link."""
         return None
 
-    def _check(self, array: Any, name: str) -> None:
-        """Refuse an array that is stored elsewhere, or claims more than it holds."""
-        shape, dtype = array.shape, array.dtype
-        chunks = getattr(array, "chunks", None)
-        chunk = int(np.prod(chunks, dtype=object)) * dtype.itemsize if chunks else 0
-        if chunk > _HARMLESS_CHUNK_BYTES:
+    def _checked(self, array: Any, name: str) -> Any:
+        """An array; refused if it is stored elsewhere, or claims more than it holds."""
+        shape, itemsize = array.shape, array.dtype.itemsize
+        chunks = getattr(array, "chunks", None) or shape
+        size = int(np.prod(chunks, dtype=object)) * itemsize
+        if chunks is not shape and size > _HARMLESS_CHUNK_BYTES:
             reason, advice = "has to be read as a whole", "store it in smaller chunks"
-            check_fits(f"{name}: a chunk", chunk, self.budget, reason, advice)
-        claimed = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        check_expansion(name, self._stored_bytes(array, name), claimed)
+            check_fits(f"{name}: a chunk", size, self.budget, reason, advice)
+        stored = self._stored_bytes(array, name)
+        check_expansion(name, stored, int(np.prod(shape, dtype=object)) * itemsize)
+        counts = [-(-side // max(chunk, 1)) for side, chunk in zip(shape, chunks, strict=True)]
+        n_chunks = int(np.prod(counts, dtype=object))
+        if n_chunks > max(_HARMLESS_CHUNKS, stored):
+            raise FileFormatError(
+                f"{name} claims to be cut into {n_chunks} chunks, of which {stored} bytes are "
+                "stored: store it in larger chunks"
+            )
+        return array
 
     def _stored_bytes(self, array: Any, name: str) -> int:
         """How many bytes of the file belong to this array."""
@@ -178,9 +171,19 @@ class Store:
             member = self.find("values", member)
         if len(member.shape) != 1:
             raise FileFormatError(f"{self.path}: {name!r} has shape {member.shape}, expected names")
-        if too_many_names(member.shape[0], self.budget):
+        size = member.shape[0] * member.dtype.itemsize
+        if too_many_names(member.shape[0], self.budget) or not fits(size, self.budget):
             return None
-        return [decoded(text) for text in member[:].tolist()]
+        return [text for part in self._parts_of_texts(member) for text in map(_beginning, part)]
+
+    def _parts_of_texts(self, member: Any) -> Iterator[list[Any]]:
+        """Some texts after the other, so that not all are in memory before they are cut."""
+        raise NotImplementedError
+
+
+def _beginning(text: object) -> str:
+    """A text, or so much of it that it is cut again when it is shown."""
+    return decoded(text[:_BEGINNING_CHARS] if isinstance(text, bytes | str) else text)
 
 
 def _steps(name: str) -> list[str]:
@@ -198,13 +201,13 @@ class _HDF5Store(Store):
             )
         return None
 
-    def _check(self, array: Any, name: str) -> None:
+    def _checked(self, array: Any, name: str) -> Any:
         if array.is_virtual or array.external:
             raise FileFormatError(
                 f"{name} is stored in other files: if you trust it, open it with h5py and pass the "
                 "dataset to from_rows"
             )
-        super()._check(array, name)
+        return super()._checked(array, name)
 
     def _stored_bytes(self, array: Any, name: str) -> int:
         size, file_size = int(array.id.get_storage_size()), self.path.stat().st_size
@@ -215,53 +218,18 @@ class _HDF5Store(Store):
             )
         return size
 
-
-class _ZarrStore(Store):
-    def _check(self, array: Any, name: str) -> None:
-        codecs = set(_codecs(array.metadata.to_dict()))
-        if codecs - _CODECS:
-            raise FileFormatError(
-                f"{name} is encoded with {listed(sorted(codecs - _CODECS))}, which is not among "
-                "the codecs that only compress numbers: store it with one of those, such as zstd"
-            )
-        super()._check(array, name)
-
-    def _stored_bytes(self, array: Any, name: str) -> int:
-        total, root = 0, self.path.resolve()
-        folder = root / array.path
-        if not folder.resolve().is_relative_to(root):
-            raise FileFormatError(
-                f"{name} is a link that leads out of the store: copy its target into it"
-            )
-        for place, folders, files in os.walk(folder):
-            for entry in (*folders, *files):
-                path = Path(place, entry)
-                if not path.resolve().is_relative_to(root):
-                    raise FileFormatError(
-                        f"{path} is a link that leads out of the store: copy its target there"
-                    )
-                if not (path.is_file() or path.is_dir()):
-                    raise FileFormatError(f"{path} is not a file: copy or download the store again")
-            total += sum(Path(place, entry).stat().st_size for entry in files)
-        return total
+    def _parts_of_texts(self, member: Any) -> Iterator[list[Any]]:
+        if member.dtype.hasobject:
+            size, file_size = sum(text_lengths(member)), self.path.stat().st_size
+            if size > max(_HARMLESS_TEXT_BYTES, file_size):
+                raise FileFormatError(
+                    f"{self.path}: the texts in {visible(member.name)} claim {size} bytes in a "
+                    f"file of {file_size}: copy or download it again"
+                )
+        yield member[:].tolist()
 
 
-def _codecs(settings: Any) -> Iterator[str]:
-    """The names of all codecs in the settings of an array, however deep."""
-    if isinstance(settings, dict):
-        for key, value in settings.items():
-            if key in ("codecs", "index_codecs", "filters", "compressor", "compressors"):
-                for codec in value if isinstance(value, list | tuple) else [value]:
-                    if isinstance(codec, dict):
-                        name = str(codec.get("name", codec.get("id", codec)))
-                        yield name.removeprefix("numcodecs.")
-            yield from _codecs(value)
-    elif isinstance(settings, list | tuple):
-        for value in settings:
-            yield from _codecs(value)
-
-
-def _open_member(store: Store, dataset: str | None) -> NamedMatrix:
+def open_member(store: Store, dataset: str | None) -> NamedMatrix:
     """Open a dataset, a sparse group, or X of AnnData."""
     root, path = store.root, store.path
     if not hasattr(root, "dtype"):
@@ -299,6 +267,6 @@ def _index(store: Store, table: str) -> list[str] | None:
     """The index of a data frame of AnnData; None if there is none."""
     try:
         group = store.find(table)
-        return store.texts(str(group.attrs["_index"]), group)
+        return store.texts(str(attribute(group, "_index")), group)
     except (ConeNMFError, KeyError):
         return None
