@@ -175,6 +175,14 @@ def test_long_names_and_large_members_are_unpacked(tmp_path, tar):
         assert (folder / "ü").read_bytes() == content[:1000]
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_unusual_compressions(tmp_path, compression):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", compression) as archive:
+        archive.writestr("a", bytes(1000))
+    with pytest.raises(DatasetError, match="in an unusual compression"):
+        unpack(tmp_path / "a.zip", tmp_path / "in", lambda member: True)
+
+
 def test_a_zip_that_lies_about_a_member(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a", b"content")

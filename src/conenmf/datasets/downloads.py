@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..data.files.atomic import written_whole
 from ..errors import DatasetError, DiskFullError, is_disk_full
@@ -46,6 +46,7 @@ _MAX_TAR_READ = 2048  # bytes of a header with a long name; the library needs th
 _MAX_TAR_HEADERS = 8 << 20  # bytes, of all headers
 _MAX_ZIP_READ = 4 << 20  # bytes of the list of members, which is read as a whole
 _MAX_LENGTH_DIGITS = 18
+_ZIP_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError),
     RuntimeError,  # a member is encrypted, or its compression is unknown
@@ -227,7 +228,7 @@ def unpack(
 
 def _unpack_tar(archive: Path, folder: Path, select: _Select, max_bytes: int) -> None:
     n_bytes = 0
-    with gzip.open(archive) as content:
+    with cast("IO[bytes]", gzip.open(archive)) as content:
         headers = _LimitedReads(content, _MAX_TAR_READ, _MAX_TAR_HEADERS)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
             for count, member in enumerate(tar, 1):
@@ -249,11 +250,16 @@ def _unpack_zip(archive: Path, folder: Path, select: _Select, max_bytes: int) ->
     n_bytes = 0
     with open(archive, "rb") as content:
         limited = _LimitedReads(content, _MAX_ZIP_READ)
-        with zipfile.ZipFile(limited) as packed:  # type: ignore[call-overload]
+        with zipfile.ZipFile(limited) as packed:
             for count, member in enumerate(packed.infolist(), 1):
                 n_bytes += member.file_size
                 _check_size(archive, count, n_bytes, max_bytes)
                 if not member.is_dir() and select(PurePosixPath(member.filename)):
+                    if member.compress_type not in _ZIP_COMPRESSIONS:  # they may take gigabytes
+                        raise DatasetError(
+                            f"{archive.name} has a member in an unusual compression: nothing was "
+                            "kept"
+                        )
                     with (
                         packed.open(member) as stream,
                         open(_member_path(member.filename, folder), "wb") as file,

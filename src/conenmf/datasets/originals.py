@@ -6,6 +6,7 @@ Numbers are returned as they are stored, samples in rows; `load` does the prepro
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TextIO
@@ -96,7 +97,7 @@ def _text(folder: Path, description: Description) -> Contents | None:
         if not 0 <= nnz <= path.stat().st_size:
             raise FileFormatError(f"{path} claims more counts than it can hold: copy it again")
         check_sides(path, N, F, nnz, memory_budget(None))
-        lines = iter(lambda: _line(stream, path), "")
+        lines = iter(partial(_line, stream, path), "")
         documents = [np.array(line.split(), np.float64) for line in islice(lines, N)]
         if any(line.strip() for line in lines):
             raise FileFormatError(f"{path} holds more documents than {N}: copy it again")
@@ -114,12 +115,12 @@ def _text(folder: Path, description: Description) -> Contents | None:
     starts = np.cumsum([0, *(len(line) // 2 for line in documents)])
     arrays = (counts.astype(np.int64), terms.astype(np.int32), starts.astype(np.int32))
     X = sp.csr_array(arrays, shape=(N, F))
-    path = _find(folder, f"{description.name}.mat.rclass")
-    if path is None:
+    classes = _find(folder, f"{description.name}.mat.rclass")
+    if classes is None:
         return Contents(X, None)
-    _check_size(path, _MAX_CLASSES_BYTES)
-    with named_damage(path):
-        topics = path.read_text("ascii").split()
+    _check_size(classes, _MAX_CLASSES_BYTES)
+    with named_damage(classes):
+        topics = classes.read_text("ascii").split()
     labels, class_names = _numbered(topics, sorted(set(topics)))
     return Contents(X, labels, class_names=class_names)
 

@@ -202,6 +202,30 @@ def test_many_columns_are_read_like_few(tmp_path, monkeypatch, sign):
     assert results[0][1].sample_names == (f'x "1"{sign} y', "z", "w")
 
 
+@pytest.mark.parametrize("line", ["0.5", '"u"', "u", "u,1,2"])
+def test_a_line_of_a_name_only(tmp_path, monkeypatch, line):
+    for many in (1, 200):
+        monkeypatch.setattr(tables, "_MAX_PARSED_COLUMNS", many)
+        with pytest.raises(FileFormatError, match=r"line 4 has \d fields, expected 2"):
+            read(tmp_path / "a.csv", f"n,a\nx,1\ny,2\n{line}\n")
+
+
+def test_long_names_take_more_memory(tmp_path):
+    name = 200 * "\U0001f9ec"  # 4 bytes each
+    rows = "".join(f"{name}{n},1,2\n" for n in range(3000))
+    _, names = read(tmp_path / "a.csv", f"n,a,b\n{rows}", max_memory="100MB")
+    assert len(names.sample_names) == 3000
+    assert read(tmp_path / "a.csv", f"n,a,b\n{rows}", max_memory="10MB")[1].sample_names is None
+
+
+def test_numbers_that_make_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("")
+    numbers = spool.Spool(tmp_path / "a.csv", np.dtype(float), 1 << 20)
+    numbers.add(np.arange(7.0))
+    with pytest.raises(FileFormatError, match="gives 7 numbers, which are no rows of 2"):
+        numbers.finish(2)
+
+
 def test_types_of_columns(tmp_path):
     path = tmp_path / "a.parquet"
     pl.DataFrame({"name": ["x", "y"], "a": [1, 2], "b": [True, False], "c": [0.5, None]}).select(

@@ -25,6 +25,7 @@ MAX_COLUMNS = 1_000_000
 MAX_FIELD_BYTES = 1 << 17  # as in Python's module csv
 _WINDOW_BYTES = MAX_FIELD_BYTES // 2  # a longer field fills a window of that size
 _STEP_BYTES = 2 * MAX_FIELD_BYTES  # of a line at a time: every step ends a field
+_PIECE_BYTES = 1 << 18
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'
 TOO_MANY_COLUMNS = f"more than {MAX_COLUMNS} columns: save it as .npy"
 _TOO_LONG_FIELD = f"a field of more than {MAX_FIELD_BYTES} bytes: shorten it"
@@ -48,7 +49,8 @@ class Block(NamedTuple):
     @classmethod
     def of(cls, number: int, text: bytes) -> Block:
         """Count the lines of a text; NumPy does it faster than `bytes.count`."""
-        return cls(number, text, int(np.count_nonzero(_signs(text) == _NEWLINE)))
+        ends = sum(np.count_nonzero(part == _NEWLINE) for _, part in _pieces(_signs(text)))
+        return cls(number, text, int(ends))
 
     def line_at(self, place: int) -> int:
         """The number of the line at a place of the text."""
@@ -61,7 +63,7 @@ class Block(NamedTuple):
 
     def _empty(self) -> int:
         signs = _signs(self.text)
-        ends = np.flatnonzero(signs == _NEWLINE)
+        ends = _places(signs, _NEWLINE)
         lengths: Array = np.diff(ends, prepend=-1)
         returns = (lengths == 2) & (signs[ends - 1] == _RETURN)
         return int(((lengths == 1) | returns).sum())
@@ -69,6 +71,18 @@ class Block(NamedTuple):
 
 def _signs(text: bytes) -> Array:
     return np.frombuffer(text, np.uint8)
+
+
+def _pieces(signs: Array) -> Iterator[tuple[int, Array]]:
+    """Parts of a text whose comparisons stay in the cache; fresh memory would cost more."""
+    for start in range(0, signs.size, _PIECE_BYTES):
+        yield start, signs[start : start + _PIECE_BYTES]
+
+
+def _places(signs: Array, sign: int) -> Array:
+    """Where a sign is in a text."""
+    found = [np.flatnonzero(part == sign) + start for start, part in _pieces(signs)]
+    return np.concatenate(found) if found else np.empty(0, np.intp)
 
 
 class Lines:
@@ -89,27 +103,28 @@ class Lines:
 
     def next(self, delimiters: bytes) -> bytes:
         """The next line, whose delimiter is one of these; empty at the end of the text."""
-        return self._checked(self._rest(b"", self._number, delimiters)).text
+        return self._checked(self._rest(b"", delimiters)).text
 
     def blocks(self, delimiter: bytes) -> Iterator[Block]:
         """Blocks of the lines that follow."""
         while text := self._stream.read(batch_bytes(self._budget)):
             if not text.endswith(b"\n"):
-                beginning = text[text.rfind(b"\n") + 1 :]
-                text += self._rest(beginning, self._number + text.count(b"\n"), delimiter)
+                text += self._rest(text, delimiter)
             block = self._checked(text)
             check_fields(self._path, block, delimiter, thorough=False)
             yield block
 
-    def _rest(self, beginning: bytes, number: int, delimiters: bytes) -> bytes:
-        """The rest of a line, of which a too large one is not read to its end."""
+    def _rest(self, text: bytes, delimiters: bytes) -> bytes:
+        """The rest of the last line of a text; one that is too large is not read to its end."""
         max_bytes = _max_line_bytes(self._budget)
+        beginning = text[text.rfind(b"\n") + 1 :]
         counts = {sign: beginning.count(sign) for sign in delimiters}
         parts, size = [beginning], len(beginning)
         while not parts[-1].endswith(b"\n") and (part := self._stream.readline(_STEP_BYTES)):
             parts.append(part)
             size += len(part)
             if size > max_bytes:
+                number = self._number + text.count(b"\n")
                 raise FileFormatError(
                     Message(
                         f"{self._path}: line {number} has more than {max_bytes} bytes: if that is "
@@ -126,6 +141,7 @@ class Lines:
                 if total < MAX_COLUMNS and not (is_whole and total == counts[sign])
             }
             if not counts:
+                number = self._number + text.count(b"\n")
                 is_wide = max(totals.values()) >= MAX_COLUMNS
                 what = TOO_MANY_COLUMNS if is_wide else _TOO_LONG_FIELD
                 raise FileFormatError(f"{self._path}: line {number} has {what}")
@@ -138,13 +154,15 @@ class Lines:
             raise FileFormatError(
                 f"{self._path} holds zero bytes, so it is not text: save it as UTF-8"
             )
-        if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
-            signs = _signs(text + b"\0")
-            alone = (signs[:-1] == _RETURN) & (signs[1:] != _NEWLINE)
-            number = block.line_at(int(alone.argmax()))
-            raise FileFormatError(
-                f"{self._path}: line {number} has a carriage return alone: end lines with a newline"
-            )
+        if b"\r" in text:
+            signs = _signs(text)
+            returns = _places(signs, _RETURN)
+            alone = returns[signs[np.minimum(returns + 1, len(text) - 1)] != _NEWLINE]
+            if alone.size:
+                raise FileFormatError(
+                    f"{self._path}: line {block.line_at(int(alone[0]))} has a carriage return "
+                    "alone: end lines with a newline"
+                )
         self._number += block.ends
         return block
 
@@ -169,7 +187,7 @@ def _fault_of_quotes(text: bytes, delimiter: bytes, with_ends: bool) -> tuple[in
     if b'"' not in text:
         return None
     signs = _signs(text if text.endswith(b"\n") else text + b"\n")
-    quotes = np.flatnonzero(signs == _QUOTE)
+    quotes = _places(signs, _QUOTE)
     # Every second quote closes what the one before it opened. A quote inside of a field is written
     # twice, so it closes the field and opens it again.
     openers, closers = quotes[::2], quotes[1::2]
@@ -181,7 +199,7 @@ def _fault_of_quotes(text: bytes, delimiter: bytes, with_ends: bool) -> tuple[in
     stops[: again.size] |= again
     stray = np.concatenate([openers[~begins], closers[~stops], openers[closers.size :]])
     if with_ends:
-        ends = np.flatnonzero(signs == _NEWLINE)
+        ends = _places(signs, _NEWLINE)
         stray = np.append(stray, ends[np.searchsorted(quotes, ends) % 2 == 1])
     long = openers[: closers.size][closers - openers[: closers.size] > MAX_FIELD_BYTES]
     faults = ((stray, _STRAY_QUOTE), (long, _TOO_LONG_FIELD))

@@ -6,7 +6,6 @@ A text can only be read from its beginning; so it is read once, and then read li
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,7 +39,7 @@ class RowNames:
         if self.names is not None:
             names = [visible(text) for text in texts]
             self.names += names
-            self._size += sum(map(sys.getsizeof, names))  # long names take more than usual ones
+            self._size += 4 * sum(map(len, names))  # long names take more than usual ones
             if too_many_names(len(self.names), self._budget) or self._size > self._budget // 8:
                 self.names = None
 

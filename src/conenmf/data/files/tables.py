@@ -203,9 +203,9 @@ def _without_names(block: bytes, dialect: Dialect) -> tuple[list[bytes], list[by
     if dialect.named_by == 0:
         for number, line in enumerate(lines):
             quoted = _QUOTED.match(line)
-            if quoted is None and line.startswith(b'"'):
-                raise FileFormatError("a line ends inside of quotes")
             end = quoted.end() if quoted else line.find(sign)
+            if line[end : end + 1] != sign or (quoted is None and line.startswith(b'"')):
+                raise FileFormatError("a line has a name only, or ends inside of quotes")
             names.append(quoted[1].replace(b'""', b'"') if quoted else line[:end])
             lines[number] = line[end + 1 :]
     expected = len(dialect.numeric) - 1
