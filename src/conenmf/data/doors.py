@@ -22,6 +22,7 @@ from .disk import DiskMatrix
 from .files.columns import Column, ColumnChoice, remark_on_columns
 from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
+from .files.locks import remove_leftovers
 from .files.sources import NamedMatrix, Remark, Source
 from .matrix import DataMatrix
 from .memory import hold
@@ -265,6 +266,7 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
     options = request.options(matrix.names)
     V: DataMatrix
     if isinstance(rows, Source):
+        remove_leftovers(rows.folder)  # where H goes if it is large
         V = DiskMatrix(rows, request.budget, **options)
     else:
         V = hold(canonical_rows(rows), **options)

@@ -17,6 +17,7 @@ from .columnar import open_arrow, open_parquet
 from .columns import ColumnChoice
 from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
+from .locks import remove_leftovers
 from .matlab import open_matlab, open_matrix_market
 from .sources import NamedMatrix
 from .stores import open_hdf5, open_object, open_zarr
@@ -67,6 +68,7 @@ def open_path(
     if not _exists(text):
         raise FileNotFoundError(f"there is no file {visible(text)}")
     file = Path(text)
+    remove_leftovers(file.parent)
     opener = _opener(file)
     if dataset is not None and opener not in _WITH_MEMBERS:
         raise OptionError(
