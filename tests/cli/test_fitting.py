@@ -251,6 +251,13 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, 
     np.testing.assert_array_equal(*errors)
 
 
+def test_a_checkpoint_in_the_folder_of_the_result(folder, run):
+    command = ("fit", "cells.csv", "-k", 3, "-o", "out", "--checkpoint", "out", "--no-report")
+    for _ in range(2):
+        assert run(*command) == 0
+    assert not [name for name in os.listdir("out") if name.startswith(".")]
+
+
 def test_no_work_is_done_for_a_place_that_cannot_be_written(folder, capsys, run):
     assert run("fit", "gone.csv", "-o", "no/where") == 5  # the data were not even looked for
     assert "does not exist" in capsys.readouterr().err

@@ -207,7 +207,7 @@ def test_a_folder_in_use_is_refused(cones, run):
     V, folder = from_columns(cones), Path(run.folder)
     folder.mkdir()
     refused = pytest.raises(CheckpointError, match=rf"in use by process {os.getpid()} on .*wait")
-    with in_use(folder), refused:
+    with in_use(folder, folder / ".checkpoint.conenmf-lock"), refused:
         factorize(V, 3, checkpoint=run, **OPTIONS)
 
     def second(iteration):

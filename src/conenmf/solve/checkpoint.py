@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..data.digest import digest
 from ..data.files.atomic import folder_written_whole, written_whole
-from ..data.files.locks import Temporary, in_use, remove_leftovers
+from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
 from ..data.matrix import Checksum, DataMatrix
 from ..errors import (
     CheckpointError,
@@ -41,6 +41,7 @@ from .stopping import Log
 __all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
 
 _FORMAT = "conenmf-checkpoint-4"
+_LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss
 _LOG_FIELDS = ("relative_error", "elapsed", "passes")
 _DIGESTS = {
@@ -121,7 +122,7 @@ class CheckpointedRun:
         with ExitStack() as stack:
             try:
                 folder.mkdir(exist_ok=True)
-                stack.enter_context(in_use(folder))
+                stack.enter_context(in_use(folder, folder / _LOCK_FILE))
                 Temporary(folder / "trial").remove()
             except OutputError as problem:
                 raise CheckpointError(f"the checkpoint {problem}") from problem

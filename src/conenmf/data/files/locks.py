@@ -192,11 +192,9 @@ def remove_leftovers(folder: Path, *, of_all_machines: bool = False) -> None:
 
 def is_ours(name: str) -> bool:
     """Whether a file or folder of this name is temporary, or a lock."""
-    return _is_lock(name) or _TEMPORARY.fullmatch(name) is not None
-
-
-def _is_lock(name: str) -> bool:
-    return name.startswith(".") and name.endswith(LOCK_FILE)
+    if not (name.startswith(".") and ".conenmf-" in name):  # quick, for folders of many files
+        return False
+    return name.endswith(LOCK_FILE) or _TEMPORARY.fullmatch(name) is not None
 
 
 def _is_from_here(path: Path) -> bool:
