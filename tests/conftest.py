@@ -3,6 +3,8 @@
 import functools
 import itertools
 import os
+import shutil
+import subprocess
 import tempfile
 
 import anndata
@@ -279,3 +281,20 @@ def named(cones):
     samples = [f"person {n}" for n in range(300)]
     features = ["<script>alert(1)</script>", *(f"gene {f}" for f in range(79))]
     return factorize(from_rows(pd.DataFrame(cones.T, samples, features)), 4)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mount a small disk of its own, where that is allowed: of a size, or made read-only later."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("no disk can be mounted here: not root, or in a container")
+        return place
+
+    yield mount
+    while os.path.ismount(place):
+        subprocess.run(["umount", "-l", str(place)], check=True)  # arrays may still be mapped

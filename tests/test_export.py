@@ -1,12 +1,16 @@
+import csv
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData, read_h5ad
 
-from conenmf import factorize, from_rows, make_cones
-from conenmf.errors import OptionError, OutputError, ShapeError
+from conenmf import export, factorize, from_rows, make_cones, open_data
+from conenmf.errors import DiskFullError, OptionError, OutputError, ShapeError
 from conenmf.export import (
     annotate,
     annotate_file,
@@ -16,6 +20,7 @@ from conenmf.export import (
     write_tables,
 )
 from conenmf.names import Names
+from conenmf.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +47,90 @@ def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame):
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     components, coefficients, labels, history = map(read, paths)
     assert list(components["feature"]) == list(frame.columns)
-    assert list(coefficients["sample"]) == list(frame.index)
+    written = [f"'{name}" if kind == "csv" and name[0] == "=" else name for name in frame.index]
+    assert list(coefficients["sample"]) == written
+    assert list(labels["sample"]) == written
     np.testing.assert_array_equal(components.iloc[:, 1:].to_numpy(), result.W)
     np.testing.assert_array_equal(coefficients.iloc[:, 1:].to_numpy(), result.H.T)
     assert list(coefficients)[1:] == ["component 0", "component 1", "component 2"]
     np.testing.assert_array_equal(labels["component"], result.labels)
     assert list(history) == ["iteration", "relative_error", "seconds", "passes"]
     assert len(history) == result.n_iter
+
+
+def test_names_are_no_formulas_in_a_spreadsheet(tmp_path, frame):
+    names = ["=1+1", "+1 a", "-x", "@SUM(A1)", "\N{FULLWIDTH EQUALS SIGN}1", "=", "-"]
+    plain = ["-0.5", "+3", "1e-3", "-1E+5", "a=b", "'=1", "", " x"]
+    rows = frame.iloc[: len(names) + len(plain)]
+    features = ['=HYPERLINK("http://evil","x")', *frame.columns[1:]]
+    named = from_rows(rows.to_numpy(), names=Names.of([*names, *plain], features))
+    result = factorize(named, 2, max_iter=1)
+    read_back = [f"'{name}" for name in names] + plain
+    components, coefficients, labels, _ = write_tables(result, tmp_path)
+    write_coefficients(tmp_path / "a.csv", result.H.T, result.names)
+    for path in (coefficients, labels, tmp_path / "a.csv"):
+        with open(path, newline="") as file:
+            assert [row[0] for row in csv.reader(file)][1:] == read_back
+    with open(components, newline="") as file:
+        assert [row[0] for row in csv.reader(file)][1:] == [f"'{features[0]}", *features[1:]]
+    assert open_data(components).names.sample_names[0] == f"'{features[0]}"
+    write_coefficients(tmp_path / "a.parquet", result.H.T, result.names)
+    assert list(read(tmp_path / "a.parquet")["sample"]) == [*names, *plain]
+    assert [export.no_formula(name)[0] for name in ("\t=1", "\r=1", "\n=1")] == ["'"] * 3
+
+
+def test_tables_are_replaced_together(tmp_path, result, monkeypatch):
+    paths = write_tables(result, tmp_path)
+    before = [path.read_bytes() for path in paths]
+    original, calls = export._write_batches, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+        original(*arguments)
+
+    monkeypatch.setattr(export, "_write_batches", full)
+    with pytest.raises(DiskFullError, match=r"history\.csv: .*the earlier one is intact"):
+        write_tables(result, tmp_path, batch_rows=5)
+    assert [path.read_bytes() for path in paths] == before
+    assert len(os.listdir(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("place", ["", "/proc", "folder", "file/a", "no/a", "x" * 300, "a\0b"])
+def test_places_that_cannot_be_written_are_named(tmp_path, monkeypatch, result, place):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").write_text("")
+    writers = [
+        result.save,
+        lambda path: write_report(result, path),
+        lambda path: annotate_file("file", path, result),
+    ]
+    if place not in ("", "folder"):
+        writers.append(lambda path: write_tables(result, path))
+        writers.append(lambda path: write_coefficients(f"{path}/a.csv", result.H.T, result.names))
+        writers.append(lambda path: write_coefficients(f"{path}/a.npy", result.H.T, result.names))
+    for write in writers:
+        with pytest.raises(OutputError):
+            write(place)
+    assert sorted(os.listdir()) == ["file", "folder"]
+    for wrong in (None, 3):
+        with pytest.raises(OptionError, match="is not the path of a file"):
+            result.save(wrong)
+
+
+def test_a_disk_that_cannot_be_written_to(disk, result):
+    place = disk("size=1m")
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    for write in (
+        result.save,
+        lambda path: write_report(result, path),
+        lambda path: write_tables(result, path.parent),
+        lambda path: write_coefficients(path, result.H.T, result.names),
+    ):
+        with pytest.raises(OutputError, match="cannot be written: Read-only file system"):
+            write(place / "a.csv")
 
 
 def test_without_names_there_are_numbers(tmp_path, frame):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conenmf import Factorization, factorize, from_columns
-from conenmf.errors import DiskFullError, FileFormatError, NotAvailableError
+from conenmf.errors import DiskFullError, FileFormatError, NotAvailableError, OutputError
 from conenmf.names import Names
 from conenmf.solve.stopping import StopReason
 
@@ -73,7 +73,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
     monkeypatch.setattr("conenmf.storage.write_array", full_disk)
     with pytest.raises(
         DiskFullError,
-        match=r"not enough disk space to write .*result.npz: free some.*earlier one is intact",
+        match=r"not enough disk space to write .*result.npz: free some.*the earlier one is intact",
     ):
         result.save(target)
     assert target.read_bytes() == before
@@ -109,7 +109,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
             Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):
         Factorization.load(tmp_path / "missing.npz")
-    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+    with pytest.raises(OutputError, match="its folder does not exist"):
         Factorization.load(target).save(tmp_path / "nowhere" / "result.npz")
 
 

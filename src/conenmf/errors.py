@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 __all__ = [
     "CheckpointError",
+    "CheckpointWarning",
     "ClusterError",
     "ColumnWarning",
     "ComponentsError",
@@ -28,6 +29,7 @@ __all__ = [
     "FileFormatError",
     "HeaderWarning",
     "InputWarning",
+    "LockWarning",
     "MaskedDataError",
     "Message",
     "NegativeValueError",
@@ -148,7 +150,7 @@ class DataChangedError(ReadError):
 
 
 class DiskFullError(ConeNMFError, OSError):
-    """The disk is full, so a file could not be written; earlier files are intact."""
+    """The disk is full, so a file could not be written; the message says what is left."""
 
 
 class OutOfMemoryError(ConeNMFError, MemoryError):
@@ -160,7 +162,7 @@ class OutputError(ConeNMFError, OSError):
 
 
 class CheckpointError(ConeNMFError, ValueError):
-    """A checkpoint is damaged, or belongs to other data or other settings."""
+    """A checkpoint is damaged, in use, of other data or settings, or its folder cannot be used."""
 
 
 class ClusterError(ConeNMFError, RuntimeError):
@@ -195,6 +197,14 @@ class ColumnWarning(InputWarning):
 
 class ShapeWarning(InputWarning):
     """The three axes of a cube may be others than rows, columns and bands."""
+
+
+class LockWarning(UserWarning):
+    """A file system has no locks, so that two processes that use a folder do not notice it."""
+
+
+class CheckpointWarning(UserWarning):
+    """A run was resumed from a checkpoint that is beyond the point at which it would have ended."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from itertools import chain
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .data.blocks import Array
-from .data.files.atomic import written_whole
+from .data.files.atomic import files_written_whole, output_file, writing, written_whole
 from .errors import OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization
@@ -35,6 +36,7 @@ __all__ = [
     "check_packages",
     "check_table",
     "facts",
+    "no_formula",
     "write_coefficients",
     "write_tables",
 ]
@@ -45,6 +47,10 @@ ANNOTATED_FILE = "annotated.h5ad"
 REPORT_FILE = "report.html"
 TABLE_NAMES = ("components", "coefficients", "labels", "history")
 _BATCH_ROWS = 1 << 16
+_FORMULA_SIGNS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}" + (
+    "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def facts(result: Factorization) -> dict[str, Any]:
@@ -117,7 +123,8 @@ def write_tables(
 ) -> list[Path]:
     """Write components, coefficients, labels and history, one table each; return their paths.
 
-    Features and samples are rows, components are columns; the first column has the names.
+    Features and samples are rows, components are columns; the first column has the names. In CSV a
+    name that a spreadsheet would take for a formula gets an apostrophe in front.
 
     Parameters
     ----------
@@ -139,12 +146,18 @@ def write_tables(
         "seconds": result.history.elapsed,
         "passes": result.history.passes,
     }
-    paths = [target / f"{name}.{kind}" for name in TABLE_NAMES]
-    _write_factor(paths[0], "feature", names.feature_names, result.W, batch_rows)
-    _write_factor(paths[1], "sample", names.sample_names, result.H.T, batch_rows)
     sample_names = _row_names(names.sample_names, labels.size)
-    _write_batches(paths[2], iter([{"sample": sample_names, "component": labels}]))
-    _write_batches(paths[3], iter([history]))
+    tables = (
+        _rows_of_factor("feature", names.feature_names, result.W, batch_rows),
+        _rows_of_factor("sample", names.sample_names, result.H.T, batch_rows),
+        iter([{"sample": sample_names, "component": labels}]),
+        iter([history]),
+    )
+    paths = [output_file(target / f"{name}.{kind}") for name in TABLE_NAMES]
+    with files_written_whole(paths) as streams:
+        for path, stream, batches in zip(paths, streams, tables, strict=True):
+            with writing(path):
+                _write_batches(stream, kind, batches)
     return paths
 
 
@@ -154,13 +167,14 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
     bare array.
     """
-    target = Path(path)
-    check_table(target)
-    if target.suffix.lower() == ".npy":
-        with written_whole(target) as stream:
+    check_table(path)
+    target = output_file(path)
+    kind = target.suffix.lower().removeprefix(".")
+    with writing(target), written_whole(target) as stream:
+        if kind == "npy":
             np.save(stream, np.asarray(A), allow_pickle=False)
-    else:
-        _write_factor(target, "sample", names.sample_names, A)
+        else:
+            _write_batches(stream, kind, _rows_of_factor("sample", names.sample_names, A))
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
@@ -175,39 +189,44 @@ def _row_names(names: tuple[str, ...] | None, count: int) -> Any:
     return np.arange(count) if names is None else names
 
 
-def _write_factor(
-    path: Path,
-    header: str,
-    names: tuple[str, ...] | None,
-    factor: Any,
-    batch_rows: int = _BATCH_ROWS,
-) -> None:
-    """Write W (F, K) or the transpose of H (N, K), with the names of its rows."""
+def _rows_of_factor(
+    header: str, names: tuple[str, ...] | None, factor: Any, batch_rows: int = _BATCH_ROWS
+) -> Iterator[dict[str, Any]]:
+    """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time."""
     row_names = _row_names(names, factor.shape[0])
-
-    def batches() -> Iterator[dict[str, Any]]:
-        for start in range(0, factor.shape[0], batch_rows):
-            rows = np.asarray(factor[start : start + batch_rows])
-            columns = {f"component {k}": rows[:, k] for k in range(rows.shape[1])}
-            yield {header: row_names[start : start + batch_rows], **columns}
-
-    _write_batches(path, batches())
+    for start in range(0, factor.shape[0], batch_rows):
+        rows = np.asarray(factor[start : start + batch_rows])
+        columns = {f"component {k}": rows[:, k] for k in range(rows.shape[1])}
+        yield {header: row_names[start : start + batch_rows], **columns}
 
 
-def _write_batches(path: Path, batches: Iterator[dict[str, Any]]) -> None:
+def _write_batches(stream: Any, kind: str, batches: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    tables = (pa.table({name: _column(values) for name, values in b.items()}) for b in batches)
+    is_csv = kind == "csv"
+    tables = (pa.table({key: _column(one, is_csv) for key, one in b.items()}) for b in batches)
     first = next(tables)
-    open_writer = csv.CSVWriter if path.suffix.lower() == ".csv" else parquet.ParquetWriter
-    with written_whole(path) as stream, open_writer(stream, first.schema) as writer:
+    open_writer = csv.CSVWriter if is_csv else parquet.ParquetWriter
+    with open_writer(stream, first.schema) as writer:
         for table in chain([first], tables):
             writer.write_table(table)
 
 
-def _column(values: Any) -> Any:
-    return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values)
+def _column(values: Any, neutral: bool) -> Any:
+    if isinstance(values, np.ndarray):
+        return np.ascontiguousarray(values)
+    return [no_formula(name) for name in values] if neutral else list(values)
+
+
+def no_formula(name: str) -> str:
+    """Return a name that no spreadsheet takes for a formula: it gets an apostrophe in front.
+
+    >>> [no_formula(name) for name in ("=1+1", "gene", "-0.5", "-x")]
+    ["'=1+1", 'gene', '-0.5', "'-x"]
+    """
+    is_formula = name[:1] in _FORMULA_SIGNS and not _NUMBER.fullmatch(name)
+    return f"'{name}" if name and is_formula else name
 
 
 # --- AnnData ----------------------------------------------------------------------------------
@@ -248,17 +267,18 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
-    if Path(target).exists() and os.path.samefile(source, target):
+    path = output_file(target)
+    if path.exists() and os.path.samefile(source, path):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)
     import h5py
     from anndata.io import write_elem
 
-    with written_whole(Path(target)) as stream:
-        with open(source, "rb") as original:
-            shutil.copyfileobj(original, stream)
+    with open(source, "rb") as original, writing(path), written_whole(path) as stream:
+        shutil.copyfileobj(original, stream)
         stream.flush()
-        with h5py.File(stream.name, "r+") as copy:
+        # The file is locked already, as all that are not complete.
+        with h5py.File(stream.name, "r+", locking=False) as copy:
             for place, name, values in _annotations(result, key):
                 write_elem(copy.require_group(place), name, values)
             attributes = copy["obs"].attrs

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.sketch import sketch as make_sketch
@@ -27,6 +28,7 @@ from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.cone_inits import CONE_INITS, lie_in_cones
+from .solve.identity import described
 from .solve.inits import Init, initialize
 from .solve.loop import alternate
 from .solve.losses import Frobenius
@@ -43,6 +45,7 @@ _MIN_GAIN_SHARE = 1e-3  # share of the error that an iteration must still bring 
 _SKETCH_TOL = 2e-3  # tol on a sketch, which V itself then refines
 
 
+@freeing_disk
 def factorize(
     V: DataMatrix,
     K: int | str = "auto",
@@ -91,8 +94,10 @@ def factorize(
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
         (`Checkpoint` says how often). The same call after the process was killed resumes from
-        there and ends with the same bits. A run that has ended is not saved again; delete the
-        folder to run from the beginning.
+        there and ends with the same bits; with a larger `tol` that was met before, it ends at once,
+        and a `CheckpointWarning` says so. Other data, options or functions are refused, and so is a
+        folder that another run uses. A run that has ended is not saved again; delete the folder to
+        run from the beginning.
 
     Examples
     --------
@@ -109,8 +114,8 @@ def factorize(
     K, sketch = checked_K(K), checked_sketch(sketch, updates)
     settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
     stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
-    with V.own_threads():
-        run = _checkpointed(checkpoint, V, settings, init, rng)
+    with V.own_threads(), ExitStack() as stack:
+        run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack)
         begun = _resume(run, max_iter, stages)
         if begun is None:
             begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
@@ -308,17 +313,21 @@ def _checkpointed(
     V: DataMatrix,
     settings: dict[str, Any],
     init: Init,
+    solver: str | Solver | Update | None,
     rng: np.random.Generator | None,
+    stack: ExitStack,
 ) -> CheckpointedRun | None:
-    if checkpoint is None or settings["solver"] is None:
+    if checkpoint is None or solver is None:
         return None
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(os.fspath(checkpoint))
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
+    functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
     identity = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
     identity["arrays"] = fingerprint(*arrays) if arrays else None
-    return CheckpointedRun(checkpoint, V, identity, rng)
+    identity["code"] = [described(one) for one in functions]
+    return stack.enter_context(CheckpointedRun.open(checkpoint, V, identity, rng))
 
 
 def _sketch_rank(

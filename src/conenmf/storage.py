@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields as fields_of
 from operator import index
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from .cones.certificate import Certificate
 from .data.aligned import write_array
 from .data.blocks import Array
-from .data.files.atomic import written_whole
+from .data.files.atomic import output_file, writing, written_whole
 from .errors import FileFormatError
 from .judge.diagnosis import Diagnosis
 from .names import Names
@@ -41,9 +40,7 @@ _DIAGNOSIS_PREFIX = "diagnosis_"
 
 def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot save {target}: the folder does not exist")
+    target = output_file(path)
     names: Names = fields["names"]
     metadata = {name: fields[name] for name in (*_TEXT_FIELDS, *_NUMBER_FIELDS)} | {
         "format": _FORMAT,
@@ -66,7 +63,7 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
     elif certificate is not None:
         arrays["certificate"] = np.array(list(vars(certificate).values()))
-    with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+    with writing(target), written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 write_array(member, array)

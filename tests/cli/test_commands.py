@@ -146,7 +146,7 @@ ERRORS = [
     (
         5,
         ["report", "out", "-o", "no/report.html"],
-        "cannot write no/report.html: the folder does not",
+        "no/report.html cannot be written: its folder does not",
     ),
     (5, ["rank", "cells.csv", "--methods", "ratio", "--plot", "no/a.png"], "cannot be written"),
     (

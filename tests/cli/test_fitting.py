@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
+from conenmf.data.files.atomic import writing, written_whole
 
 
 def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
@@ -141,6 +144,77 @@ def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeyp
     assert Factorization.load("out/result.npz").K == 3
 
 
+def test_a_full_disk_leaves_the_earlier_result(folder, disk, capsys, run):
+    place = disk("size=2m")
+    np.save("small.npy", np.random.default_rng(0).random((50, 20)))
+    np.save("large.npy", np.random.default_rng(0).random((8000, 20)))
+    out = place / "out"
+    assert run("fit", "small.npy", "-k", 3, "-o", out) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    capsys.readouterr()
+    for K in (10, 200):  # too large for all files; too large for any
+        assert run("fit", "large.npy", "-k", min(K, 20), "--max-iter", 1, "-o", out) == 5
+        message = capsys.readouterr().err
+        assert f"the earlier result in {out} is as it was" in message
+        assert "not enough disk space to write" in message
+        assert {name: (out / name).read_bytes() for name in before} == before
+        assert ".tmp" not in message
+        kept = out / "unfinished-result"
+        assert (f"could be written, in {kept}" in message) == kept.exists() == (K == 10)
+        if kept.exists():
+            assert Factorization.load(kept / "result.npz").K == 10
+            shutil.rmtree(kept)
+        assert {path.name for path in out.iterdir()} == {*before}
+        if K == 10:
+            (place / "filler").write_bytes(bytes(1_000_000))
+
+
+def test_a_report_that_fails_leaves_the_earlier_result(folder, monkeypatch, capsys, run):
+    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 0
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+
+    def full(result, path, **options):
+        with writing(path), written_whole(path):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("conenmf.cli.fitting.write_report", full)
+    capsys.readouterr()
+    assert run("fit", "cells.csv", "-k", 2, "-o", "out") == 5
+    message = capsys.readouterr().err
+    assert "not enough disk space to write out/report.html" in message
+    assert "of the new result, coefficients.csv, components.csv, history.csv, labels.csv" in message
+    assert "could be written, in out/unfinished-result; the earlier result in out is as" in message
+    kept = Path("out/unfinished-result")
+    assert json.loads((kept / "summary.json").read_text())["files"] == sorted(os.listdir(kept))
+    assert "report.html" not in os.listdir(kept)
+    assert {name: Path("out", name).read_bytes() for name in before} == before
+
+
+def test_two_commands_for_one_folder(folder, capsys, run, start):
+    """The second is refused at once; when the first is killed, nothing of it stays."""
+    np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
+    command = ("fit", "large.npy", "-k", 20, "--init", "random", "--tol", 0, "-o", "out")
+    command += ("--max-iter", 10**6)
+
+    def hidden():
+        return [path.name for path in Path(".").rglob("*") if path.name.startswith(".")]
+
+    short = ("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report", "--tables", "none")
+    assert run(*short) == 0
+    with start(*command) as process:
+        while not [name for name in hidden() if name.endswith(".tmp")]:
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert run(*short) == 5
+        assert f"out is in use by process {process.pid} on" in capsys.readouterr().err
+        process.kill()
+    assert hidden()
+    assert sorted(set(os.listdir("out")) - {*hidden()}) == ["result.npz", "summary.json"]
+    assert run(*short) == 0
+    assert hidden() == []
+    assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]
+
+
 def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, run, start):
     np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
     command = ("fit", "large.npy", "-k", 20, "--init", "random", "--seed", 0, "--tol", 0)
@@ -175,6 +249,13 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, 
     np.testing.assert_array_equal(resumed.H, undisturbed.H)
     errors = (one.history.relative_error for one in (resumed, undisturbed))
     np.testing.assert_array_equal(*errors)
+
+
+def test_a_checkpoint_in_the_folder_of_the_result(folder, run):
+    command = ("fit", "cells.csv", "-k", 3, "-o", "out", "--checkpoint", "out", "--no-report")
+    for _ in range(2):
+        assert run(*command) == 0
+    assert not [name for name in os.listdir("out") if name.startswith(".")]
 
 
 def test_no_work_is_done_for_a_place_that_cannot_be_written(folder, capsys, run):

@@ -2,45 +2,17 @@
 
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
 from conenmf.cli.places import (
     check_folder,
     earlier_files,
-    new_folder,
     write_csv,
     write_summary,
-    writing,
 )
-from conenmf.errors import DiskFullError, OutputError
-
-
-def test_files_move_into_place_together(tmp_path):
-    target = tmp_path / "out"
-    with new_folder(target) as folder:
-        (folder / "a.txt").write_text("a")
-        assert not target.exists()
-    assert [path.name for path in target.iterdir()] == ["a.txt"]
-    with pytest.raises(FileNotFoundError), new_folder(target) as folder:
-        (folder / "b.txt").rename(folder / "no" / "b.txt")
-    assert [path.name for path in target.iterdir()] == ["a.txt"]
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_files_of_an_earlier_result_do_not_stay(tmp_path):
-    target = tmp_path / "out"
-    for text in ("old", "new"):
-        with new_folder(target) as folder:
-            for name in ("report.html", "labels.csv")[text == "new" :]:
-                (folder / name).write_text(text)
-            write_summary(folder, {}, [path.name for path in folder.iterdir()])
-        (target / "components.csv").write_text("mine")
-    files = {path.name for path in target.iterdir()}
-    assert files == {"labels.csv", "summary.json", "components.csv"}
-    assert (target / "labels.csv").read_text() == "new"
-    assert (target / "components.csv").read_text() == "mine"
+from conenmf.cli.results import new_result
+from conenmf.errors import OutputError
 
 
 @pytest.mark.parametrize(
@@ -53,8 +25,9 @@ def test_files_of_others_stay(tmp_path, summary):
         (tmp_path / "summary.json").write_text(summary)
     with pytest.raises(OutputError, match="holds other files"):
         check_folder(tmp_path, force=False)
-    with new_folder(tmp_path) as folder:
-        (folder / "history.csv").write_text("new")
+    with new_result(tmp_path) as new:
+        (new.folder / "history.csv").write_text("new")
+        new.move_into_place()
     for name in ("result.npz", "labels.csv", "report.html"):
         assert (tmp_path / name).read_text() == "mine"
 
@@ -82,14 +55,6 @@ def test_places_are_checked_before_there_is_work(tmp_path):
     check_folder(tmp_path / "new", force=False)
     write_summary(tmp_path / "full", {}, [])
     check_folder(tmp_path / "full", force=False)
-
-
-def test_what_cannot_be_written_is_named(tmp_path):
-    message = r"a\.csv cannot be written: Permission denied"
-    with pytest.raises(OutputError, match=message), writing(Path("a.csv")):
-        raise PermissionError(13, "Permission denied")
-    with pytest.raises(DiskFullError), writing(Path("a.csv")):
-        raise DiskFullError("no room")
 
 
 def test_cells_of_a_table_are_quoted(tmp_path):

@@ -1,6 +1,7 @@
 """`transform` and `report`, the commands for a saved result."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
+from conenmf.cli.places import COMPLETE
+from conenmf.cli.results import new_result
 
 
 def test_transform_matches_features_by_name(folder, capsys, run):
@@ -34,3 +37,25 @@ def test_report_of_a_result(folder, capsys, run):
     run("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report")
     assert run("report", "out", "--data", "cells.csv", "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["report"] == "out/report.html"
+    assert "report.html" in json.loads(Path("out/summary.json").read_text())["files"]
+    assert run("fit", "cells.csv", "-k", 2, "-o", "out", "--tables", "none") == 0  # replaces it
+
+
+def test_a_report_is_not_written_into_another_result(folder, capsys, run):
+    run("fit", "cells.csv", "-k", 3, "-o", "out", "--tables", "none")
+    with new_result(Path("out")):
+        assert run("report", "out") == 5
+        assert "out is in use by process" in capsys.readouterr().err
+        assert run("report", "out", "-o", "elsewhere.html") == 0
+    for place in ("", "out", "no/where.html"):
+        assert run("report", "out", "-o", place) == 5
+    assert run("transform", "out", "cells.csv", "-o", "no/where.csv") == 5
+
+
+def test_a_result_whose_moves_were_interrupted_is_completed(folder, run):
+    run("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report", "--tables", "none")
+    run("fit", "cells.csv", "-k", 2, "-o", "new", "--no-report", "--tables", "none")
+    Path("new").rename(Path("out") / COMPLETE)
+    assert run("transform", "out", "cells.csv", "-o", "a.csv") == 0
+    assert Factorization.load("out/result.npz").K == 2
+    assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]

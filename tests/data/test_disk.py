@@ -1,3 +1,5 @@
+import errno
+import json
 import os
 import re
 import subprocess
@@ -14,6 +16,7 @@ from conenmf.cones.geometry import cone_geometry
 from conenmf.data import aligned
 from conenmf.data.disk import DiskMatrix
 from conenmf.data.files.formats import open_path
+from conenmf.data.files.locks import Temporary
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.solve.checkpoint import Checkpoint
 
@@ -105,7 +108,13 @@ def test_temporary_files_go_with_their_arrays(path):
 
 def test_a_folder_that_cannot_be_written_to(path, monkeypatch, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    monkeypatch.setattr(aligned.os, "access", lambda folder, mode: False)
+
+    def temporary(target, what):
+        if target.parent == path.parent:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return Temporary(target, what)
+
+    monkeypatch.setattr(aligned, "Temporary", temporary)
     monkeypatch.setattr(aligned.tempfile, "gettempdir", lambda: str(other))
     result = factorize(open_data(path, max_memory="100kB"), 3, max_iter=2)
     assert Path(result.H.filename) == other / "data.npy.H.npy"
@@ -147,7 +156,10 @@ def test_a_large_h_resumes_from_its_file(path, tmp_path):
     options = {"tol": 0, "checkpoint": checkpoint}
     factorize(open_data(path, max_memory="100kB"), 3, max_iter=4, **options)
     V = open_data(path, max_memory="100kB")
-    assert isinstance(V.load_aligned(tmp_path / "run" / "00000003", "H"), np.memmap)
+    saved = tmp_path / "run" / "00000003"
+    with np.load(saved / "state.npz") as state:
+        files = {k: tuple(v) for k, v in json.loads(str(state["header"]))["files"].items()}
+    assert isinstance(V.load_aligned(saved, "H", files), np.memmap)
     resumed = factorize(V, 3, max_iter=7, **options)
     whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)
     assert np.array_equal(resumed.H, whole.H)

@@ -68,9 +68,10 @@ def test_aligned_arrays_of_a_view_are_those_of_v(main_backend, sample_matrix, tm
     U = unit_samples(V)
     doubled, _ = U.map(lambda index, squared: (2 * squared, None), V.norms_squared)
     np.testing.assert_allclose(doubled, 2 * np.asarray(V.norms_squared))
-    U.save_aligned(doubled, tmp_path, "doubled")
-    np.testing.assert_array_equal(np.asarray(V.load_aligned(tmp_path, "doubled")), doubled)
-    np.testing.assert_array_equal(np.asarray(U.load_aligned(tmp_path, "doubled")), doubled)
+    files = U.save_aligned(doubled, tmp_path, "doubled")
+    for matrix in (U, V):
+        loaded = matrix.load_aligned(tmp_path, "doubled", files)
+        np.testing.assert_array_equal(np.asarray(loaded), doubled)
     np.testing.assert_array_equal(np.asarray(U.keep_aligned(doubled)), doubled)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
-from conenmf.errors import NotAvailableError, OptionError
+from conenmf.errors import NotAvailableError, OptionError, OutputError
 from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.judge.uniqueness import Freedom
 from conenmf.names import Names
@@ -376,7 +376,7 @@ def test_it_is_written_whole(cones, tmp_path):
     write_report(cones, target, title="Cones")
     assert target.read_text(encoding="utf-8") == render(cones, title="Cones")
     assert os.listdir(tmp_path) == ["report.html"]
-    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+    with pytest.raises(OutputError, match="its folder does not exist"):
         write_report(cones, tmp_path / "nowhere" / "report.html")
 
 

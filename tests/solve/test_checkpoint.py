@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
+from conenmf.data.files.locks import Temporary
 from conenmf.errors import CheckpointError, DiskFullError, OptionError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
@@ -136,7 +137,7 @@ def test_every_kind_of_generator(tmp_path, cones, kind):
     factorize(V, 3, init="random", rng=other)
     assert rng.random() == other.random()
     wrong = np.random.SFC64
-    with pytest.raises(CheckpointError, match="its random state is"):
+    with pytest.raises(CheckpointError, match="the generator, its seed or its state"):
         factorize(V, 3, init="random", checkpoint=checkpoint, rng=np.random.Generator(wrong(1)))
 
 
@@ -201,9 +202,9 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
         (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
         (cones, 3, {"init": "spa"}, "its init is 'auto'"),
         (cones, 3, {"init": np.ones((40, 3))}, "its init is 'auto'"),
-        (2 * cones, 3, {}, "its norm is"),
-        (cones[:, ::-1], 3, {}, "its order of samples is"),
-        (cones, 3, {"rng": np.random.default_rng(0)}, "its random state is None"),
+        (2 * cones, 3, {}, "entries of the data"),
+        (cones[:, ::-1], 3, {}, "entries of the data, or their order"),
+        (cones, 3, {"rng": np.random.default_rng(0)}, "the generator, its seed or its state"),
         (cones, 3, {"max_iter": 1}, r"is at iteration \d+, beyond max_iter=1"),
         (cones[:, 1:], 3, {}, r"its shape is \[40, 200\], now it is \[40, 199\]"),
     ):
@@ -212,8 +213,8 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path, cones):
-    left = tmp_path / f".00000003.{16 * 'a'}"
-    left.mkdir()
+    killed = Temporary(tmp_path / "00000003", is_folder=True)
+    killed._release()
     (tmp_path / "mine").mkdir()
     factorize(from_columns(cones), 3, checkpoint=tmp_path)
     assert os.listdir(tmp_path) == ["mine"]
@@ -224,7 +225,7 @@ def test_own_factors_belong_to_the_run(tmp_path, cones):
     W = np.random.default_rng(0).random((40, 3))
     factorize(V, np.int64(3), init=W, max_iter=3, checkpoint=checkpoint)
     factorize(V, 3, init=W, max_iter=4, checkpoint=checkpoint)
-    with pytest.raises(CheckpointError, match="its arrays is"):
+    with pytest.raises(CheckpointError, match="the factors given as init"):
         factorize(V, 3, init=W + 1, checkpoint=checkpoint)
 
 
@@ -268,7 +269,7 @@ def test_damaged_checkpoints(tmp_path, cones, name, how):
         file.write_bytes(file.read_bytes()[:-100])
     else:
         file.unlink()
-    with pytest.raises(CheckpointError, match="is not a checkpoint of conenmf, or is damaged"):
+    with pytest.raises(CheckpointError, match=rf"{name} (is damaged|cannot be read)"):
         factorize(from_columns(cones), 3, checkpoint=checkpoint)
 
 
@@ -287,7 +288,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     checkpoint = Checkpoint(tmp_path, every=0)
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(DiskFullError, match="an earlier one is intact"):
+        with pytest.raises(DiskFullError, match="the one of iteration 2 is intact; the same"):
             factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert os.listdir(tmp_path) == ["00000002"]
     resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
@@ -297,5 +298,5 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
 def test_a_place_where_no_folder_can_be(tmp_path, cones):
     (tmp_path / "file").write_text("in the way")
     for place in (tmp_path / "file", tmp_path / "missing" / "run"):
-        with pytest.raises(CheckpointError, match="cannot be made a folder"):
+        with pytest.raises(CheckpointError, match="cannot be used as a folder"):
             factorize(from_columns(cones), 3, checkpoint=place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..errors import OptionError, OutputError
+from ..data.files.atomic import writing
+from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
     ANNOTATED_FILE,
     REPORT_FILE,
@@ -46,11 +48,10 @@ from .places import (
     check_folder,
     earlier_files,
     files_of_result,
-    new_folder,
     write_csv,
     write_summary,
-    writing,
 )
+from .results import NewResult, new_result, settle
 
 __all__ = ["demo", "fit"]
 
@@ -147,7 +148,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     target = _check_options(common, options)
     display = common.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
-    with interruption, new_folder(target) as folder:
+    with interruption, new_result(target) as new:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
         show = display.iterations(**options.limits, what="solving")
@@ -171,13 +172,9 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
         if not (interruption.asked or options.no_report):
             with interruption.optional(), display.working("judging the result"):
                 result.diagnose(effort=options.effort)
-        with interruption.finishing(), display.working(f"writing {target}"), writing(target):
-            files, failure = _write_result(folder, result, common.path, options)
+        with interruption.finishing(), display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
-            files = write_summary(folder, summary, files)
-    if failure is not None:
-        with writing(target):
-            raise failure
+            files = _write_result(new, target, result, summary, common.path, options)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
         lambda out: show_fit(out, result, target, common.flags),
@@ -194,6 +191,7 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
     check_packages(options.tables, anndata=options.anndata)
     target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
     names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)
+    settle(target)
     check_folder(target, options.force, names)
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
@@ -201,14 +199,22 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
 
 
 def _write_result(
-    folder: Path, result: Factorization, source: Path, options: _FitOptions
-) -> tuple[list[str], Exception | None]:
-    """Write the result; return the files written, and the error that ended it early, if any.
+    new: NewResult,
+    target: Path,
+    result: Factorization,
+    summary: dict[str, Any],
+    source: Path,
+    options: _FitOptions,
+) -> list[str]:
+    """Write the result, and replace the earlier one when all is complete; return the files.
 
     The result itself is written first: a table or a report that fails does not lose it.
     """
-    result.save(folder / RESULT_FILE)
-    files = [RESULT_FILE]
+    folder, files = new.folder, [RESULT_FILE]
+    try:
+        result.save(folder / RESULT_FILE)
+    except OSError as problem:
+        raise _in_words(problem, folder, target, _what_stays(target)) from problem
     try:
         if options.tables != "none":
             files += [path.name for path in write_tables(result, folder, options.tables)]
@@ -219,12 +225,32 @@ def _write_result(
             title = options.title or source.resolve().name
             write_report(result, folder / REPORT_FILE, title=title, view=options.view)
             files.append(REPORT_FILE)
+        files = write_summary(folder, summary, files)
     except Exception as problem:
+        stays = _what_stays(target)
         for path in folder.iterdir():
-            if path.name not in files:  # one of several tables
+            if path.name not in files:
                 path.unlink()
-        return files, problem
-    return files, None
+        with suppress(OSError):
+            files = write_summary(folder, summary, files)
+        kept = f"of the new result, {', '.join(files)} could be written, in {new.keep()}"
+        if not isinstance(problem, OSError):
+            click.echo(f"conenmf: {kept}", err=True)
+            raise
+        raise _in_words(problem, folder, target, f"; {kept}{stays}") from problem
+    new.move_into_place()
+    return files
+
+
+def _what_stays(target: Path) -> str:
+    return f"; the earlier result in {target} is as it was" if earlier_files(target) else ""
+
+
+def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSError:
+    """An error while a result was written, with the names that its files would have had."""
+    reason = str(problem) if isinstance(problem, ConeNMFError) else problem.strerror or str(problem)
+    kind = DiskFullError if isinstance(problem, DiskFullError) else OutputError
+    return kind(f"{reason.replace(str(folder), str(target))}{outcome}")
 
 
 @click.command()

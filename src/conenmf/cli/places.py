@@ -9,30 +9,37 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..data.files.atomic import folder_written_whole, written_whole
-from ..errors import ConeNMFError, OptionError, OutputError
-from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES
+from ..data.files.atomic import output_file, writing, written_whole
+from ..data.files.locks import is_ours
+from ..errors import OptionError, OutputError
+from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES, no_formula
 
 __all__ = [
+    "COMPLETE",
+    "EARLIER",
+    "MOVING",
     "SUMMARY_FILE",
     "check_folder",
     "check_parent",
     "check_picture",
     "earlier_files",
     "files_of_result",
-    "new_folder",
+    "list_in_summary",
     "save_picture",
     "write_csv",
     "write_summary",
-    "writing",
 ]
 
 SUMMARY_FILE = "summary.json"
+# while a result replaces another: a complete one, one of which files are in place, and the other
+COMPLETE, MOVING, EARLIER = (
+    f".conenmf-{name}" for name in ("new-result", "new-result-moving", "earlier-result")
+)
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150
 
@@ -43,14 +50,14 @@ def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
     Other files are left alone, so even with `force` none may have one of the names that will be
     written.
     """
-    if target.exists() and not target.is_dir():
+    if os.path.lexists(target) and not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder with --output")
     if not target.exists() and not target.absolute().parent.is_dir():
         raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
     if not target.is_dir():
         return
     earlier = earlier_files(target)
-    if any(target.iterdir()) and not earlier and not force:
+    if not (earlier or force or all(is_ours(path.name) for path in target.iterdir())):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
     for name in sorted({*names} - earlier):
         if (target / name).exists():
@@ -58,9 +65,9 @@ def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
 
 
 def check_parent(path: str | None) -> None:
-    """Refuse a file whose folder does not exist."""
-    if path is not None and not Path(path).absolute().parent.is_dir():
-        raise OutputError(f"{path} cannot be written: its folder does not exist")
+    """Refuse a file that cannot be written: one whose folder does not exist, or a folder."""
+    if path is not None:
+        output_file(path)
 
 
 def check_picture(path: str | None) -> None:
@@ -93,35 +100,6 @@ def earlier_files(folder: Path) -> set[str]:
     return {name for name in names if Path(name).name == name}
 
 
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
-    """Name the file that could not be written."""
-    try:
-        yield
-    except ConeNMFError:
-        raise
-    except OSError as problem:
-        raise OutputError(f"{target} cannot be written: {problem.strerror or problem}") from problem
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder for files that move to the target when all are complete.
-
-    Files of an earlier result that have no successor are removed, since they would be of another
-    result; nothing else is.
-    """
-    with ExitStack() as stack:
-        with writing(target):
-            folder = stack.enter_context(folder_written_whole(target))
-        yield folder
-        with writing(target):
-            stale = earlier_files(target) - {path.name for path in folder.iterdir()}
-            stack.close()
-            for name in stale:
-                (target / name).unlink(missing_ok=True)
-
-
 def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:
     """Write the facts about a result as JSON, with a list of its files; return that list."""
     names = sorted({*files, SUMMARY_FILE})
@@ -131,12 +109,22 @@ def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> 
     return names
 
 
+def list_in_summary(folder: Path, name: str) -> None:
+    """Add a file to those of the result in a folder, so that the next result replaces it."""
+    names = earlier_files(folder)
+    if names and name not in names:
+        facts = json.loads((folder / SUMMARY_FILE).read_bytes())
+        write_summary(folder, facts, [*names, name])
+
+
 def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table; a cell with a comma or a quote in it is quoted."""
+    """Write a table; a cell with a comma or a quote in it is quoted, and none is a formula."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows(
+        [no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
     with writing(target), written_whole(target) as stream:
         stream.write(text.getvalue().encode())
 

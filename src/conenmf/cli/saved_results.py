@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from rich.console import Console
 
 from ..data.blocks import Array
+from ..data.files.atomic import output_file, writing
+from ..data.files.locks import in_use
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
@@ -26,7 +29,8 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import check_parent, writing
+from .places import check_parent, list_in_summary
+from .results import settle
 
 __all__ = ["report", "transform"]
 
@@ -60,8 +64,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     W = _matched_components(result, V)
     with display.working("computing the coefficients"), V.own_threads():
         H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
-    with writing(Path(output)):
-        write_coefficients(output, H.T, V.names)
+    write_coefficients(output, H.T, V.names)
     error = float(np.sqrt(squared / V.total)) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
@@ -82,6 +85,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
 def _load(path: str) -> Factorization:
     target = Path(path)
     if target.is_dir():
+        settle(target)
         target /= RESULT_FILE
     if not target.exists():
         raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
@@ -139,23 +143,35 @@ def report(
     conenmf report result --data counts.csv
     """
     common = CommonOptions(data=data or "", **options)
-    factorization = _load(result)
-    display = common.display
     folder = Path(result) if Path(result).is_dir() else Path(result).parent
-    target = folder / REPORT_FILE if output is None else Path(output)
-    if data is not None:
-        V = common.open(display)
-        if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
-            raise ShapeError(
-                f"{data} has another shape than the data of {result}: name the right file"
-            )
-        factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
-        with display.working("judging the result"):
-            factorization.diagnose()
-    elif factorization.diagnosis is None:
-        raise OptionError(f"{result} was not judged when it was written: add --data DATA")
-    heading = title or folder.name
-    with writing(target):
+    target = folder / REPORT_FILE if output is None else output_file(output)
+    is_inside = target.absolute().parent == folder.absolute()
+    with ExitStack() as stack:
+        if is_inside and folder.is_dir():  # the report must be that of the result in the folder
+            settle(folder)
+            with writing(folder):
+                stack.enter_context(in_use(folder))
+        factorization = _judged(_load(result), result, data, common)
+        heading = title or folder.name
         write_report(factorization, target, title=heading, view=view, image_shape=image_shape)
+        if is_inside and target.name == REPORT_FILE:
+            list_in_summary(folder, REPORT_FILE)
     answer = {"report": str(target), "bytes": target.stat().st_size}
     common.answer(answer, lambda out: out.print(f"open {visible(target, None)} in a browser"))
+
+
+def _judged(
+    factorization: Factorization, result: str, data: str | None, common: CommonOptions
+) -> Factorization:
+    """A result with its diagnosis, which may have to be computed from the data."""
+    if data is None:
+        if factorization.diagnosis is None:
+            raise OptionError(f"{result} was not judged when it was written: add --data DATA")
+        return factorization
+    V = common.open(common.display)
+    if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
+        raise ShapeError(f"{data} has another shape than the data of {result}: name the right file")
+    factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
+    with common.display.working("judging the result"):
+        factorization.diagnose()
+    return factorization

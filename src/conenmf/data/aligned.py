@@ -1,32 +1,53 @@
 """Aligned arrays in files: written a part at a time, or kept in a file because they are large.
 
 An array in a file of its own is mapped into memory. The file is temporary: it is deleted together
-with the array, unless `keep_file` gives it a lasting name.
+with the array, unless `keep_file` gives it a lasting name. An array in a checkpoint has a checksum,
+which is computed while it is written, and compared before it is used.
 """
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import tempfile
 import weakref
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..errors import DiskFullError, Message, Option, is_disk_full
+from ..errors import CheckpointError, DiskFullError, Message, Option, is_disk_full
 from .blocks import Array
-from .files.atomic import temporary_name
+from .files.atomic import flush
+from .files.locks import Temporary, remove_leftovers
+from .matrix import Checksum
 
-__all__ = ["keep_file", "map_file", "new_file", "release_rows", "write_array"]
+__all__ = [
+    "check_file",
+    "freeing_disk",
+    "keep_file",
+    "map_file",
+    "new_file",
+    "release_rows",
+    "save_array",
+    "write_array",
+]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _WRITTEN_BYTES = 64 << 20  # at a time
+_READ_BYTES = 4 << 20  # at a time
 
 _ours: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 """Files made or opened here; the mappings of others may hold changes that are not written."""
 
-_temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Path, Any]] = weakref.WeakKeyDictionary()
+_temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Temporary, Any]] = (
+    weakref.WeakKeyDictionary()
+)
 """Files that are deleted together with the arrays in them."""
 
 
@@ -50,18 +71,66 @@ def write_array(stream: Any, array: Any) -> None:
         stream.write(np.ascontiguousarray(rows[first : first + size]).tobytes())
 
 
+class _Checked:
+    """A file that is written, with its checksum so far."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.checksum: Checksum = (0, 0)
+
+    def write(self, data: Any) -> None:
+        size, crc = self.checksum
+        self._stream.write(data)
+        self.checksum = (size + len(data), zlib.crc32(data, crc))
+
+
+def save_array(path: Path, array: Any) -> Checksum:
+    """Write an array to a new ``.npy`` file that is on the disk when this returns."""
+    with open(path, "wb") as stream:
+        checked = _Checked(stream)
+        write_array(checked, array)
+        flush(stream)
+    return checked.checksum
+
+
+def check_file(path: Path, expected: Checksum | None) -> None:
+    """Refuse a file that is not what was written, a part at a time: it may be large."""
+    found = (0, 0)
+    try:
+        with open(path, "rb") as stream:
+            while part := stream.read(_READ_BYTES):
+                found = (found[0] + len(part), zlib.crc32(part, found[1]))
+    except OSError as problem:
+        raise CheckpointError(
+            f"{path} cannot be read: {problem.strerror}; delete its folder to run from the "
+            "beginning"
+        ) from problem
+    if found != expected:
+        raise CheckpointError(
+            f"{path} is damaged: it is not what was written; delete its folder to run from the "
+            "beginning"
+        )
+
+
 def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an array in a new temporary file in the folder, or where it can be written to."""
-    if not os.access(folder, os.W_OK):
-        folder = Path(tempfile.gettempdir())
-    path = temporary_name(folder / f"{stem}.npy")
     size = int(np.prod(shape)) * dtype.itemsize
+    temporary = None
     try:
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        with open(path, "r+b") as file:  # writing to a mapped hole of a full disk would crash
+        try:
+            temporary = Temporary(folder / stem, "H")
+        except OSError as problem:
+            if is_disk_full(problem):
+                raise
+            folder = Path(tempfile.gettempdir())
+            remove_leftovers(folder)
+            temporary = Temporary(folder / stem, "H")
+        array = np.lib.format.open_memmap(temporary.path, mode="w+", dtype=dtype, shape=shape)
+        with open(temporary.path, "r+b") as file:  # a mapped hole of a full disk would crash
             os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     except OSError as problem:
-        path.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.remove()
         if is_disk_full(problem):
             raise DiskFullError(
                 Message(
@@ -75,8 +144,29 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     mapping = _mapping_of(array)
     assert mapping is not None
     _ours.add(mapping)
-    _temporary[mapping] = (path, weakref.finalize(mapping, path.unlink, missing_ok=True))
+    _temporary[mapping] = (temporary, weakref.finalize(mapping, temporary.remove))
     return array
+
+
+def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a function: when the disk is full, its arrays and their files go at once.
+
+    The error would keep them. It refers to the frames of all functions that it passed through, in
+    circles that are found some time later; so it goes without its traceback.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return function(*arguments, **options)
+        except DiskFullError as problem:
+            error: BaseException | None = problem
+            while error is not None:
+                error.__traceback__ = None
+                error = error.__cause__ or error.__context__
+            raise
+
+    return call
 
 
 def map_file(path: Path) -> Array:
@@ -93,17 +183,21 @@ def keep_file(array: Array, stem: str) -> Array:
     mapping = _mapping_of(array)
     if mapping is None or mapping not in _temporary:
         return array
-    path, finalizer = _temporary[mapping]
-    lasting = path.with_name(f"{stem}.H.npy")
+    temporary, finalizer = _temporary[mapping]
+    lasting = temporary.path.with_name(f"{stem}.H.npy")
     for number in range(1, 10**6):
         try:
-            os.close(os.open(lasting, os.O_CREAT | os.O_EXCL))  # earlier results stay
+            os.link(temporary.path, lasting)  # fails if there is one: earlier results stay
             break
         except FileExistsError:
-            lasting = path.with_name(f"{stem}.H-{number}.npy")
-    finalizer.detach()
+            lasting = lasting.with_name(f"{stem}.H-{number}.npy")
+        except OSError:  # a file system without links
+            if not lasting.exists():
+                os.replace(temporary.path, lasting)
+                break
+            lasting = lasting.with_name(f"{stem}.H-{number}.npy")
+    finalizer()
     del _temporary[mapping]
-    os.replace(path, lasting)
     return map_file(lasting)
 
 

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import CheckpointError, MaskedDataError
-from .aligned import write_array
+from .aligned import check_file, save_array
 from .blocks import Array, Block, canonical_rows
 from .local import LocalMatrix
-from .matrix import Reduce, Step
+from .matrix import Checksum, Reduce, Step
 from .memory import hold
 from .threads import one_blas_thread
 
 __all__ = [
     "Call",
     "Outcome",
+    "join_checksums",
     "load_rows",
     "map_chunk",
     "prepare_chunk",
@@ -121,23 +122,38 @@ def take_columns(rows: Any, indices: Array, options: dict[str, Any]) -> Block:
     return _hold_chunk(rows, options, 0).columns(indices)
 
 
-def save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[None]:
-    """Step of a map: write these rows of an aligned array."""
-    with open(Path(folder) / f"{name}-{index.start}.npy", "wb") as stream:
-        write_array(stream, rows)
-    return (None,)
+def save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, Checksum]]:
+    """Step of a map: write these rows of an aligned array; return the checksum of the file."""
+    path = _rows_file(index, folder, name)
+    return ({path.name: save_array(path, rows)},)
 
 
-def load_rows(index: range, *, folder: str, name: str) -> tuple[Array, None]:
+def join_checksums(total: dict[str, Checksum], part: dict[str, Checksum]) -> dict[str, Checksum]:
+    """Put the checksums of two steps together."""
+    return total | part
+
+
+def load_rows(
+    index: range, *, folder: str, name: str, checksums: dict[str, Checksum]
+) -> tuple[Array, None]:
     """Step of a map: read what `save_rows` wrote."""
-    path = Path(folder) / f"{name}-{index.start}.npy"
-    rows = np.load(path, allow_pickle=False) if path.exists() else None
-    if rows is None or len(rows) != len(index):
+    path = _rows_file(index, folder, name)
+    if path.name not in checksums or not path.exists():
         raise CheckpointError(
-            f"{path} is missing or does not have {len(index)} rows: the chunks have other sizes "
-            "now, or this worker does not see the folder"
+            f"{path} is missing: the chunks have other sizes now, or this worker does not see the "
+            "folder"
+        )
+    check_file(path, checksums[path.name])
+    rows = np.load(path, allow_pickle=False)
+    if len(rows) != len(index):
+        raise CheckpointError(
+            f"{path} does not have {len(index)} rows: the chunks have other sizes now"
         )
     return rows, None
+
+
+def _rows_file(index: range, folder: str, name: str) -> Path:
+    return Path(folder) / f"{name}-{index.start}.npy"
 
 
 def _hold_chunk(rows: Any, options: dict[str, Any], first: int) -> LocalMatrix:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from .blocks import Array, Block, compute_dtype, is_sparse
 from .chunks import (
     Call,
     Outcome,
+    join_checksums,
     load_rows,
     map_chunk,
     prepare_chunk,
@@ -36,7 +37,7 @@ from .chunks import (
     transpose_chunk,
     visit_chunk,
 )
-from .matrix import DataMatrix, Work
+from .matrix import Checksum, DataMatrix, Work
 from .measures import Measures
 from .resources import available_memory
 from .validate import check_kind
@@ -274,13 +275,17 @@ class ClusterMatrix(DataMatrix):
         samples: Block = block[:, back]
         return samples
 
-    def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> None:
+    def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> dict[str, Checksum]:
         """Let every worker write its rows, one ``.npy`` file for each chunk."""
-        self.map(save_rows, aligned, folder=str(folder), name=name)
+        (checksums,) = self.map(
+            save_rows, aligned, reduce=join_checksums, folder=str(folder), name=name
+        )
+        return dict(checksums)
 
-    def load_aligned(self, folder: Path, name: str) -> da.Array:
+    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> da.Array:
         """Let every worker read its rows: if lost, they come from the file again."""
-        return self.map(load_rows, folder=str(folder), name=name)[0]
+        mine = {file: checksums[file] for file in checksums if file.startswith(f"{name}-")}
+        return self.map(load_rows, folder=str(folder), name=name, checksums=mine)[0]
 
 
 # --- Dask's side ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from .disk import DiskMatrix
 from .files.columns import Column, ColumnChoice, remark_on_columns
 from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
+from .files.locks import remove_leftovers
 from .files.sources import NamedMatrix, Remark, Source
 from .files.watch import watch_mapped
 from .local import LocalMatrix
@@ -281,6 +282,7 @@ def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:
     options = request.options(matrix.names)
     V: LocalMatrix
     if isinstance(rows, Source):
+        remove_leftovers(rows.folder)  # where H goes if it is large
         V = DiskMatrix(rows, request.budget, **options)
     else:
         if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > request.budget:

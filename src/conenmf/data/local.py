@@ -8,7 +8,7 @@ number of threads.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, OptionError, ShapeError, name_out_of_memory
-from .aligned import write_array
+from .aligned import check_file, save_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
 from .files.watch import Watch
-from .matrix import DataMatrix, Work
+from .matrix import Checksum, DataMatrix, Work
 from .threads import one_blas_thread, run_in_order
 
 __all__ = ["LocalMatrix", "Reader"]
@@ -121,14 +121,15 @@ class LocalMatrix(DataMatrix):
         """Return the array itself."""
         return array if isinstance(array, np.ndarray) else np.asarray(array)
 
-    def save_aligned(self, aligned: Array, folder: Path, name: str) -> None:
+    def save_aligned(self, aligned: Array, folder: Path, name: str) -> dict[str, Checksum]:
         """Write one ``.npy`` file."""
-        with open(folder / f"{name}.npy", "xb") as stream:
-            write_array(stream, aligned)
+        file = f"{name}.npy"
+        return {file: save_array(folder / file, aligned)}
 
-    def load_aligned(self, folder: Path, name: str) -> Array:
+    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Array:
         """Read one ``.npy`` file."""
         path = folder / f"{name}.npy"
+        check_file(path, checksums.get(path.name))
         array = self._load(path)
         if len(array) != self.shape[1]:
             raise CheckpointError(f"{path} has {len(array)} rows, expected {self.shape[1]}")

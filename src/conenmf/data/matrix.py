@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -30,6 +30,7 @@ from .resources import available_threads
 
 __all__ = [
     "Aligned",
+    "Checksum",
     "DataMatrix",
     "Reduce",
     "Step",
@@ -40,6 +41,9 @@ __all__ = [
 
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
+
+Checksum: TypeAlias = tuple[int, int]
+"""Of a file: its size in bytes, and its CRC-32."""
 
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Reduce: TypeAlias = Callable[[Any, Any], Any]
@@ -302,12 +306,15 @@ class DataMatrix(ABC):
         """Bring an array with one row per sample to where the blocks are."""
 
     @abstractmethod
-    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> None:
-        """Write an aligned array into a folder that every process sees."""
+    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
+        """Write an aligned array into a folder that every process sees.
+
+        Returns the checksum of each file, all of which are on the disk then.
+        """
 
     @abstractmethod
-    def load_aligned(self, folder: Path, name: str) -> Aligned:
-        """Read what `save_aligned` wrote."""
+    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Aligned:
+        """Read what `save_aligned` wrote; refuse it if a checksum differs."""
 
     def keep_aligned(self, aligned: Aligned) -> Aligned:
         """Return an aligned array that outlasts this matrix, in any storage."""

@@ -12,7 +12,7 @@ held in memory, so they are for subsets of moderate size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from .blocks import Array, Block, canonical_rows, exact, norms, scaled
 from .local import LocalMatrix, Reader
-from .matrix import Aligned, DataMatrix, Step, Work
+from .matrix import Aligned, Checksum, DataMatrix, Step, Work
 from .memory import hold
 
 __all__ = ["MappedMatrix", "View", "shuffled_samples", "take_samples", "unit_samples"]
@@ -54,13 +54,13 @@ class View(DataMatrix):
         """Bring an array to where the samples of V are."""
         return self.V.align(array)
 
-    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> None:
+    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
         """Write an aligned array as V does."""
-        self.V.save_aligned(aligned, folder, name)
+        return self.V.save_aligned(aligned, folder, name)
 
-    def load_aligned(self, folder: Path, name: str) -> Aligned:
+    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Aligned:
         """Read it as V does."""
-        return self.V.load_aligned(folder, name)
+        return self.V.load_aligned(folder, name, checksums)
 
     def keep_aligned(self, aligned: Aligned) -> Aligned:
         """Keep it as V does."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from ..data.files.locks import Temporary, remove_leftovers
 from ..errors import ConeNMFError, DatasetError
 from .catalogue import Description
 from .checksums import has_exact_checksum, is_expected
@@ -120,13 +120,14 @@ def fetch_dataset(
     try:
         cache.mkdir(parents=True, exist_ok=True)
         occupied = target.exists() and (not target.is_dir() or any(target.iterdir()))
-        temporary = tempfile.TemporaryDirectory(prefix=f".{description.name}-", dir=cache)
+        remove_leftovers(cache)
+        temporary = Temporary(target, "download", is_folder=True)
     except OSError as problem:
         raise DatasetError(f"{cache} cannot be written to: {problem}") from problem
     with temporary as place:
         if occupied:
             raise DatasetError(f"{target} exists but does not hold {description.name}: remove it")
-        folder = Path(place) / description.name
+        folder = place / description.name
         folder.mkdir()
         contents = _fetch_into(folder, description, progress)
         try:

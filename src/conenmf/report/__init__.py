@@ -18,7 +18,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..data.files.atomic import written_whole
+from ..data.files.atomic import output_file, writing, written_whole
 from ..result import Factorization
 from ..text import visible
 from . import cones, gallery, origin, quality
@@ -105,11 +105,9 @@ def write_report(result: Factorization, path: str | os.PathLike[str], **options:
     **options
         As in `render`.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {target}: the folder does not exist")
+    target = output_file(path)
     page = render(result, **options).encode("utf-8", "replace")
-    with written_whole(target) as stream:
+    with writing(target), written_whole(target) as stream:
         stream.write(page)
 
 

@@ -1,18 +1,20 @@
 """Checkpoints: a run that was killed resumes from its last save and ends with the same bits.
 
-A checkpoint is a folder. Each save writes a new folder inside it under a temporary name and moves
-it into place when it is complete; only then is the one before it removed. On a cluster the workers
-write their own partitions of H, so the folder must be one that all of them see. The sums of a pass
-are saved under the names that their loss gives them.
+A checkpoint is a folder, which one run uses at a time. Each save writes a new folder inside it
+under a temporary name and moves it into place when all of it is on the disk; only then is the one
+before it removed. On a cluster the workers write their own partitions of H, so the folder must be
+one that all of them see. Every file has a checksum. The sums of a pass are saved under the names
+that their loss gives them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +22,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..data.blocks import Array
+from ..data.digest import digest
 from ..data.files.atomic import folder_written_whole, written_whole
-from ..data.matrix import DataMatrix
-from ..errors import CheckpointError, Message, Option, OptionError
+from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
+from ..data.matrix import Checksum, DataMatrix
+from ..errors import (
+    CheckpointError,
+    DataChangedError,
+    DiskFullError,
+    Message,
+    Option,
+    OptionError,
+    OutputError,
+)
 from .state import Momentum, Saved, State
 from .stopping import Log
 
 __all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
 
-_FORMAT = "conenmf-checkpoint-3"
+_FORMAT = "conenmf-checkpoint-4"
+_LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss
 _LOG_FIELDS = ("relative_error", "elapsed", "passes")
+_DIGESTS = {
+    "data": "some entries of the data, or their order, are",
+    "arrays": "the factors given as init are",
+    "code": "the functions given as init or solver are",
+    "random state": "the generator, its seed or its state are",
+}
 _MOMENTUM_FIELDS = ("beta", "ceiling", "rest", "leapt")
-_UNFINISHED = re.compile(r"\.\d{8}\.[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ class Checkpoint:
     ----------
     folder : path
         Made if it does not exist. A run that finds a checkpoint here resumes from it; delete
-        the folder to run from the beginning.
+        the folder to run from the beginning. One run can use it at a time.
     every : float
         Seconds between saves; 0 saves after every iteration.
     """
@@ -83,43 +100,62 @@ class CheckpointedRun:
         self._settings = {
             "shape": list(V.shape),
             "dtype": str(V.dtype),
-            "norm": V.norm,
-            "order of samples": float(V.map(_weigh_by_place, V.norms_squared, N=V.shape[1])[0]),
             **settings,
             "random state": None if rng is None else fingerprint(_state_of(rng)),
+            "data": digest(V),
         }
         self._rng = rng
         self._last = time.perf_counter()
         self.facts: dict[str, Any] = {}
-        try:
-            self._folder.mkdir(exist_ok=True)
-        except OSError as problem:
-            raise CheckpointError(
-                f"{self._folder} cannot be made a folder for checkpoints: {problem}"
-            ) from problem
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        checkpoint: Checkpoint,
+        V: DataMatrix,
+        settings: dict[str, Any],
+        rng: np.random.Generator | None,
+    ) -> Iterator[CheckpointedRun]:
+        """Hold the folder of a checkpoint, which is made and tried first, for one run."""
+        folder = Path(checkpoint.folder)
+        with ExitStack() as stack:
+            try:
+                folder.mkdir(exist_ok=True)
+                stack.enter_context(in_use(folder, folder / _LOCK_FILE))
+                Temporary(folder / "trial").remove()
+            except OutputError as problem:
+                raise CheckpointError(f"the checkpoint {problem}") from problem
+            except (OSError, ValueError) as problem:
+                reason = getattr(problem, "strerror", None) or problem
+                raise CheckpointError(
+                    f"{folder} cannot be used as a folder for checkpoints: {reason}; name another"
+                ) from problem
+            remove_leftovers(folder, of_all_machines=True)
+            yield cls(checkpoint, V, settings, rng)
 
     def load(self, max_iter: int) -> Saved | None:
         """Return the newest state, or None if there is none; restores the generator.
 
         A state that is beyond `max_iter` iterations is refused.
         """
-        for entry in self._folder.iterdir():
-            if _UNFINISHED.fullmatch(entry.name):  # left by a run that was killed while it saved
-                shutil.rmtree(entry, ignore_errors=True)
-        folders = sorted(entry for entry in self._folder.iterdir() if entry.name.isdigit())
-        if not folders:
+        newest = max(self._saved(), default=None)
+        if newest is None:
             return None
-        newest = folders[-1]
         try:
             saved = self._read(newest, max_iter)
         except CheckpointError:
             raise
         except Exception as problem:  # a damaged file may raise any of them
             raise CheckpointError(
-                f"{newest} is not a checkpoint of conenmf, or is damaged: {problem}; "
+                f"{newest} is not a checkpoint of conenmf, or its state.npz is damaged: {problem}; "
                 "delete it to run from the beginning"
             ) from problem
         return saved
+
+    def _saved(self) -> list[Path]:
+        """The folders of checkpoints, of which there is more than one if a save was interrupted."""
+        return [entry for entry in self._folder.iterdir() if entry.name.isdigit()]
 
     def _read(self, folder: Path, max_iter: int) -> Saved:
         with (
@@ -149,15 +185,15 @@ class CheckpointedRun:
                     ": raise it, or delete the folder to run from the beginning",
                 )
             )
-        state = State(W, self._V.load_aligned(folder, "H"), sums, values)
+        files = {name: tuple(checksum) for name, checksum in header["files"].items()}
+        state = State(W, self._V.load_aligned(folder, "H", files), sums, values)
         if W_before is not None:
-            state.momentum = Momentum(
-                W_before, self._V.load_aligned(folder, "before"), **header["momentum"]
-            )
+            before = self._V.load_aligned(folder, "before", files)
+            state.momentum = Momentum(W_before, before, **header["momentum"])
         self.facts = header["facts"]
         if self._rng is not None and header["rng"] is not None:
             self._rng.bit_generator.state = _from_json(header["rng"])
-        return Saved(state, log)
+        return Saved(state, log, header["tol"])
 
     def save_if_due(self, run: Saved, ended: bool) -> None:
         """Save if the last save is long enough ago, or the user has ended the run."""
@@ -167,53 +203,74 @@ class CheckpointedRun:
 
     def save(self, run: Saved) -> None:
         """Save a run, unless this iteration is saved already."""
-        state, momentum = run.state, run.state.momentum
         target = self._folder / f"{len(run.log.elapsed):08d}"
-        if not target.exists():
-            with folder_written_whole(target) as folder:
-                self._write(run, folder)
-        if self._V.is_remote:  # lost chunks are then read from their files, not computed again
-            state.Ht = self._V.load_aligned(target, "H")
-            if momentum is not None:
-                momentum.Ht = self._V.load_aligned(target, "before")
-        for entry in self._folder.iterdir():
-            if entry.name.isdigit() and entry != target:
-                shutil.rmtree(entry, ignore_errors=True)
+        try:
+            if not target.exists():
+                with folder_written_whole(target) as folder:
+                    files = self._write(run, folder)
+                if self._V.is_remote:  # lost chunks are then read from their files again
+                    self._leave_in_files(run.state, target, files)
+            for earlier in self._saved():
+                if earlier != target:
+                    shutil.rmtree(earlier, ignore_errors=True)
+        except DataChangedError:
+            raise
+        except OSError as problem:
+            raise self._not_saved(problem) from problem
 
-    def _write(self, run: Saved, folder: Path) -> None:
+    def _leave_in_files(self, state: State, folder: Path, files: dict[str, Checksum]) -> None:
+        state.Ht = self._V.load_aligned(folder, "H", files)
+        if state.momentum is not None:
+            state.momentum.Ht = self._V.load_aligned(folder, "before", files)
+
+    def _not_saved(self, problem: OSError) -> CheckpointError | DiskFullError:
+        """The error for a save that failed: why, and what is left to resume from."""
+        try:
+            last = max(self._saved(), default=None)
+        except OSError:
+            last = None
+        left = "there is no earlier one"
+        if last is not None:
+            left = f"the one of iteration {int(last.name)} is intact; the same call resumes from it"
+        if isinstance(problem, DiskFullError):
+            return DiskFullError(
+                f"not enough disk space for a checkpoint in {self._folder}: free some ({left})"
+            )
+        reason = problem.strerror or problem
+        return CheckpointError(f"no checkpoint can be saved in {self._folder}: {reason} ({left})")
+
+    def _write(self, run: Saved, folder: Path) -> dict[str, Checksum]:
         state, momentum = run.state, run.state.momentum
+        files = self._V.save_aligned(state.Ht, folder, "H")
+        arrays: dict[str, Any] = {"W": state.W, "values": np.array(state.values)}
+        arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG_FIELDS}
+        arrays |= {_SUM_PREFIX + name: np.asarray(value) for name, value in state.sums.items()}
+        if momentum is not None:
+            arrays["W before"] = momentum.W
+            files |= self._V.save_aligned(momentum.Ht, folder, "before")
         header = {
             "format": _FORMAT,
             "momentum": momentum and {name: getattr(momentum, name) for name in _MOMENTUM_FIELDS},
             "settings": self._settings,
+            "tol": run.tol,
             "facts": self.facts,
             "rng": None if self._rng is None else _to_json(self._rng.bit_generator.state),
+            "files": files,
         }
-        arrays: dict[str, Any] = {"W": state.W, "values": np.array(state.values)}
-        arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG_FIELDS}
-        arrays |= {_SUM_PREFIX + name: np.asarray(value) for name, value in state.sums.items()}
-        self._V.save_aligned(state.Ht, folder, "H")
-        if momentum is not None:
-            arrays["W before"] = momentum.W
-            self._V.save_aligned(momentum.Ht, folder, "before")
         with written_whole(folder / "state.npz") as stream:
             np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+        return files
 
     def _compare(self, folder: Path, settings: dict[str, Any]) -> None:
         for key, value in self._settings.items():
-            same = settings.get(key) == value
-            if isinstance(value, float):  # the last bits depend on how V is cut into blocks
-                same = bool(np.isclose(float(settings[key]), value, rtol=1e-12, atol=0))
-            if not same:
-                raise CheckpointError(
-                    f"{folder} belongs to another run: its {key} is {settings.get(key)!r}, now it "
-                    f"is {value!r}; use another folder, or delete this one"
-                )
-
-
-def _weigh_by_place(index: range, squared: Array, *, N: int) -> tuple[float]:
-    """A number that changes if the order of the samples changes."""
-    return (float(squared @ (np.arange(index.start, index.stop) / N)),)
+            if settings.get(key) == value:
+                continue
+            what = f"its {key} is {settings.get(key)!r}, now it is {value!r}"
+            if key in _DIGESTS:
+                what = f"{_DIGESTS[key]} not those that it was made with"
+            raise CheckpointError(
+                f"{folder} belongs to another run: {what}; use another folder, or delete this one"
+            )
 
 
 def fingerprint(*parts: str | npt.ArrayLike) -> str:

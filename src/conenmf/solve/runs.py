@@ -18,6 +18,7 @@ loss, and the factors that are returned are as good as the last value, or better
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -26,7 +27,7 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..errors import FactorError
+from ..errors import CheckpointWarning, FactorError, Message, Option
 from .losses import Point, Sums, nearby_power
 from .methods import Method, Penalty
 from .solvers import Solver, Update
@@ -140,12 +141,30 @@ class Run:
             if self._solver.extrapolate:
                 self.state.momentum = Momentum(self.state.W, self.state.Ht)
         else:
-            self.state, self.log = resume
+            self.state, self.log, _ = resume
             self._began -= self.log.last_elapsed
             self._already_read -= self.log.last_passes
         n_earlier = len(self.state.values) - len(self.log.elapsed)
         self._earlier = [self.loss.relative_error(value) for value in self.state.values[:n_earlier]]
         self.reason = self._reason()
+        if resume is not None and resume.tol is not None and stopping.tol > resume.tol:
+            self._stop_if_past()
+
+    def _stop_if_past(self) -> None:
+        """End a run, resumed with a larger `tol`, if it would have converged some time ago."""
+        errors, tol = self.log.relative_error, self.stopping.tol
+        met = self.stopping.converged_at(errors, self._earlier)
+        if met is not None and met < len(errors):
+            self.reason = StopReason.CONVERGED
+            warnings.warn(
+                Message(
+                    Option("tol", tol),
+                    f" was met at iteration {met}, and the checkpoint is past that point: the "
+                    f"factors are those of iteration {len(errors)}",
+                ),
+                CheckpointWarning,
+                stacklevel=2,
+            )
 
     def extend(self, stopping: Stopping) -> None:
         """Continue a run that has ended, with other limits."""
@@ -227,7 +246,7 @@ class Run:
     def save(self, *, ended: bool) -> None:
         """Pass the state to the function that saves it."""
         if self._save is not None:
-            self._save(Saved(self.state, self.log), ended)
+            self._save(Saved(self.state, self.log, float(self.stopping.tol)), ended)
 
     def factors(self) -> tuple[Array, Aligned]:
         """Return W (F, K) and H (K, N) in the scale of V."""

@@ -70,7 +70,8 @@ class State:
 
 
 class Saved(NamedTuple):
-    """All that a checkpoint keeps of a run."""
+    """All that a checkpoint keeps of a run; `tol` is what it has been run with so far."""
 
     state: State
     log: Log
+    tol: float | None = None

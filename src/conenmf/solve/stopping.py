@@ -8,7 +8,7 @@ ended. Nothing here computes factors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -118,6 +118,14 @@ class Stopping:
             return StopReason.MAX_ITER
         if self.max_time is not None and elapsed >= self.max_time:
             return StopReason.MAX_TIME
+        return None
+
+    def converged_at(self, errors: list[float], earlier: Sequence[float] = ()) -> int | None:
+        """Return the iteration after which a run with these errors would have converged, if any."""
+        limits = replace(self, max_iter=len(errors) + 1, max_time=None)
+        for n in range(1, len(errors) + 1):
+            if limits.reason(errors[:n], 0.0, earlier) is not None:
+                return n
         return None
 
     def _fall(self, errors: list[float]) -> float:

@@ -1,13 +1,24 @@
 import errno
+import os
 
 import pytest
 
-from conenmf.data.files.atomic import folder_written_whole, temporary_name, written_whole
-from conenmf.errors import DiskFullError
+from conenmf.data.files.atomic import (
+    files_written_whole,
+    folder_written_whole,
+    output_file,
+    writing,
+    written_whole,
+)
+from conenmf.errors import DiskFullError, OptionError, OutputError
 
 
 def contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def full():
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -29,14 +40,28 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     assert contents(tmp_path) == {"a.json": "second"}
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_folder_appears_whole_or_not_at_all(tmp_path, exists):
-    target, before = tmp_path / "out", {}
-    if exists:
-        before = {"a": "old", "other": "stays"}
-        target.mkdir()
-        for name, text in before.items():
-            (target / name).write_text(text)
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_several_files_appear_together(tmp_path, failing):
+    targets = [tmp_path / name for name in "abc"]
+    for target in targets:
+        target.write_text("old")
+
+    def write(then):
+        with files_written_whole(targets) as streams:
+            for number, stream in enumerate(streams):
+                if number == failing:
+                    then()
+                stream.write(b"new")
+
+    with pytest.raises(OSError, match="No space left"):
+        write(full)
+    assert contents(tmp_path) == dict.fromkeys("abc", "old")
+    write(lambda: None)
+    assert contents(tmp_path) == dict.fromkeys("abc", "new")
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "out"
 
     def write(then):
         with folder_written_whole(target) as folder:
@@ -49,28 +74,72 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path, exists):
 
     with pytest.raises(KeyError):
         write(fail)
-    assert (contents(target) if exists else list(tmp_path.iterdir())) == (before or [])
+    assert list(tmp_path.iterdir()) == []
     write(lambda: None)
-    assert contents(target) == before | {"a": "new", "b": "new"}
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert contents(target) == {"a": "new", "b": "new"}
+    with pytest.raises(OutputError, match="out cannot be written: Directory not empty"):
+        write(lambda: None)
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     def fill(opened, path):
         with opened(path):
-            raise OSError(errno.ENOSPC, "No space left on device")
+            full()
 
+    message = "not enough disk space to write .*out: free some"
     for opened in (written_whole, folder_written_whole):
-        with pytest.raises(
-            DiskFullError,
-            match=r"not enough disk space to write .*out: free some.*earlier one is intact",
-        ):
+        with pytest.raises(DiskFullError, match=f"{message}.*nothing of it was written"):
             fill(opened, tmp_path / "out")
         assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(DiskFullError, match=f"{message}.*the earlier one is intact"):
+        fill(written_whole, tmp_path / "out")
+    assert contents(tmp_path) == {"out": "old"}
 
 
-def test_temporary_names_differ_and_are_hidden(tmp_path):
-    first, second = (temporary_name(tmp_path / "a.npy") for _ in range(2))
-    assert first != second
-    assert first.parent == tmp_path
-    assert first.name.startswith(".a.npy.")
+def test_files_are_on_the_disk_before_they_are_moved(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "replace"):
+        original = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *a, name=name, original=original: (done.append(name), original(*a))
+        )
+    with written_whole(tmp_path / "a") as stream:
+        stream.write(b"a")
+    assert done == ["fsync", "replace", "fsync"]  # the file, then the name in its folder
+    done.clear()
+    with folder_written_whole(tmp_path / "b"):
+        pass
+    assert done == ["fsync", "replace", "fsync"]
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path, message in (
+        ("", "is a folder: name a file"),
+        (".", "is a folder: name a file"),
+        ("/", "is a folder: name a file"),
+        (tmp_path, "is a folder: name a file"),
+        (tmp_path / "no" / "a", "its folder does not exist"),
+        (tmp_path / "file" / "a", "its folder does not exist"),
+        ("/proc/a", None),
+        (tmp_path / ("x" * 300), None),
+        ("a\0b", "cannot be the name of a file"),
+    ):
+        with pytest.raises(OutputError, match=message), written_whole(output_file(path)):
+            pass
+    for path in (None, 3, ["a"]):
+        with pytest.raises(OptionError, match="is not the path of a file"):
+            output_file(path)
+    assert output_file(os.fsencode(tmp_path / "a")) == tmp_path / "a"
+
+
+def test_errors_of_the_operating_system_are_named(tmp_path):
+    target = tmp_path / "a.csv"
+    named = pytest.raises(OutputError, match=r"a\.csv cannot be written: Input/output error")
+    with named, writing(target), written_whole(target):
+        raise OSError(errno.EIO, "Input/output error")
+    with pytest.raises(DiskFullError), writing(target):
+        full()
+    assert list(tmp_path.iterdir()) == []

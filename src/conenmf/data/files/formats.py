@@ -18,6 +18,7 @@ from .columns import ColumnChoice
 from .evidence import WatchedFile
 from .images import open_images
 from .layouts import OpenFile, RawArray, RawSource
+from .locks import remove_leftovers
 from .market import open_matrix_market
 from .matlab import open_matlab
 from .sources import NamedMatrix
@@ -71,6 +72,7 @@ def open_path(
     if not _exists(text):
         raise FileNotFoundError(f"there is no file {visible(text)}")
     file = Path(text)
+    remove_leftovers(file.parent)
     opener = _opener(file)
     if dataset is not None and opener not in _WITH_MEMBERS:
         raise OptionError(

@@ -1,0 +1,79 @@
+"""The digest of the data: one for every storage, another for every change."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_columns, from_rows, open_data
+from conenmf.data.digest import digest
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    return rng.poisson(0.7, (60, 25)).astype(float)
+
+
+def test_it_is_the_same_for_every_storage(backend, sample_matrix):
+    assert digest(backend(sample_matrix)) == digest(from_columns(sample_matrix))
+
+
+def test_it_takes_one_pass(counts):
+    V = from_rows(counts)
+    before = V.passes
+    digest(V)
+    assert V.passes - before == 1
+
+
+def test_it_does_not_depend_on_blocks_threads_or_chunks(counts, tmp_path):
+    np.save(tmp_path / "x.npy", counts)
+    expected = digest(from_rows(counts))
+    for block_samples in (1, 7, 60):
+        for n_threads in (1, 3):
+            options = {"block_samples": block_samples, "n_threads": n_threads}
+            assert digest(from_rows(counts, **options)) == expected
+            assert digest(from_rows(sp.csr_array(counts), **options)) == expected
+            V = open_data(tmp_path / "x.npy", max_memory="1MB", **options)
+            assert digest(V) == expected
+    for chunks in ((13, 25), (60, 25), (1, 25)):
+        assert digest(from_rows(da.from_array(counts, chunks=chunks))) == expected
+    assert digest(from_columns(counts.T)) == expected
+    assert digest(from_rows(counts.astype(np.uint8))) == expected
+
+
+def test_zeros_are_zeros(counts):
+    stored = sp.csr_array(counts)
+    stored.data[::3] = 0  # zeros that are stored, and a sign that does not count
+    signed = stored.toarray()
+    signed[signed == 0] = -0.0
+    assert digest(from_rows(stored)) == digest(from_rows(signed))
+    assert digest(from_rows(np.abs(signed))) == digest(from_rows(signed))
+
+
+def test_every_change_is_seen(counts):
+    rng = np.random.default_rng(1)
+    unchanged = digest(from_rows(counts))
+    for number in range(300):
+        X = counts.copy()
+        n, m = rng.choice(60, 2, replace=False)
+        f, g = rng.choice(25, 2, replace=False)
+        kind = number % 5
+        if kind == 0:
+            X[n, f] = np.nextafter(X[n, f], 9)
+        elif kind == 1:
+            X[n] = rng.permutation(X[n])
+        elif kind == 2:
+            X[[n, m]] = X[[m, n]]
+        elif kind == 3:
+            X[:, [f, g]] = X[:, [g, f]]
+        else:
+            X[n, f], X[m, g] = X[m, g] + 1, X[n, f]
+        assert (digest(from_rows(X)) == unchanged) == np.array_equal(X, counts)
+    reversed_ = counts.copy()
+    reversed_[3] = reversed_[3, ::-1]
+    for X in (counts[:, ::-1], counts[::-1], reversed_, counts + np.eye(60, 25) * 1e-9):
+        assert digest(from_rows(X)) != unchanged
+    for dtype in (np.float32, np.float64):
+        X = counts.astype(dtype)
+        assert digest(from_rows(X[:, ::-1])) != digest(from_rows(X))
