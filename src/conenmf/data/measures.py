@@ -69,8 +69,9 @@ def _measure_block(block: Block) -> tuple[Array, _Sums]:
         else:
             rows: Array = block.T
             squared, lowest, n_entries = _measure_rows(rows)
+        total = float(squared.sum())
     nonzero = int(np.count_nonzero(squared))
-    return squared, _Sums(float(squared.sum()), nonzero, n_entries, float(squared.max()), lowest)
+    return squared, _Sums(total, nonzero, n_entries, float(squared.max()), lowest)
 
 
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:
