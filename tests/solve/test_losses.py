@@ -25,8 +25,9 @@ def test_the_value_of_least_squares_at_either_point(
     V = main_backend(scale * sample_matrix)
     loss = Frobenius(V)
     assert Frobenius(V, rescale=False).unit == 1
+    shared = loss.shared(W * scale / loss.unit)
     *_, sums = V.sweep(
-        Frobenius.step, H.T, update=keep, beta=0.0, floor=0.0, **loss.shared(W * scale / loss.unit)
+        Frobenius.step, *loss.aligned, H.T, update=keep, beta=0.0, floor=0.0, **shared
     )
     sums = loss.collect(sums)
     assert set(sums) == {"VH", "HH", "inner"}
