@@ -74,7 +74,8 @@ def _scaled(rng: np.random.Generator, F: int, K: int) -> np.ndarray:
 
 def _bumps(rng: np.random.Generator, F: int, K: int) -> np.ndarray:
     width = 10.0 ** rng.uniform(-2, 0)
-    return np.exp(-(((np.linspace(0, 1, F)[:, None] - rng.random(K)) / width) ** 2))
+    bumps = np.exp(-(((np.linspace(0, 1, F)[:, None] - rng.random(K)) / width) ** 2))
+    return np.where(bumps > 1e-140, bumps, 0.0)  # a smaller W'W leaves the range of float64
 
 
 def _powers(rng: np.random.Generator, F: int, K: int) -> np.ndarray:
@@ -163,7 +164,7 @@ def judge(
     gradient = unit.T @ residual
     wrong = np.where(Y.T > 0, np.abs(gradient), np.maximum(-gradient, 0.0))
     size = np.abs(unit.T @ V).max(axis=0)
-    size[size < 1e-250] = 0.0  # for samples of their own size it may leave the range of float64
+    size[size < 1e-250] = 0.0  # W'v itself may leave the range of float64
     kkt = np.divide(wrong.max(axis=0), size, out=np.zeros(len(Y)), where=size > 0)
     kkt[(size == 0) & (Y > 1e-250).any(axis=1)] = np.inf
     excess = (residual**2).sum(axis=0) - best

@@ -49,7 +49,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     ----------
     G : array (K, K), or (n, K, K)
         Gram matrix, symmetric positive semidefinite, or one for each row. If it is singular, a
-        solution is returned whose gradient conditions hold to rounding.
+        solution is returned whose gradient conditions hold to rounding. A component whose diagonal
+        entry is below 1e-290, which has lost digits, counts as zero.
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
@@ -93,10 +94,11 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))
     gram = G / np.outer(scale, scale)
-    gram[dead, :] = gram[:, dead] = 0.0
-    gram[dead, dead] = 1.0
     sides = np.ascontiguousarray(C / scale, dtype=np.float64)
-    sides[:, dead] = 0.0
+    if dead.any():
+        gram[dead, :] = gram[:, dead] = 0.0
+        gram[dead, dead] = 1.0
+        sides[:, dead] = 0.0
     pivot_sq = _smallest_pivot_squared(gram)
     gram = gram if pivot_sq > _rounding(K) else gram + _rounding(K) * np.eye(K)
     guess = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
@@ -136,7 +138,8 @@ def _mend(gram: Array, sides: Array, Y: Array) -> None:
 
 def _residual(gram: Array, sides: Array, Y: Array) -> Array:
     """How far y >= 0, gradient >= 0, y * gradient = 0 are from holding, for each row."""
-    gradient = Y @ gram - sides
+    with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition broke down
+        gradient = Y @ gram - sides
     wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1)
     size = np.abs(sides).max(axis=1)
     residual: Array = wrong / np.where(size > 0, size, 1.0)
