@@ -37,7 +37,7 @@ Sums: TypeAlias = dict[str, Any]
 
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
-_NEARLY_EXACT_SHARE = 1e-4  # of ||v||^2, below which single precision does not show the rest
+_NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
 _BATCH_ROWS = 1024  # features whose W is updated at a time, on threads
 
 
@@ -150,7 +150,6 @@ class Frobenius(Loss):
     @staticmethod
     def step(
         block: Block,
-        squared: Array,
         *given: Array,
         update: Update,
         beta: float,
@@ -162,7 +161,7 @@ class Frobenius(Loss):
         In single precision the sums do not show errors of less than a thousandth: where they are
         nearly that small, the step is repeated in double precision.
         """
-        unit, (H, *before) = shared["unit"], given
+        unit, (squared, H, *before) = shared["unit"], given
         C = products(block, shared["W"])
         if unit != 1:
             C = C / C.dtype.type(unit)
@@ -181,7 +180,7 @@ class Frobenius(Loss):
             if total - 2.0 * inner + float(np.vdot(shared["G"], HH)) < _NEARLY_EXACT_SHARE * total:
                 again = {"update": update, "beta": beta, "floor": floor, **shared}
                 again["W"] = exact(shared["W"])
-                return Frobenius.step(exact(block), squared, *given, **again)
+                return Frobenius.step(exact(block), *given, **again)
         return H, *updated, {"VH": VH, "HH": HH, "inner": inner}
 
     def shared(self, W: Array) -> dict[str, Any]:
@@ -266,8 +265,8 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
     with V.own_threads():
-        shared = {"W": W, "G": W.T @ W, "units": units if np.any(units != 1) else None}
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, **shared)
+        scale = units if np.any(units != 1) else None
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W, units=scale)
     return Ht.T, labels, float(squared)
 
 
