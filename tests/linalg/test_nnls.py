@@ -220,7 +220,7 @@ def test_problems_on_which_scipy_fails(both_twins, seed):
     check_exact(W, V, nnls(W.T @ W, V.T @ W))
 
 
-def test_rows_that_fail_are_solved_anew(both_twins, monkeypatch):
+def test_rows_that_fail_are_solved_once_more(both_twins, monkeypatch):
     """A breakdown of the pivoting, as rounding may cause it where G is singular, is noticed."""
     rng = np.random.default_rng(5)
     W, V = np.tile(rng.random((6, 3)), 3), rng.random((6, 20))

@@ -125,7 +125,7 @@ def _smallest_pivot_squared(gram: Array) -> float:
 
 
 def _mend(gram: Array, sides: Array, Y: Array) -> None:
-    """Solve the rows of Y anew, in place, in which the gradient conditions do not hold."""
+    """Solve once more, in place, the rows of Y in which the gradient conditions do not hold."""
     failed = ~(_residual(gram, sides, Y) <= _DOUBTFUL_RESIDUAL)
     if failed.any():
         Y[failed] = _one_by_one(gram, sides[failed])
