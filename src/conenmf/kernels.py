@@ -21,6 +21,7 @@ import numpy as np
 __all__ = [
     "AVAILABLE",
     "HALS_BATCH_ROWS",
+    "SMALLEST_SQUARE",
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
@@ -35,6 +36,7 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
+SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
@@ -158,7 +160,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     counts = np.zeros(HALS_BATCH_ROWS, np.intp)  # sweeps over a row so far
     inverse = np.zeros(K, Y.dtype)
     for k in range(K):
-        if G[k, k] > 0.0:
+        if G[k, k] > SMALLEST_SQUARE:
             inverse[k] = 1.0 / G[k, k]
     fours = K - K % 4
     width = 0
@@ -223,7 +225,7 @@ def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_s
             moved = 0.0
             for k in range(y.shape[0]):
                 weight = gram[k, k]
-                if weight > 0.0:
+                if weight > SMALLEST_SQUARE:
                     gradient = -c[k]
                     for j in range(y.shape[0]):
                         gradient += gram[k, j] * y[j]
@@ -370,7 +372,7 @@ def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) ->
     K = G.shape[0]
     members = np.zeros(K, dtype=np.intp)
     passive = np.zeros(K, dtype=np.bool_)
-    target = np.zeros(K)
+    refused = np.zeros(K, dtype=np.bool_)
     L = np.zeros((K, K))
     x = np.zeros(K)
     for n in range(C.shape[0]):
@@ -379,12 +381,13 @@ def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) ->
         for k in range(K):
             y[k] = 0.0
             passive[k] = False
+            refused[k] = False
             scale = max(scale, abs(C[n, k]))
         for _ in range(max_steps):
             enter = -1
             steepest = -tolerance * scale
             for k in range(K):
-                if not passive[k]:
+                if not passive[k] and not refused[k]:
                     gradient = -C[n, k]
                     for j in range(K):
                         gradient += G[k, j] * y[j]
@@ -394,34 +397,46 @@ def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) ->
             if enter < 0:
                 break
             passive[enter] = True
+            first = True
             while True:
                 size = 0
                 for k in range(K):
                     if passive[k]:
                         members[size] = k
                         size += 1
-                if size == 0:
-                    break
                 _factor(G, members, size, L)
                 _substitute(L, members, size, C[n], x)
                 share = 1.0
-                for k in range(K):
-                    target[k] = 0.0
+                blocking = -1
                 for i in range(size):
                     k = members[i]
-                    target[k] = x[i]
+                    if first and k == enter and not x[i] > 0.0:
+                        refused[k] = True
                     if x[i] <= 0.0:
-                        share = min(share, y[k] / (y[k] - x[i]) if y[k] > 0.0 else 0.0)
-                if share == 1.0:
+                        reached = y[k] / (y[k] - x[i]) if y[k] > 0.0 else 0.0
+                        if blocking < 0 or reached < share:
+                            share = reached
+                            blocking = k
+                if first and refused[enter]:
+                    passive[enter] = False
+                    break
+                if first:
+                    first = False
                     for k in range(K):
-                        y[k] = max(target[k], 0.0)
+                        refused[k] = False
+                if blocking < 0:
+                    for i in range(size):
+                        y[members[i]] = x[i]
                     break
                 largest = 0.0
-                for k in range(K):
-                    y[k] += share * (target[k] - y[k])
+                for i in range(size):
+                    k = members[i]
+                    y[k] += share * (x[i] - y[k])
                     largest = max(largest, y[k])
-                for k in range(K):
-                    if passive[k] and y[k] <= 1e-15 * largest:
+                y[blocking] = 0.0
+                passive[blocking] = False
+                for i in range(size):
+                    k = members[i]
+                    if y[k] <= 1e-15 * largest:
                         passive[k] = False
-                    if not passive[k]:
                         y[k] = 0.0

@@ -186,3 +186,14 @@ def test_a_sample_without_a_cone_is_refused(sample_matrix):
     labels[5] = -1
     with pytest.raises(ShapeError, match="has label -1"):
         rank_one_factors(V, replace(cones, labels=labels))
+
+
+def test_cones_of_tiny_samples_beside_ordinary_ones():
+    """||V_k||^4 leaves the range of float64, ||V_k||^2 does not."""
+    model = make_cones(8, 2, 0.1, n_samples=60, rng=np.random.default_rng(0))
+    labels = cluster_cones(from_columns(model.V), 2).labels
+    sizes = np.where(labels == labels[0], 1.0, 1e-90)
+    W, H, _ = cr1_nmf(from_columns(model.V), 2)
+    tiny_W, tiny_H, _ = cr1_nmf(from_columns(model.V * sizes), 2)
+    np.testing.assert_allclose(tiny_W, W, atol=1e-5)
+    np.testing.assert_allclose(tiny_H / sizes, H, atol=1e-5)

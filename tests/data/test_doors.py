@@ -20,6 +20,7 @@ from conenmf.errors import (
     ShapeError,
     ZeroDataError,
 )
+from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
 
 
@@ -349,3 +350,18 @@ def test_arrays_that_no_memory_holds(monkeypatch):
         factorize(V, 1)
     with pytest.raises(MemoryError):
         from_rows(np.ones((3, 2)))
+
+
+def test_scales_that_leave_the_range_are_named_without_warnings():
+    for X in (np.full((3, 2), 1e160), np.full((300, 4), 1e153), np.full((3, 2), 1e-160)):
+        for door in (from_rows, lambda X: from_rows(sp.csr_array(X))):
+            with pytest.raises(ScaleError):
+                door(X)
+
+
+def test_samples_whose_squares_lose_their_digits_count_as_zero():
+    """The inverse of their squared norm would be infinite."""
+    V = from_rows(np.array([[1.0, 2.0], [1e-156, 0.0], [3.0, 1.0]]))
+    np.testing.assert_array_equal(V.norms_squared, [5.0, 0.0, 10.0])
+    assert V.nonzero == 2
+    assert np.isfinite(Spectrum(V).singular_values(2, normalize=True)).all()

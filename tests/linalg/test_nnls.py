@@ -1,12 +1,14 @@
+import sys
+
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import kernels
 from conenmf.errors import NonFiniteError, ShapeError
-from conenmf.linalg.nnls import lawson_hanson, nnls, pivot, regularized
+from conenmf.linalg.nnls import lawson_hanson, nnls, pivot
 
 
 def problem(seed):
@@ -124,7 +126,7 @@ def test_the_last_resort_is_exact(seed):
     size = np.linalg.norm(W, axis=0)
     W = W[:, size > 0] / size[size > 0]
     if W.shape[1]:
-        gram = regularized(W.T @ W)
+        gram = W.T @ W + 1e-13 * np.eye(W.shape[1])
         assert kkt_residual(gram, V.T @ W, lawson_hanson(gram, V.T @ W)) < 1e-8
 
 
@@ -153,3 +155,103 @@ def test_what_is_not_a_gram_matrix():
     for G, C in (([[-1.0]], [[1.0]]), (np.zeros((0, 0)), np.zeros((3, 0)))):
         with pytest.raises(ShapeError, match="not a Gram matrix"):
             nnls(G, C)
+
+
+# --- rank-deficient and nearly rank-deficient W, as `benchmarks/nnls.py` has in more kinds -----
+
+
+def _sparse(rng, F, K):
+    return rng.random((F, K)) * (rng.random((F, K)) < 0.3)
+
+
+def _nearly_equal(rng, F, K):
+    W = rng.random((F, K))
+    for k in range(0, K, 2):
+        W[:, k] = W[:, -1] * 10.0 ** rng.integers(-3, 4) + 10.0 ** rng.uniform(-17, -2) * W[:, k]
+    return W
+
+
+DEFICIENT = {
+    "sparse": _sparse,
+    "nearly equal columns": _nearly_equal,
+    "low rank": lambda rng, F, K: rng.random((F, 2)) @ _sparse(rng, 2, K),
+    "all scales": lambda rng, F, K: _nearly_equal(rng, F, K) * 10.0 ** rng.uniform(-60, 60, K),
+    "powers": lambda rng, F, K: np.linspace(0, 1, F)[:, None] ** np.arange(K),
+    "entries of all sizes": lambda rng, F, K: 10.0 ** rng.uniform(-12, 0, (F, K)),
+}
+
+
+def check_exact(W, V, Y):
+    """Objective at most that of SciPy's solution + 1e-10 ||v||^2, gradient conditions to 1e-8."""
+    size = np.linalg.norm(W, axis=0)
+    unit = W / np.where(size > 0, size, 1.0)
+    X = Y * size
+    gradient = X @ (unit.T @ unit) - V.T @ unit
+    wrong = np.where(X > 0, np.abs(gradient), -gradient)
+    assert np.all(wrong <= 1e-8 * np.abs(V.T @ unit).max(axis=1, keepdims=True) + 1e-280)
+    for x, v in zip(X, V.T, strict=True):
+        # the norm that SciPy returns with a solution is not always its own
+        best = np.sum((unit @ scipy.optimize.nnls(unit, v)[0] - v) ** 2)
+        assert np.sum((unit @ x - v) ** 2) <= best + 1e-10 * (v @ v)
+
+
+@pytest.mark.parametrize("kind", DEFICIENT)
+@given(seed=st.integers(0, 10**7))
+@settings(max_examples=30)
+def test_rank_deficient_problems_are_solved_exactly(both_twins, kind, seed):
+    rng = np.random.default_rng(seed)
+    F = int(rng.integers(1, 20))
+    W = DEFICIENT[kind](rng, F, F + int(rng.integers(-F + 1, 5)))
+    V = rng.random((F, 8)) * (rng.random((F, 8)) < 0.6)
+    V[:, 0] = W @ (rng.random(W.shape[1]) / np.maximum(W.max(axis=0), 1e-300))
+    check_exact(W, V, nnls(W.T @ W, V.T @ W))
+    check_exact(W, V, nnls(W.T @ W, V.T @ W, max_pivots=0))  # one entry at a time
+
+
+@pytest.mark.parametrize("seed", [159084, 241836, 3545])
+def test_problems_on_which_scipy_fails(both_twins, seed):
+    """Sparse columns, some zero, some parallel: the gradient conditions decide who is right."""
+    rng = np.random.default_rng(seed)
+    F = int(rng.integers(2, 30))
+    K = F + int(rng.integers(1, 4))
+    rng.choice(5)
+    W = _sparse(rng, F, K)
+    V = abs(rng.standard_normal((F, 30))) * (rng.random((F, 30)) < 0.6)
+    check_exact(W, V, nnls(W.T @ W, V.T @ W))
+
+
+def test_rows_that_fail_are_solved_once_more(both_twins, monkeypatch):
+    """A breakdown of the pivoting, as rounding may cause it where G is singular, is noticed."""
+    rng = np.random.default_rng(5)
+    W, V = np.tile(rng.random((6, 3)), 3), rng.random((6, 20))
+    G, C = W.T @ W, V.T @ W
+
+    def broken(gram, sides, Y, max_pivots):
+        Y[::2], Y[1::4] = np.nan, 7.0
+        return Y
+
+    module = sys.modules[nnls.__module__]
+    monkeypatch.setattr(module, "pivot", broken)
+    monkeypatch.setattr(module, "_pivot_compiled", broken)
+    solved = np.ones(20, dtype=bool)
+    solved[3::4] = False  # their first guess was left as it was
+    check_exact(W, V[:, solved], nnls(G, C)[solved])
+
+
+def test_what_is_no_gram_matrix_ends(both_twins):
+    """Not positive semidefinite: no promise, but an end, and no NaN."""
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        K = int(rng.integers(2, 8))
+        G = rng.standard_normal((K, K)) * 10.0 ** rng.integers(0, 8, (K, K))
+        G += G.T
+        np.fill_diagonal(G, 1.0)
+        try:
+            assert np.isfinite(nnls(G, rng.standard_normal((5, K)))).all()
+        except NonFiniteError:
+            continue
+
+
+def test_squares_that_lose_their_digits_count_as_zero(both_twins):
+    W = np.array([[1.0, 1e-160], [0.0, 2e-160]])
+    np.testing.assert_array_equal(nnls(W.T @ W, np.array([[2.0, 2e-160]])), [[2.0, 0.0]])

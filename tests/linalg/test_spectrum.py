@@ -124,3 +124,10 @@ def test_one_spectrum_serves_the_rank_and_the_bound():
     assert bound == lower_bound(V, 3)
     with pytest.raises(OptionError, match="belongs to another matrix"):
         estimate_rank(from_columns(np.eye(4)), spectrum=spectrum)
+
+
+def test_vectors_of_singular_values_that_are_rounding():
+    """Divided by the smallest numbers there are, they were infinite."""
+    for shape in ((16, 95), (31, 57), (14, 156)):
+        _, _, R = Spectrum(from_columns(np.full(shape, 3.0))).truncated_svd(min(shape))
+        assert np.abs(R).max() < 10

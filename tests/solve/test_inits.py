@@ -218,3 +218,15 @@ def test_the_spectrum_of_a_fit_is_used(name):
     assert V.passes - before - shared == shared + 1
     np.testing.assert_array_equal(W, W0)
     np.testing.assert_array_equal(H, H0)
+
+
+@pytest.mark.parametrize("name", ["spkm", "kmeans"])
+def test_clusters_that_run_empty_among_zero_samples(name):
+    """A zero sample has no direction, so that it was NaN as the centroid of an empty cluster."""
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        V = from_columns(np.outer([1.0, 2.0, 3.0], draw.integers(0, 3, 12)) + 0.0)
+        if V.nonzero >= 3:
+            W, H = INITS[name](V, 3, draw)
+            assert np.isfinite(W).all()
+            assert np.isfinite(H).all()

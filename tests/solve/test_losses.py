@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
-from conenmf import from_columns
+from conenmf import from_columns, from_rows, make_cones
 from conenmf.errors import NotADataMatrixError
+from conenmf.solve.loop import alternate
 from conenmf.solve.losses import Frobenius, Point, coefficients
 from conenmf.solve.solvers import nnlsb
+from conenmf.solve.stopping import Stopping
 
 
 @pytest.fixture
@@ -25,8 +27,9 @@ def test_the_value_of_least_squares_at_either_point(
     V = main_backend(scale * sample_matrix)
     loss = Frobenius(V)
     assert Frobenius(V, rescale=False).unit == 1
+    shared = loss.shared(W * scale / loss.unit)
     *_, sums = V.sweep(
-        Frobenius.step, H.T, update=keep, beta=0.0, floor=0.0, **loss.shared(W * scale / loss.unit)
+        Frobenius.step, *loss.aligned, H.T, update=keep, beta=0.0, floor=0.0, **shared
     )
     sums = loss.collect(sums)
     assert set(sums) == {"VH", "HH", "inner"}
@@ -62,3 +65,45 @@ def test_labels_weigh_components_by_their_length():
 def test_bare_arrays_are_refused(init):
     with pytest.raises(NotADataMatrixError):
         coefficients(np.ones((12, 40)), init[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_coefficients_do_not_depend_on_the_scale_of_a_component(both_twins, dtype):
+    rng = np.random.default_rng(3)
+    V, W = from_columns(rng.random((6, 9)).astype(dtype)), rng.random((6, 4))
+    H, labels, squared = coefficients(V, W)
+    units = 2.0 ** np.array([100, -100, 0, 60])
+    others = coefficients(V, W * units)
+    np.testing.assert_array_equal(others[0] * units[:, None], H)
+    np.testing.assert_array_equal(others[1], labels)
+    assert others[2] == squared
+
+
+def test_components_too_small_for_their_coefficients_count_as_zero(both_twins):
+    V = from_columns(np.array([[1e3, 0.0], [1.0, 1.0]], np.float32))
+    H, labels, squared = coefficients(V, np.array([[0.0, 1e-40], [1.0, 0.0]]))
+    np.testing.assert_array_equal(H, [[1, 1], [0, 0]])
+    np.testing.assert_array_equal(labels, [0, 0])
+    assert squared == 1e6
+
+
+NEARLY_EXACT = {
+    "duplicates": lambda rng: np.repeat(rng.random((100, 2)), 4, axis=0),
+    "cones": lambda rng: make_cones(2, 2, 0.05, n_samples=400, rng=rng).V.T,
+    "mixtures": lambda rng: rng.random((60, 3)) @ rng.random((3, 20)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("kind", NEARLY_EXACT)
+@pytest.mark.parametrize("solver", ["nnlsb", "plain-nnlsb", "hals", "plain-hals", "mult"])
+def test_errors_in_single_precision_do_not_rise_near_an_exact_fit(solver, kind, dtype):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        V = from_rows(NEARLY_EXACT[kind](rng).astype(dtype))
+        K = 2 if V.shape[0] == 2 else 3
+        run = alternate(
+            V, rng.random((V.shape[0], K)), rng.random((K, V.shape[1])), solver,
+            stopping=Stopping(0, max_iter=60),
+        )  # fmt: skip
+        assert np.diff(run.history.relative_error).max(initial=0) < 1e-4

@@ -165,12 +165,12 @@ class Weighted(Frobenius):
 
     def __init__(self, V, *, weights, rescale=True):
         super().__init__(V, rescale=rescale)
-        self.aligned = (weights,)
+        self.aligned = (*self.aligned, weights)
         self.total = float(weights @ np.asarray(V.norms_squared)) / self.unit**2
 
     @staticmethod
-    def step(block, weights, H, *before, **options):
-        *rows, _ = Frobenius.step(block, H, *before, **options)
+    def step(block, squared, weights, H, *before, **options):
+        *rows, _ = Frobenius.step(block, squared, H, *before, **options)
         weighted = weights[:, None] * rows[0]
         sums = {"VH": block @ weighted, "HH": rows[0].T @ weighted}
         return *rows, {**sums, "inner": float(np.vdot(sums["VH"], options["W"]))}

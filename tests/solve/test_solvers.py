@@ -148,3 +148,17 @@ def test_as_many_sweeps_as_are_paid_for():
 def test_solvers_that_cannot_be(options, message):
     with pytest.raises(OptionError, match=message):
         Solver(hals, **options)
+
+
+def test_squares_beyond_single_precision(both_twins):
+    """A component at the floor in one factor is so large in the other that its square overflows."""
+    G, C = np.diag([1e40, 1.0, 1e-42]), np.array([[1e20, 2.0, 1e-21]], np.float32)
+    Y = hals(G, C, np.zeros((1, 3), np.float32), floor=0.0)
+    assert Y.dtype == np.float32
+    np.testing.assert_allclose(Y, [[1e-20, 2.0, 1e21]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
+def test_squares_that_have_lost_their_digits(update, both_twins):
+    Y = update(np.diag([1.0, 5e-324]), np.array([[1.0, 1.0]]), np.ones((1, 2)))
+    assert np.isfinite(Y).all()

@@ -30,6 +30,7 @@ _Triple: TypeAlias = tuple[Array, Array, Array]
 _BATCH_BYTES = 1 << 18  # of vectors that are worked on together, so that they stay in the cache
 _MAX_PRODUCTS = 8  # V_k'q that are remembered: as many more numbers per sample
 _MAX_PASSES = 200
+_SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared
 
 
 def cr1_nmf(
@@ -278,6 +279,10 @@ def _residual(w: Array, Aw: Array, r: Array, tol: float) -> bool:
     """Put A w - theta w, as unit vectors, into r; whether any was too large."""
     theta = _dots(w, Aw)
     np.subtract(Aw, theta * w, out=r)
+    if theta.min() < _SMALL_SQUARE:  # the square of r would leave the range of float64
+        unit = np.where((theta > 0) & (theta < _SMALL_SQUARE), theta, 1.0)
+        r /= unit
+        theta = theta / unit
     norm = np.sqrt(_dots(r, r))
     unfinished = norm > tol * theta
     r *= np.divide(1.0, norm, out=np.zeros_like(norm), where=unfinished)

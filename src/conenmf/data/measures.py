@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..kernels import SMALLEST_SQUARE
 from .blocks import Array, Block, exact, is_sparse
 
 __all__ = ["Measures", "measure"]
@@ -23,7 +24,8 @@ class Measures(NamedTuple):
     Attributes
     ----------
     norms_squared : aligned (N,), float64
-        ||v||^2 of each sample.
+        ||v||^2 of each sample; 0 if it is so small that it has lost digits, or its inverse is
+        infinite.
     total : float
         ||V||^2, their sum.
     nonzero : int
@@ -69,8 +71,10 @@ def _measure_block(block: Block) -> tuple[Array, _Sums]:
         else:
             rows: Array = block.T
             squared, lowest, n_entries = _measure_rows(rows)
+        squared[squared <= SMALLEST_SQUARE] = 0.0
+        total = float(squared.sum())
     nonzero = int(np.count_nonzero(squared))
-    return squared, _Sums(float(squared.sum()), nonzero, n_entries, float(squared.max()), lowest)
+    return squared, _Sums(total, nonzero, n_entries, float(squared.max()), lowest)
 
 
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:

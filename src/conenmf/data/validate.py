@@ -156,7 +156,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
         return V
 
-    (highest,) = V.sweep(_highest, reduce=np.maximum)
+    highest = float(V.sweep(_highest, reduce=np.maximum)[0])
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
         name = "NaN" if np.isnan(value) else "infinity (inf)"

@@ -9,6 +9,16 @@ positive (the passive set), solve for them, move every entry with the wrong sign
 side, repeat. A backup rule, which moves only the last wrong entry when their number has stopped
 falling, makes it finite. Rows that share a passive set are solved together; the compiled twin in
 `kernels` takes one row after the other instead.
+
+*Dependent columns.* W'W has the squared condition number of W, and is singular to rounding for a W
+that is nearly so. For W >= 0 that does not matter, since nothing cancels in W y: with columns of
+unit norm y_k <= ||W y|| <= ||v||, so that an error of rounding in G y is one relative to ||v||, and
+so are those in the gradient and, as the problem is convex, in the least ||v - W y||^2, for any
+condition number. What suffers are passive sets on the way, whose solutions are large and of either
+sign: rounding may then send the exchanges in a circle, or make a Cholesky decomposition break down.
+So a G that is singular to rounding gets a multiple of the identity of that size, the gradient
+conditions of its solutions are checked, and rows in which they do not hold are solved one entry at
+a time.
 """
 
 from __future__ import annotations
@@ -22,9 +32,11 @@ from .. import kernels
 from ..data.blocks import Array
 from ..errors import NonFiniteError, ShapeError
 
-__all__ = ["lawson_hanson", "nnls", "pivot", "regularized"]
+__all__ = ["lawson_hanson", "nnls", "pivot"]
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
+_DOUBTFUL_RESIDUAL = 1e-10  # ... and a larger residual of the gradient conditions is a failure
+_DOUBTFUL_PIVOT_SQ = 1e-8  # of the Cholesky decomposition, below which solutions are checked
 _MAX_RETRIES = 3  # exchanges without progress before the backup rule
 _GUESS_SWEEPS = 5
 _STEPS_PER_COMPONENT = 30  # of the one-at-a-time method, at most
@@ -37,7 +49,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     ----------
     G : array (K, K), or (n, K, K)
         Gram matrix, symmetric positive semidefinite, or one for each row. If it is singular, a
-        solution is returned whose gradient conditions hold to rounding.
+        solution is returned whose gradient conditions hold to rounding. A component whose diagonal
+        entry is below 1e-290, which has lost digits, counts as zero.
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
@@ -77,33 +90,60 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     if K < 1 or np.diagonal(G).min() < 0:
         raise ShapeError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
-    scale = np.sqrt(np.diagonal(G).astype(np.float64))
-    dead = scale <= 0.0
-    scale[dead] = 1.0
+    squares = np.diagonal(G).astype(np.float64)
+    dead = squares <= kernels.SMALLEST_SQUARE
+    scale = np.sqrt(np.where(dead, 1.0, squares))
     gram = G / np.outer(scale, scale)
-    gram[dead, dead] = 1.0
-    gram = regularized(gram)
     sides = np.ascontiguousarray(C / scale, dtype=np.float64)
-    sides[:, dead] = 0.0
+    if dead.any():
+        gram[dead, :] = gram[:, dead] = 0.0
+        gram[dead, dead] = 1.0
+        sides[:, dead] = 0.0
+    pivot_sq = _smallest_pivot_squared(gram)
+    gram = gram if pivot_sq > _rounding(K) else gram + _rounding(K) * np.eye(K)
     guess = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
     solve = _pivot_compiled if kernels.AVAILABLE else pivot
     solution: Array = solve(gram, sides, guess, 5 * K + 20 if max_pivots is None else max_pivots)
+    if pivot_sq < _DOUBTFUL_PIVOT_SQ:
+        _mend(gram, sides, solution)
     solution = solution / scale
     converted: Array = solution.astype(C.dtype, copy=False)
     return converted
 
 
-def regularized(gram: Array) -> Array:
-    """Add the smallest multiple of the identity that rounding can see, if `gram` is singular."""
-    K = gram.shape[0]
+def _rounding(K: int) -> float:
+    """The smallest multiple of the identity that rounding can see beside a unit diagonal."""
+    return 100 * K * float(np.finfo(np.float64).eps)
+
+
+def _smallest_pivot_squared(gram: Array) -> float:
+    """Of the Cholesky decomposition; 0 if there is none."""
     try:
-        pivots = np.diagonal(np.linalg.cholesky(gram))
-        if pivots.min() ** 2 > 100 * K * np.finfo(np.float64).eps:
-            return gram
+        return float(np.diagonal(np.linalg.cholesky(gram)).min() ** 2)
     except LinAlgError:
-        pass
-    ridge: Array = 100 * K * np.finfo(np.float64).eps * np.eye(K)
-    return gram + ridge
+        return 0.0
+
+
+def _mend(gram: Array, sides: Array, Y: Array) -> None:
+    """Solve once more, in place, the rows of Y in which the gradient conditions do not hold."""
+    failed = ~(_residual(gram, sides, Y) <= _DOUBTFUL_RESIDUAL)
+    if failed.any():
+        Y[failed] = _one_by_one(gram, sides[failed])
+        if not np.isfinite(Y[failed]).all():
+            raise NonFiniteError(
+                "G is not a Gram matrix W'W, or W and V are too large for one: "
+                "divide them by their largest entries"
+            )
+
+
+def _residual(gram: Array, sides: Array, Y: Array) -> Array:
+    """How far y >= 0, gradient >= 0, y * gradient = 0 are from holding, for each row."""
+    with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition broke down
+        gradient = Y @ gram - sides
+    wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1)
+    size = np.abs(sides).max(axis=1)
+    residual: Array = wrong / np.where(size > 0, size, 1.0)
+    return residual
 
 
 def _guess(gram: Array, sides: Array) -> Array:
@@ -121,11 +161,17 @@ def _guess(gram: Array, sides: Array) -> Array:
 def _pivot_compiled(gram: Array, sides: Array, Y: Array, max_pivots: int) -> Array:
     if kernels.nnls_rows(gram, sides, Y, _GRADIENT_TOL, max_pivots):
         unfinished = np.isnan(Y[:, 0])
-        X = np.zeros_like(sides[unfinished])
-        max_steps = _STEPS_PER_COMPONENT * len(gram)
-        kernels.nnls_one_by_one(gram, sides[unfinished], X, _GRADIENT_TOL, max_steps)
-        Y[unfinished] = X
+        Y[unfinished] = _one_by_one(gram, sides[unfinished])
     return Y
+
+
+def _one_by_one(gram: Array, sides: Array) -> Array:
+    if not kernels.AVAILABLE:
+        return lawson_hanson(gram, sides)
+    X = np.zeros_like(sides)
+    max_steps = _STEPS_PER_COMPONENT * len(gram)
+    kernels.nnls_one_by_one(gram, sides, X, _GRADIENT_TOL, max_steps)
+    return X
 
 
 def pivot(
@@ -171,36 +217,55 @@ def _solve_passive(gram: Array, sides: Array, passive: Array, X: Array, rows: Ar
         members = np.flatnonzero(passive[alike[0]])
         if members.size:
             block = np.ix_(alike, members)
-            X[block] = np.linalg.solve(gram[np.ix_(members, members)], sides[block].T).T
+            X[block] = _solution(gram[np.ix_(members, members)], sides[block].T).T
+
+
+def _solution(gram: Array, sides: Array) -> Array:
+    """Solve G X = C; the shortest of the nearest solutions if G is singular."""
+    try:
+        return np.linalg.solve(gram, sides)
+    except LinAlgError:
+        return np.linalg.lstsq(gram, sides)[0]
 
 
 def lawson_hanson(gram: Array, sides: Array) -> Array:
     """Move one entry at a time (Lawson and Hanson, 1974): slow, but it always ends.
 
     The entry with the most negative gradient becomes passive; if solving then makes others
-    negative, the step is cut where the first of them reaches zero, and that one is dropped.
+    negative, the step is cut where the first of them reaches zero, and that one is dropped. An
+    entry that solving would not make positive owes its gradient to rounding: it is left out until
+    another one has moved.
     """
     K = gram.shape[0]
     X = np.zeros_like(sides)
     for x, c in zip(X, sides, strict=True):
-        passive = np.zeros(K, dtype=bool)
+        passive, refused = np.zeros(K, dtype=bool), np.zeros(K, dtype=bool)
         limit = _GRADIENT_TOL * np.abs(c).max()
         for _ in range(_STEPS_PER_COMPONENT * K):
-            gradient = np.where(passive, 0.0, gram @ x - c)
+            gradient = np.where(passive | refused, 0.0, gram @ x - c)
             enter = int(np.argmin(gradient))
-            if gradient[enter] >= -limit:
+            if not gradient[enter] < -limit:
                 break
             passive[enter] = True
-            while passive.any():
-                target = np.zeros(K)
-                members = np.flatnonzero(passive)
-                target[members] = np.linalg.solve(gram[np.ix_(members, members)], c[members])
-                if target[members].min() > 0:
-                    x[:] = target
-                    break
-                blocking = passive & (target <= 0)
-                share = np.min(x[blocking] / (x[blocking] - target[blocking]), initial=1.0)
-                x += share * (target - x)
+            target = _target(gram, c, passive)
+            if not target[enter] > 0:
+                passive[enter], refused[enter] = False, True
+                continue
+            refused[:] = False
+            while (blocking := passive & (target <= 0)).any():
+                shares = x[blocking] / (x[blocking] - target[blocking])
+                x += shares.min() * (target - x)
+                x[np.flatnonzero(blocking)[shares.argmin()]] = 0.0
                 passive &= x > 1e-15 * np.abs(x).max()
                 x[~passive] = 0.0
+                target = _target(gram, c, passive)
+            x[:] = target
     return X
+
+
+def _target(gram: Array, c: Array, passive: Array) -> Array:
+    """The minimiser with all entries zero that are not passive; of either sign."""
+    target, members = np.zeros(len(gram)), np.flatnonzero(passive)
+    if members.size:
+        target[members] = _solution(gram[np.ix_(members, members)], c[members])
+    return target

@@ -156,7 +156,9 @@ class Spectrum:
             turn = _canonical(X, sigma, turn)[:k]
             sigma = sigma[:k]
             turn *= _signs(X @ turn.T)[:, None]
-            scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=sigma > 0)
+            # Of a singular value that is rounding, the vector is too: it stays zero.
+            is_known = sigma > np.finfo(np.float64).eps * sigma[0]
+            scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=is_known)
             right, _ = V.map(_product, B, right=turn.T * scale)
         return X @ turn.T, sigma, right.T
 

@@ -87,7 +87,10 @@ def _lloyd(
 
 def _weighted_columns(V: DataMatrix, indices: Array, spherical: bool) -> Array:
     columns = np.ascontiguousarray(dense(V.columns(indices)))
-    return columns / np.linalg.norm(columns, axis=0) if spherical else columns
+    if not spherical:
+        return columns
+    size = np.linalg.norm(columns, axis=0)
+    return columns / np.where(size > 0, size, 1.0)
 
 
 def _unlabelled(index: range) -> tuple[Array, None]:
@@ -129,6 +132,8 @@ def _nearest(
     member = np.zeros_like(products)
     member[np.arange(labels.size), labels] = 1.0
     distance = squared * weights**2 + distances[np.arange(labels.size), labels]
+    if spherical:
+        distance[squared == 0] = 0.0  # a zero sample has no direction: the last to be a centroid
     far = np.stack([np.round(distance / unit), index, labels], axis=1)
     sums = exact_block @ (member * weights[:, None])
     n_changed = int(np.count_nonzero(labels != before))

@@ -14,6 +14,7 @@ follows by an update with G = HH' and C = VH', and the value for any W by
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, TypeAlias
@@ -29,13 +30,14 @@ from ..errors import FactorError
 from ..linalg.nnls import nnls
 from .solvers import Update
 
-__all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "nearby_power"]
+__all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "column_units"]
 
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
+_NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
 _BATCH_ROWS = 1024  # features whose W is updated at a time, on threads
 
 
@@ -84,8 +86,7 @@ class Loss(ABC):
     @abstractmethod
     def step(
         block: Block,
-        H: Array,
-        *before: Array,
+        *given: Array,
         update: Update,
         beta: float,
         floor: float,
@@ -93,9 +94,10 @@ class Loss(ABC):
     ) -> tuple[Any, ...]:
         """Update the rows of H (n, K) that belong to a block, and return them with the sums.
 
-        If H `before` is given, the new H is moved further by `beta` times the way from there,
-        down to `floor` at most, and the result is (H moved, H as updated, sums) instead of
-        (H, sums). `shared` is what `shared` returns.
+        `given` are the rows of `aligned`, then those of H. If those of H `before` follow, the new H
+        is moved further by `beta` times the way from there, down to `floor` at most, and the
+        result is (H moved, H as updated, sums) instead of (H, sums). `shared` is what `shared`
+        returns.
         """
 
     @abstractmethod
@@ -143,19 +145,23 @@ class Frobenius(Loss):
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
         super().__init__(V, rescale=rescale)
         self.total = V.total / self.unit**2
+        self.aligned = (V.norms_squared,)
 
     @staticmethod
     def step(
         block: Block,
-        H: Array,
-        *before: Array,
+        *given: Array,
         update: Update,
         beta: float,
         floor: float,
         **shared: Any,
     ) -> tuple[Any, ...]:
-        """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Loss`."""
-        unit = shared["unit"]
+        """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Loss`.
+
+        In single precision the sums do not show errors of less than a thousandth: where they are
+        nearly that small, the step is repeated in double precision.
+        """
+        unit, (squared, H, *before) = shared["unit"], given
         C = products(block, shared["W"])
         if unit != 1:
             C = C / C.dtype.type(unit)
@@ -168,8 +174,14 @@ class Frobenius(Loss):
         VH = exact(weighted_sums(block, H))
         if unit != 1:
             VH /= unit
-        inner = float(np.vdot(exact(C), exact_H))
-        return H, *updated, {"VH": VH, "HH": exact_H.T @ exact_H, "inner": inner}
+        HH, inner = exact_H.T @ exact_H, float(np.vdot(exact(C), exact_H))
+        if block.dtype != np.float64:
+            total = float(squared.sum()) / unit**2
+            if total - 2.0 * inner + float(np.vdot(shared["G"], HH)) < _NEARLY_EXACT_SHARE * total:
+                again = {"update": update, "beta": beta, "floor": floor, **shared}
+                again["W"] = exact(shared["W"])
+                return Frobenius.step(exact(block), *given, **again)
+        return H, *updated, {"VH": VH, "HH": HH, "inner": inner}
 
     def shared(self, W: Array) -> dict[str, Any]:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
@@ -185,7 +197,7 @@ class Frobenius(Loss):
         """Update W from G = HH' and C = VH', many rows at a time on threads."""
         borders = equal_borders(len(W), _BATCH_ROWS)
         updated = np.empty_like(W)
-        dtype = self.V.dtype
+        dtype = self._sufficient_dtype(sums, W)
 
         def run(index: int) -> Array:
             rows = slice(*borders[index])
@@ -193,10 +205,17 @@ class Frobenius(Loss):
             return _checked_update(update, sums["HH"], C, Y)
 
         def collect(index: int, rows: Array) -> None:
-            updated[slice(*borders[index])] = rows
+            updated[slice(*borders[index])] = rows.astype(self.V.dtype, copy=False)
 
         run_in_order(run, collect, len(borders), self.V.n_threads)
         return updated
+
+    def _sufficient_dtype(self, sums: Sums, W: Array) -> np.dtype[Any]:
+        """The type of V, or float64 if single precision does not show what is left of V."""
+        if self.V.dtype == np.float64:
+            return self.V.dtype
+        left = self.total - 2.0 * sums["inner"] + float(np.vdot(W.T @ W, sums["HH"]))
+        return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(np.float64)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
@@ -228,7 +247,8 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
     It depends on V and W alone, not on a first guess, so that it is always the same even where
-    several H are best.
+    several H are best. A component so small that its coefficients would leave the range of their
+    type counts as zero.
 
     Returns
     -------
@@ -241,23 +261,31 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     """
     require_data_matrix(V)
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
+    units = column_units(W)
+    largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
+    W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
     with V.own_threads():
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W, verify=True)
+        scale = units if np.any(units != 1) else None
+        step = {"W": W, "G": W.T @ W, "units": scale}
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **step)
     return Ht.T, labels, float(squared)
 
 
 def _finish_block(
-    block: Block, squared: Array, *, W: Array, G: Array
+    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None
 ) -> tuple[Array, Array, float]:
+    """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)
     C = products(exact_block, W)
-    H = nnls(G, C).astype(block.dtype, copy=False)
+    H = nnls(G, C)
+    returned = (H if units is None else H / units).astype(block.dtype, copy=False)
+    H = returned if units is None else exact(returned) * units
     contributions = np.sqrt(np.diagonal(G)) * H
     largest = contributions.max(axis=1)
     first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
     labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
     residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
-    return H, labels, float(residuals.sum())
+    return returned, labels, float(residuals.sum())
 
 
 def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
@@ -279,4 +307,9 @@ def nearby_power(size: float) -> float:
     """
     if size <= 0 or 1e-6 < size < 1e6:
         return 1.0
-    return float(2.0 ** np.round(np.log2(size)))
+    return 2.0 ** min(round(math.log2(size)), 1023)
+
+
+def column_units(W: Array) -> Array:
+    """Return for every column of W (F, K) a power of two near its largest entry."""
+    return np.array([nearby_power(float(size)) for size in W.max(axis=0)])

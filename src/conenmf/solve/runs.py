@@ -28,7 +28,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import CheckpointWarning, FactorError, Message, Option
-from .losses import Point, Sums, nearby_power
+from .losses import Point, Sums, column_units
 from .methods import Method, Penalty
 from .solvers import Solver, Update
 from .state import Momentum, Saved, State
@@ -306,7 +306,7 @@ class Run:
         A component that no sample has used for a while may return with a huge column in W, which
         then sets the scale, so that the others are floored, or lost in single precision.
         """
-        size = _column_units(self.state.W)
+        size = column_units(self.state.W)
         if np.any(size != 1):
             self._rescale(momentum, size)
 
@@ -341,7 +341,7 @@ class Run:
         if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
             raise FactorError("this solver needs an initial H: pass one with W")
         W = np.asarray(W, dtype=np.float64)
-        size = np.ones(W.shape[1]) if self.method.is_penalised else _column_units(W)
+        size = np.ones(W.shape[1]) if self.method.is_penalised else column_units(W)
         if H is None:
             Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
         else:
@@ -372,7 +372,3 @@ def _scale(
     index: range, H: Array, *, factor: float | Array, dtype: np.dtype[Any]
 ) -> tuple[Array, None]:
     return np.ascontiguousarray(H * factor, dtype), None
-
-
-def _column_units(W: Array) -> Array:
-    return np.array([nearby_power(float(size)) for size in W.max(axis=0)])

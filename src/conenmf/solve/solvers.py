@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
+_SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32
 _STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
 
 Update: TypeAlias = Callable[..., Array]
@@ -58,8 +59,9 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
 
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = C[rows] / denominator
+        ratio = np.where((denominator > 0) & np.isfinite(ratio), ratio, 1.0)
         new = np.maximum(y * ratio, FLOOR)
         return new, ((new - y) ** 2).sum(axis=1)
 
@@ -78,11 +80,25 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     """
     if not kernels.AVAILABLE:
         return _hals(G, C, Y, sweeps, floor)
-    Y = np.array(Y, order="C")
+    dtype = Y.dtype
+    Y = np.array(Y, _sufficient(dtype, G), order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
     kernel = kernels.hals_rows if G.ndim == 2 else kernels.hals_own_rows
     kernel(G, C, Y, Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ)
-    return Y
+    return Y.astype(dtype, copy=False)
+
+
+def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
+    """A type that holds G and its inverse: float64 if some entry of the diagonal leaves float32.
+
+    A component that is at the floor in one factor is huge in the other.
+    """
+    if dtype == np.float64:
+        return dtype
+    squares = np.diagonal(G, axis1=-2, axis2=-1)
+    smallest, largest = _SINGLE_RANGE
+    fits = np.all((squares == 0) | ((squares > smallest) & (squares < largest)))
+    return dtype if fits else np.dtype(np.float64)
 
 
 def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
@@ -95,8 +111,9 @@ def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
             else:
                 size, product = G[rows, k, k], np.einsum("nj,nj->n", y, G[rows, k])
             gradient = product - C[rows, k]
-            step = np.divide(gradient, size, out=np.zeros_like(gradient), where=size > 0)
-            new = np.where(size > 0, np.maximum(y[:, k] - step, floor), y[:, k])
+            alive = size > kernels.SMALLEST_SQUARE
+            step = np.divide(gradient, size, out=np.zeros_like(gradient), where=alive)
+            new = np.where(alive, np.maximum(y[:, k] - step, floor), y[:, k])
             distance_sq += size * (new - y[:, k]) ** 2
             y[:, k] = new
         return y, distance_sq
