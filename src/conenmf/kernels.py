@@ -14,6 +14,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
+
+_FORK_SECONDS = 30.0  # that a fork waits for an import of numba, or a compilation
 
 _loading = threading.RLock()
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
@@ -62,21 +65,53 @@ def _compiled(function: _Function) -> _Function:
 
 
 def _load() -> None:
-    """Replace all kernels by their compiled form at once: some call others."""
-    with _loading:
-        if _plain:
-            kernels, available = dict(_plain), False
-            if os.environ.get("CONENMF_NUMBA", "1") != "0":
-                try:
-                    import numba
-                except ImportError:  # not installed, or too old for this NumPy
-                    pass
-                else:
-                    available = True
-                    kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
-            globals().update(kernels)
-            globals().setdefault("AVAILABLE", available)
-            _plain.clear()
+    """Replace all kernels by their compiled form, on a thread that Ctrl-C does not reach.
+
+    Interrupted in the main thread, numba would be imported by half, and not a second time.
+    """
+    if _plain:
+        failure: SimpleQueue[BaseException | None] = SimpleQueue()
+        threading.Thread(target=_replace_kernels, args=(failure.put,), daemon=True).start()
+        problem = failure.get()
+        if problem is not None:
+            raise problem
+
+
+def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
+    """Replace all kernels at once: some call others."""
+    try:
+        with _loading:
+            if _plain:
+                kernels, available = dict(_plain), False
+                if os.environ.get("CONENMF_NUMBA", "1") != "0":
+                    try:
+                        import numba
+                    except ImportError:  # not installed, or too old for this NumPy
+                        pass
+                    else:
+                        available = True
+                        kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
+                        _hold_across_forks(numba.core.compiler_lock.global_compiler_lock._lock)
+                globals().update(kernels)
+                globals().setdefault("AVAILABLE", available)
+                _plain.clear()
+    except BaseException as problem:
+        answer(problem)
+    else:
+        answer(None)
+
+
+def _hold_across_forks(lock: Any) -> None:
+    """Let a fork wait, for a while, until other threads have released a lock.
+
+    In the child it would be held for ever by a thread that is not there.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=functools.partial(lock.acquire, timeout=_FORK_SECONDS),
+            after_in_parent=lock.release,
+            after_in_child=lock.release,
+        )
 
 
 def _jit(numba: Any, function: Callable[..., Any]) -> Any:
@@ -89,6 +124,9 @@ def _jit(numba: Any, function: Callable[..., Any]) -> Any:
         return numba.njit(function, cache=True, **options)
     except RuntimeError:  # nowhere to write the cache: a read-only installation
         return numba.njit(function, **options)
+
+
+_hold_across_forks(_loading)
 
 
 @_compiled

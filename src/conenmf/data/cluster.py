@@ -176,7 +176,7 @@ class ClusterMatrix(DataMatrix):
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         results, columns_read = self._run(visit_chunk, work)
-        self.passes += columns_read / self.shape[1]
+        self._count(columns_read / self.shape[1])
         return results
 
     def _map(self, work: Work) -> tuple[Any, ...]:

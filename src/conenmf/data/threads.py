@@ -129,7 +129,7 @@ class _Crew:
         except IndexError:
             inbox = SimpleQueue()
             inbox.put((work, done))  # first: a thread whose start is interrupted may run
-            threading.Thread(target=self._serve, args=(inbox,), daemon=True).start()
+            threading.Thread(target=self._serve, name="conenmf", args=(inbox,), daemon=True).start()
         else:
             inbox.put((work, done))
         return done
