@@ -166,7 +166,7 @@ def certify(
         raise FactorError("W and H must be finite and nonnegative")
     with V.own_threads():
         G = W.T @ W
-        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
+        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G, verify=True)[0]
         steps += _coordinate_steps(HH, VH, W)
         below = best_lower_bound(V, K, effort=effort, spectrum=spectrum)
     certificate = Certificate(

@@ -71,6 +71,7 @@ class Work(NamedTuple):
     reduce: Reduce
     shared: dict[str, Any]
     out: Sequence[Aligned | None]
+    verify: bool = False
 
 
 class DataMatrix(ABC):
@@ -220,6 +221,7 @@ class DataMatrix(ABC):
         *aligned: Aligned,
         reduce: Reduce = add,
         out: Sequence[Aligned | None] = (),
+        verify: bool = False,
         **shared: Any,
     ) -> tuple[Any, ...]:
         """Read V once: apply a step to every block, keep results per sample, sum the others.
@@ -241,6 +243,9 @@ class DataMatrix(ABC):
             or None. It may be one of `aligned`: the rows of a block are read before they are
             written. Use the arrays returned: a new one is made where the old one cannot be written
             to (a read-only file, a cluster). After an exception the array holds old and new rows.
+        verify : bool
+            The results are final: make sure that all of V is what it was in the first pass, where
+            it is in a file that the caller may write to, or on a cluster.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 
@@ -255,7 +260,7 @@ class DataMatrix(ABC):
         have the same bits for any number of threads or workers.
         """
         self._count(1.0)
-        return self._sweep(Work(step, self._aligned(aligned), reduce, shared, out))
+        return self._sweep(Work(step, self._aligned(aligned), reduce, shared, out, verify))
 
     def visit(
         self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any

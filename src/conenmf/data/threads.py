@@ -94,7 +94,7 @@ def run_in_order(
     try:
         try:
             for _ in range(min(n_threads, count) - 1):
-                workers.append(_crew.start(partial(work, _own_limit)))
+                workers.append(_crew.start(partial(work, _own_limit)))  # noqa: PERF401 - one by one
             work()
         except BaseException as failure:  # interrupted between tasks
             failures.append(failure)

@@ -242,7 +242,7 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     require_data_matrix(V)
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     with V.own_threads():
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W)
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, W=W, G=W.T @ W, verify=True)
     return Ht.T, labels, float(squared)
 
 
