@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .forks import importing, locks_of_libraries
+
 __all__ = [
     "AVAILABLE",
     "HALS_BATCH_ROWS",
@@ -39,9 +41,6 @@ HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
-_FORK_SECONDS = 30.0  # that a fork waits for an import of numba, or a compilation
-
-_loading = threading.RLock()
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
 
 
@@ -80,7 +79,7 @@ def _load() -> None:
 def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
     """Replace all kernels at once: some call others."""
     try:
-        with _loading:
+        with importing:
             if _plain:
                 kernels, available = dict(_plain), False
                 if os.environ.get("CONENMF_NUMBA", "1") != "0":
@@ -91,7 +90,9 @@ def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
                     else:
                         available = True
                         kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
-                        _hold_across_forks(numba.core.compiler_lock.global_compiler_lock._lock)
+                        locks_of_libraries.append(
+                            numba.core.compiler_lock.global_compiler_lock._lock
+                        )
                 globals().update(kernels)
                 globals().setdefault("AVAILABLE", available)
                 _plain.clear()
@@ -99,19 +100,6 @@ def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
         answer(problem)
     else:
         answer(None)
-
-
-def _hold_across_forks(lock: Any) -> None:
-    """Let a fork wait, for a while, until other threads have released a lock.
-
-    In the child it would be held for ever by a thread that is not there.
-    """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=functools.partial(lock.acquire, timeout=_FORK_SECONDS),
-            after_in_parent=lock.release,
-            after_in_child=lock.release,
-        )
 
 
 def _jit(numba: Any, function: Callable[..., Any]) -> Any:
@@ -124,9 +112,6 @@ def _jit(numba: Any, function: Callable[..., Any]) -> Any:
         return numba.njit(function, cache=True, **options)
     except RuntimeError:  # nowhere to write the cache: a read-only installation
         return numba.njit(function, **options)
-
-
-_hold_across_forks(_loading)
 
 
 @_compiled

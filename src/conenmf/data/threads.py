@@ -27,10 +27,11 @@ from typing import Any, TypeAlias
 
 from threadpoolctl import ThreadpoolController
 
+from ..forks import hold_across_forks
+
 __all__ = ["one_blas_thread", "read_ahead", "run_in_order"]
 
 _JOIN_SECONDS = 0.5  # that a fork waits for idle threads to end
-_LOCK_SECONDS = 5.0  # that a fork waits for the limit of BLAS to be set
 
 
 class _Done:
@@ -246,7 +247,7 @@ class _BlasKeeper:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = hold_across_forks(threading.RLock())
         self._users: set[Any] = set()
         self._limit: Any = None
         self._left: SimpleQueue[Any] = SimpleQueue()
@@ -335,14 +336,7 @@ def _begin_child() -> None:
     global _crew
     _crew = _Crew()
     _keeper.begin_child()
-    _keeper.lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    # Built-in functions where a lock is held across the fork: Ctrl-C cannot come between.
-    os.register_at_fork(
-        before=partial(_keeper.lock.acquire, timeout=_LOCK_SECONDS),
-        after_in_parent=_keeper.lock.release,
-        after_in_child=_begin_child,
-    )
-    os.register_at_fork(before=lambda: _crew.shutdown())  # this is called first
+    os.register_at_fork(before=lambda: _crew.shutdown(), after_in_child=_begin_child)

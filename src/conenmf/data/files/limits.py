@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConeNMFError, FileFormatError, Message, Option
+from ...forks import importing
 from ...text import visible
 
 __all__ = [
@@ -101,7 +102,8 @@ def named_damage(path: object) -> Iterator[None]:
 def require_package(library: str, path: Path) -> Any:
     """Import a package that only some files need."""
     try:
-        return importlib.import_module(library)
+        with importing:
+            return importlib.import_module(library)
     except ImportError as problem:
         package = library.partition(".")[0]
         package = {"PIL": "Pillow"}.get(package, package)
