@@ -344,7 +344,7 @@ def test_a_client_or_cluster_that_is_closed_is_a_named_error(X, what):
         def close(progress):
             (client if what == "client" else cluster).close()
 
-        with pytest.raises(ClusterError, match="the cluster was lost|the client .* is closed"):
+        with pytest.raises(ClusterError, match=r"the cluster was lost|the client .* is closed"):
             factorize(V, 2, init="cr1", sketch=None, tol=0, max_iter=5, callback=close)
 
 

@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     kinds : list of (shape of a row, dtype)
         Of the per-sample results, which stay on the worker.
     evidence : dict of float
-        A number that stands for the entries of a chunk, by the sample that it begins with, if it
+        A number that represents the entries of a chunk, by the sample that it begins with, if it
         was not known.
     """
 
