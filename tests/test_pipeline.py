@@ -1,3 +1,4 @@
+import threading
 import weakref
 
 import numpy as np
@@ -144,6 +145,24 @@ def test_a_run_that_is_stopped_early_is_not_worse_than_its_init(cones, solver):
         run = factorize(V, 4, solver=solver, max_iter=max_iter, tol=0)
         assert run.relative_error <= alone.relative_error * (1 + 1e-12)
     assert run.relative_error < 0.999 * alone.relative_error
+
+
+def test_a_fit_counts_its_own_passes_while_others_read_the_same_matrix(cones):
+    V = from_columns(cones, block_samples=50)
+    alone = factorize(V, 4, max_iter=5)
+    results, before = [], V.passes
+    users = [
+        threading.Thread(target=lambda: results.append(factorize(V, 4, max_iter=5)))
+        for _ in range(4)
+    ]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(60)
+    assert [result.passes for result in results] == [alone.passes] * 4
+    for result in results:
+        np.testing.assert_array_equal(result.history.passes, alone.history.passes)
+    assert V.passes == pytest.approx(before + 4 * alone.passes)
 
 
 def test_what_a_result_contains(cones):

@@ -14,9 +14,12 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
+
+from .forks import importing, locks_of_libraries
 
 __all__ = [
     "AVAILABLE",
@@ -40,7 +43,6 @@ SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts 
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
-_loading = threading.RLock()
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
 
 
@@ -64,21 +66,42 @@ def _compiled(function: _Function) -> _Function:
 
 
 def _load() -> None:
-    """Replace all kernels by their compiled form at once: some call others."""
-    with _loading:
-        if _plain:
-            kernels, available = dict(_plain), False
-            if os.environ.get("CONENMF_NUMBA", "1") != "0":
-                try:
-                    import numba
-                except ImportError:  # not installed, or too old for this NumPy
-                    pass
-                else:
-                    available = True
-                    kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
-            globals().update(kernels)
-            globals().setdefault("AVAILABLE", available)
-            _plain.clear()
+    """Replace all kernels by their compiled form, on a thread that Ctrl-C does not reach.
+
+    Interrupted in the main thread, numba would be imported by half, and not a second time.
+    """
+    if _plain:
+        failure: SimpleQueue[BaseException | None] = SimpleQueue()
+        threading.Thread(target=_replace_kernels, args=(failure.put,), daemon=True).start()
+        problem = failure.get()
+        if problem is not None:
+            raise problem
+
+
+def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
+    """Replace all kernels at once: some call others."""
+    try:
+        with importing:
+            if _plain:
+                kernels, available = dict(_plain), False
+                if os.environ.get("CONENMF_NUMBA", "1") != "0":
+                    try:
+                        import numba
+                    except ImportError:  # not installed, or too old for this NumPy
+                        pass
+                    else:
+                        available = True
+                        kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
+                        locks_of_libraries.append(
+                            numba.core.compiler_lock.global_compiler_lock._lock
+                        )
+                globals().update(kernels)
+                globals().setdefault("AVAILABLE", available)
+                _plain.clear()
+    except BaseException as problem:
+        answer(problem)
+    else:
+        answer(None)
 
 
 def _jit(numba: Any, function: Callable[..., Any]) -> Any:

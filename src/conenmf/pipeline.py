@@ -113,7 +113,7 @@ def factorize(
     updates = None if solver is None else get_solver(solver)
     K, sketch = checked_K(K), checked_sketch(sketch, updates)
     settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
-    stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
+    stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack)
         begun = _resume(run, max_iter, stages)
@@ -138,7 +138,7 @@ def factorize(
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,
-        passes=V.passes - passes,
+        passes=V.passes_here - passes,
         settings=settings,
         K_decided_by=begun.K_decided_by,
         init_used=begun.init_used,

@@ -330,6 +330,24 @@ def test_a_checkpoint_cut_differently_is_refused(client, X, tmp_path):
         factorize(from_rows(chunked(X, 400)), 4, tol=0, checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize("what", ["client", "cluster"])
+def test_a_client_or_cluster_that_is_closed_is_a_named_error(X, what):
+    with (
+        dask.config.set({"scheduler": None}),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        V = from_rows(chunked(X, 1000))
+
+        def close(progress):
+            (client if what == "client" else cluster).close()
+
+        with pytest.raises(ClusterError, match=r"the cluster was lost|the client .* is closed"):
+            factorize(V, 2, init="cr1", sketch=None, tol=0, max_iter=5, callback=close)
+
+
 def wait_for(path):
     for _ in range(300):
         if path.exists():

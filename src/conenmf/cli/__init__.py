@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from ..errors import InputWarning
+from ..signals import Terminated
 from ..text import visible
 from .commands import app
 from .failures import EXIT_CODES, error_line, exit_code, flags_of, in_words
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _failed("interrupted; nothing was written", 130)
+    except Terminated:
+        return _failed("terminated; nothing was written", 143)
     except SystemExit:  # rich raises it when the pipe it writes to is closed
         return 0
     except BrokenPipeError:  # other writers raise this

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -71,12 +71,13 @@ class Display:
         self._done.clear()
         show = self._bar if self.console.is_terminal else self._lines
         thread = threading.Thread(target=show, daemon=True)
-        thread.start()
         try:
+            thread.start()
             yield
         finally:
             self._done.set()
-            thread.join()
+            if thread.ident is not None:  # started, if only just
+                thread.join()
 
     def update(self, note: str, share: float | None = None, what: str | None = None) -> None:
         """Add a note, and the share of the work that is done."""
@@ -168,7 +169,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():  # others get no signals
-            self._earlier_handler = signal.signal(signal.SIGINT, self._pressed)
+            self._earlier_handler = signal.getsignal(signal.SIGINT)
+            signal.signal(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -177,9 +179,12 @@ class Interruption:
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
         if self.asked or not self._can_save:
-            raise KeyboardInterrupt
+            if callable(self._earlier_handler):
+                self._earlier_handler(number, frame)  # raises KeyboardInterrupt
+            return
         self.asked = True
-        self._say(_SAVING)
+        with suppress(RuntimeError):  # of a stream that was just being written to
+            self._say(_SAVING)
 
     def watch(self, then: Callable[[Iteration], None]) -> Callable[[Iteration], bool]:
         """A callback for a solver that calls another, and returns whether to stop."""

@@ -28,6 +28,7 @@ EXIT_CODES = {
     4: "the options do not suit the data",
     5: "a result cannot be written",
     130: "interrupted with Ctrl-C; fit saved the result so far",
+    143: "terminated by the signal SIGTERM; nothing was written",
 }
 _CODES_OF_ERRORS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((OutputError, DiskFullError), 5),

@@ -226,7 +226,7 @@ READING_OPTIONS = (
         type=click.IntRange(1),
         help="Number of threads; by default one for each core.",
     ),
-    click.option("--max-memory", help="Memory this process may use, such as 2GB."),
+    click.option("--max-memory", help="Memory for data and results, such as 2GB."),
     click.option("--seed", type=click.IntRange(0), help="Seed for inits that draw random numbers."),
 )
 EFFORT_OPTION = click.option(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
-from ..errors import ClusterError, ConeNMFError, ReadError, ShapeError, is_disk_full
+from ..errors import ShapeError
 from .blocks import Array, Block, compute_dtype, is_sparse
 from .chunks import (
     Call,
@@ -38,13 +38,13 @@ from .chunks import (
     visit_chunk,
 )
 from .matrix import Checksum, DataMatrix, Work
-from .measures import Measures
-from .resources import available_memory
+from .scheduler import Keys, client_id, fits, naming_failures
 from .validate import check_kind
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic", "checked_array"]
 
 _FAN_IN_PARTS = 8  # parts that one task of the tree adds up
+_ROUNDS_TO_CHECK = 64  # passes in which every chunk is compared with the first pass once
 
 
 class RechunkWarning(UserWarning):
@@ -130,6 +130,9 @@ class ClusterMatrix(DataMatrix):
             rows = rows.rechunk({0: "auto", 1: F})
         rows = rows[:, :]
         self.traffic = Traffic()
+        self._client = client_id()
+        self._evidence: dict[int, float] = {}  # of each chunk, by the sample that it begins with
+        self._n_sweeps = 0
         self._block_samples = block_samples
         self._sizes: tuple[int, ...] = tuple(int(n) for n in rows.chunks[0] if n)
         self._starts = np.cumsum([0, *self._sizes]).tolist()
@@ -137,11 +140,12 @@ class ClusterMatrix(DataMatrix):
         graph = dict(rows.__dask_graph__())
         keys = [(rows.name, i, 0) for i, n in enumerate(rows.chunks[0]) if n]
         name = f"conenmf-chunk-{uuid.uuid4().hex}"
-        graph |= {(name, i): (prepare_chunk, key) for i, key in enumerate(keys)}
-        self._chunks = _Keys(name, len(keys), graph)
-        self._persisted = _fits(rows.nbytes) if persist is None else persist
-        if self._persisted:
-            with _naming_failures(opening=True):
+        for i, key in enumerate(keys):
+            graph[name, i] = (prepare_chunk, key, self._starts[i], self._sizes[i], F)
+        self._chunks = Keys(name, len(keys), graph)
+        with naming_failures(self._client, opening=True):
+            self._persisted = fits(rows.nbytes) if persist is None else persist
+            if self._persisted:
                 self._chunks = self._chunks.persisted()
 
     def turned(self) -> ClusterMatrix:
@@ -152,10 +156,6 @@ class ClusterMatrix(DataMatrix):
         V = da.Array(graph, name, ((self.shape[0],), self._sizes), dtype=self.dtype)
         options = {"block_samples": self._block_samples, **self._turned_options()}
         return ClusterMatrix(V.rechunk({0: "auto", 1: -1}), self._persisted, **options)
-
-    def _measure(self) -> Measures:
-        with _naming_failures(opening=True):
-            return super()._measure()
 
     def align(self, array: Any) -> da.Array:
         """Cut an array like the chunks."""
@@ -173,11 +173,12 @@ class ClusterMatrix(DataMatrix):
         return nullcontext()
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
+        self._n_sweeps += 1
         return self._run(sweep_chunk, work)[0]
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         results, columns_read = self._run(visit_chunk, work)
-        self.passes += columns_read / self.shape[1]
+        self._count(columns_read / self.shape[1])
         return results
 
     def _map(self, work: Work) -> tuple[Any, ...]:
@@ -197,7 +198,8 @@ class ClusterMatrix(DataMatrix):
         inputs = [self._inputs(array, graph) for array in work.aligned]
         for i, start in enumerate(self._starts[:-1]):
             aligned = [keys[i] for keys in inputs]
-            graph[f"{name}-task", i] = (task, call, rows[i], start, *aligned)
+            known = self._to_compare(i, everything=work.verify) if task is sweep_chunk else None
+            graph[f"{name}-task", i] = (task, call, rows[i], start, known, *aligned)
             graph[f"{name}-rows", i] = (_item, (f"{name}-task", i), 0)  # stay where they are
             graph[f"{name}-part", i] = (_item, (f"{name}-task", i), 1)  # travel
         parts: list[Any] = [(f"{name}-part", i) for i in range(len(rows))]
@@ -208,13 +210,14 @@ class ClusterMatrix(DataMatrix):
             tasks = [(reduce_outcomes, call, group) for group in groups]
             graph |= dict(zip(parts, tasks, strict=True))
             level += 1
-        with _naming_failures():
+        with naming_failures(self._client, opening=not self._evidence):
             results, sums = dask.persist(
-                _Keys(f"{name}-rows", len(rows), graph),
-                _Keys(f"{name}-sum-{level - 1}", 1, graph),
+                Keys(f"{name}-rows", len(rows), graph),
+                Keys(f"{name}-sum-{level - 1}", 1, graph),
                 optimize_graph=False,
             )
             outcome: Outcome = sums.first()
+        self._evidence |= outcome.evidence
         self.traffic = Traffic(
             self.traffic.rounds + 1,
             self.traffic.tasks + len(rows),
@@ -222,6 +225,13 @@ class ClusterMatrix(DataMatrix):
             self.traffic.bytes_in + _bytes(outcome.part),
         )
         return (*self._outputs(results, outcome.kinds), outcome.part), outcome.columns_read
+
+    def _to_compare(self, i: int, *, everything: bool) -> float | None:
+        """The evidence of a chunk if it is to be compared now; NaN if there is none yet."""
+        turns = min(_ROUNDS_TO_CHECK, len(self._sizes))
+        known = self._evidence.get(self._starts[i], np.nan)
+        is_due = everything or np.isnan(known) or (i - self._n_sweeps) % turns == 0
+        return known if is_due else None
 
     def _options(self) -> dict[str, Any]:
         """How workers hold chunks."""
@@ -236,7 +246,7 @@ class ClusterMatrix(DataMatrix):
         graph |= results.graph
         return [(_item, key, j) for key in results.keys()]  # noqa: SIM118 - not a dict
 
-    def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
+    def _outputs(self, results: Keys, kinds: list[Any]) -> Iterator[da.Array]:
         """The Dask arrays of the results per sample."""
         for j, (sides, dtype) in enumerate(kinds):
             name = f"{results.name}-{j}"
@@ -259,8 +269,8 @@ class ClusterMatrix(DataMatrix):
         for place, i in enumerate(chunks.tolist()):
             within = indices[order][owner[order] == i] - self._starts[i]
             graph[name, place] = (take_columns, keys[i], within, self._options())
-        with _naming_failures():
-            blocks = dask.compute(_Keys(name, chunks.size, graph), optimize_graph=False)[0]
+        with naming_failures(self._client):
+            blocks = dask.compute(Keys(name, chunks.size, graph), optimize_graph=False)[0]
         self.traffic = self.traffic._replace(
             rounds=self.traffic.rounds + 1,
             tasks=self.traffic.tasks + chunks.size,
@@ -288,96 +298,8 @@ class ClusterMatrix(DataMatrix):
         return self.map(load_rows, folder=str(folder), name=name, checksums=mine)[0]
 
 
-# --- Dask's side ------------------------------------------------------------------------------
-
-
 def _item(results: tuple[Any, ...], j: int) -> Any:
     return results[j]
-
-
-class _Keys:
-    """A collection as Dask defines it: the keys (name, 0), (name, 1), ... of a graph."""
-
-    def __init__(self, name: str, count: int, graph: dict[Any, Any]) -> None:
-        self.name = name
-        self.count = count
-        self.graph = graph
-
-    def keys(self) -> list[Any]:
-        return [(self.name, i) for i in range(self.count)]
-
-    def first(self) -> Any:
-        """The value of the first key, once it is computed."""
-        value = self.graph[self.name, 0]
-        return value.result() if hasattr(value, "result") else value
-
-    def persisted(self) -> _Keys:
-        keys: _Keys
-        (keys,) = dask.persist(self, optimize_graph=False)
-        return keys
-
-    def __dask_graph__(self) -> dict[Any, Any]:
-        return self.graph
-
-    def __dask_keys__(self) -> list[Any]:
-        return self.keys()
-
-    def __dask_postcompute__(self) -> tuple[Any, tuple[Any, ...]]:
-        return list, ()
-
-    def __dask_postpersist__(self) -> tuple[Any, tuple[Any, ...]]:
-        return self._rebuild, ()
-
-    def _rebuild(self, graph: Any, *, rename: dict[str, str] | None = None) -> _Keys:
-        return _Keys(self.name, self.count, dict(graph))
-
-    __dask_scheduler__ = staticmethod(dask.threaded.get)
-
-
-def _fits(size: int) -> bool:
-    """Whether the data take less than half of the memory of the workers."""
-    client = _client()
-    if client is None:
-        return size < available_memory() // 2
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return size < sum(int(worker["memory_limit"]) for worker in workers) // 2
-
-
-def _client() -> Any:
-    """The client of `distributed` that Dask would use now, if there is one."""
-    try:
-        from distributed import default_client
-
-        return default_client()
-    except (ImportError, ValueError):
-        return None
-
-
-@contextmanager
-def _naming_failures(*, opening: bool = False) -> Iterator[None]:
-    """Raise a named error if a scheduler, a worker or a chunk is lost.
-
-    While V is opened only its own chunks are computed, so every other failure is theirs.
-    """
-    try:
-        yield
-    except ConeNMFError:
-        raise
-    except Exception as problem:
-        cause = f"{type(problem).__name__}: {problem}"
-        library = type(problem).__module__.partition(".")[0]
-        lost = library in ("distributed", "asyncio", "concurrent", "tornado")
-        if lost or isinstance(problem, TimeoutError):
-            raise ClusterError(
-                f"the cluster was lost, or gave up on a task: {cause}; "
-                "start it again and repeat the call, which resumes if it has a checkpoint"
-            ) from problem
-        full = isinstance(problem, OSError) and is_disk_full(problem)
-        if opening or (isinstance(problem, OSError) and not full):
-            raise ReadError(
-                f"a chunk of the Dask array could not be computed: {cause}"
-            ) from problem
-        raise
 
 
 def _bytes(message: Any) -> int:

@@ -1,9 +1,8 @@
 """V in a file, larger than memory: blocks are read ahead by a thread while others compute.
 
 The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
-a sixteenth for an aligned array, of which several are alive at a time; the remaining memory is for
-the interpreter and its libraries. A larger aligned array, such as H, is kept in a file beside the
-data.
+a sixteenth for an aligned array, of which several are alive at a time. The interpreter and its
+libraries are not counted. A larger aligned array, such as H, is kept in a file beside the data.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class DiskMatrix(LocalMatrix):
     source : Source
         The rows of a file, one per sample.
     budget : int
-        Bytes of memory that this process may take.
+        Bytes of memory that data and results may take.
     block_samples : int, optional
         Most samples in a block; by default as many as suit the budget and the file.
     **options

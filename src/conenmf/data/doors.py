@@ -70,8 +70,8 @@ def from_rows(
         Threads that work on blocks; by default all that this process may use.
         The results have the same bits for any number.
     max_memory : int or str, optional
-        For files: the memory this process may take, such as "1GB"; by default half of what the
-        machine, or the container, has. See `open_data`.
+        For files: the memory that data and results may take, such as "1GB"; by default half of
+        what the machine, or the container, has. See `open_data`.
     persist : bool, optional
         For Dask arrays: keep the data in the memory of the workers. By default if they take less
         than half of it.
@@ -161,8 +161,9 @@ def open_data(
     negative, n_threads, names, block_samples
         As in `from_rows`.
     max_memory : int or str, optional
-        The memory this process may take, such as ``"1GB"``; by default half of what the machine,
-        or the container, has. A quarter of it is for blocks of data in flight, at most a
+        The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
+        Python and the libraries; by default half of what the machine, or the container, has. A
+        quarter of it is for blocks of data in flight, at most a
         sixteenth for any array with one row per sample. If H takes more, it is kept in a
         file beside the data, named like the data with ``.H.npy`` at the end (in the folder for
         temporary files if that place cannot be written to), and the result refers to it. A

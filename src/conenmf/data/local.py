@@ -37,6 +37,8 @@ class Reader:
         The indices in V of these samples.
     max_gather : int
         The largest batch to request from `columns`.
+    columns_read : int
+        How many samples were read so far.
     """
 
     def __init__(self, V: LocalMatrix, start: int, stop: int) -> None:
@@ -44,15 +46,17 @@ class Reader:
         self._start = start
         self.max_gather = V.max_gather
         self.index = range(V.first + start, V.first + stop)
+        self.columns_read = 0
 
     def columns(self, indices: Array) -> Block:
         """Return the samples with these indices, counted within the range, as one block."""
-        return self._V.columns(indices + self._start)
+        self.columns_read += indices.size
+        return self._V._gather(indices + self._start)
 
     def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
         """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
         V = self._V
-        V.passes += indices.size / V.shape[1]
+        self.columns_read += indices.size
         size = self.max_gather
         if V.gathers_at_once:
             size = min(size, 1 + _GATHER_BYTES // (V.shape[0] * V.dtype.itemsize))
@@ -207,7 +211,10 @@ class LocalMatrix(DataMatrix):
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])
-        return self._run(work, borders, nullcontext(lambda i: Reader(self, *borders[i])))
+        readers = [Reader(self, start, stop) for start, stop in borders]
+        results = self._run(work, borders, nullcontext(readers.__getitem__))
+        self._count(sum(reader.columns_read for reader in readers) / self.shape[1])
+        return results
 
     def _map(self, work: Work) -> tuple[Any, ...]:
         borders = self._blocks()

@@ -13,6 +13,7 @@ itself, it passes them to steps.
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -96,6 +97,9 @@ class DataMatrix(ABC):
     ----------
     passes : float
         How much of V has been read so far: samples read / N.
+    passes_here : float
+        How much of that was read for the thread that asks; a fit counts its own passes so, while
+        others read the same matrix.
     is_remote : bool
         Whether the samples are with the workers of a cluster, where every call takes a round of
         messages and aligned arrays are not in this process.
@@ -131,8 +135,24 @@ class DataMatrix(ABC):
             )
         self.names = names.checked(shape[1], shape[0])
         self.clip = clip
-        self.passes = 0.0
+        self._passes_by_thread: dict[int, float] = {}
         self._measures: Measures | None = None
+
+    # --- what was read ---
+
+    @property
+    def passes(self) -> float:
+        """How much of V has been read so far: samples read / N."""
+        return sum(list(self._passes_by_thread.values()), 0.0)
+
+    @property
+    def passes_here(self) -> float:
+        """How much of V was read for the thread that asks."""
+        return self._passes_by_thread.get(threading.get_ident(), 0.0)
+
+    def _count(self, passes: float) -> None:
+        """Count what is read for this thread, whichever threads then read it."""
+        self._passes_by_thread[threading.get_ident()] = self.passes_here + passes
 
     # --- what one pass learns ---
 
@@ -181,6 +201,7 @@ class DataMatrix(ABC):
         twin = copy.copy(self)
         twin.clip = True
         twin._measures = None
+        twin._passes_by_thread = dict(self._passes_by_thread)
         return twin
 
     def turned(self) -> DataMatrix:
@@ -227,8 +248,8 @@ class DataMatrix(ABC):
             written. Use the arrays returned: a new one is made where the old one cannot be written
             to (a read-only file, a cluster). After an exception the array holds old and new rows.
         verify : bool
-            The results are final: make sure that all of V, if it is in a file, is what it was in
-            the first pass.
+            The results are final: make sure that all of V, if it is in a file or on a cluster, is
+            what it was in the first pass.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 
@@ -242,7 +263,7 @@ class DataMatrix(ABC):
         The borders of the blocks and the order of the sums depend only on V, so the results
         have the same bits for any number of threads or workers.
         """
-        self.passes += 1.0
+        self._count(1.0)
         return self._sweep(Work(step, self._aligned(aligned), reduce, shared, out, verify))
 
     def visit(
@@ -269,7 +290,7 @@ class DataMatrix(ABC):
     def columns(self, indices: npt.ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n)."""
         array = np.asarray(indices, dtype=np.intp)
-        self.passes += array.size / self.shape[1]
+        self._count(array.size / self.shape[1])
         return self._gather(array)
 
     @property

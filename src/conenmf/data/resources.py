@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import Message, Option, OptionError
+from ..forks import importing
 
 __all__ = ["available_memory", "available_threads", "memory_budget"]
 
@@ -31,7 +32,8 @@ def available_threads() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
-    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
+    with importing:
+        from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
 
     return int(cpu_count())
 

@@ -4,24 +4,59 @@ Results are collected in the order of the tasks, so that sums do not depend on w
 first. Threads that have done their work wait for more: on small data, starting them for every pass
 would take a noticeable share of the time. How many threads there should be is not decided here but
 in `resources`.
+
+Ctrl-C may raise KeyboardInterrupt in the main thread between any two operations, and a fork may
+leave a child without any of these threads. So no thread keeps the process from ending; a thread
+that waits for the work of another waits in a single call into C, which can be interrupted and
+repeated (`Event` and `Future` cannot); and a thread that serves another ends when that one is gone,
+even if it could not say so.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
-from queue import SimpleQueue
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache, partial
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from threadpoolctl import ThreadpoolController
 
+from ..forks import hold_across_forks
+
 __all__ = ["one_blas_thread", "read_ahead", "run_in_order"]
 
-_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], None], Future[None]] | None]"
+_JOIN_SECONDS = 0.5  # that a fork waits for idle threads to end
+
+
+class _Done:
+    """Whether some work has ended; one thread may wait, be interrupted, and wait again."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._news: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._is_set = True
+        self._news.put(None)
+
+    def wait(self) -> None:
+        while not self._is_set:
+            self._news.get()
+
+
+class _Token:
+    """Lives as long as those who hold it: what serves them has a weak reference to it."""
+
+    __slots__ = ("__weakref__",)
+
+
+_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], None], _Done] | None]"
 
 
 def run_in_order(
@@ -30,7 +65,7 @@ def run_in_order(
     """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
 
     A thread that finishes a task takes the next one, and collects all results that are due. The
-    first exception stops the others and is raised here.
+    first exception stops the others and is raised here, when they have finished their tasks.
     """
     lock = threading.Lock()
     tasks = iter(range(count))
@@ -38,33 +73,35 @@ def run_in_order(
     failures: list[BaseException] = []
     due = 0
 
-    def worker() -> None:
-        with _blas_controller().limit(limits=1):  # where the limit is each thread's own
-            work()
-
-    def work() -> None:
+    def work(limit: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
         nonlocal due
         try:
-            while not failures:
-                with lock:
-                    index = next(tasks, None)
-                if index is None:
-                    return
-                result = run(index)
-                with lock:
-                    ready[index] = result
-                    while due in ready:
-                        collect(due, ready.pop(due))
-                        due += 1
+            with limit():
+                while not failures:
+                    with lock:
+                        index = next(tasks, None)
+                    if index is None:
+                        return
+                    result = run(index)
+                    with lock:
+                        ready[index] = result
+                        while due in ready:
+                            collect(due, ready.pop(due))
+                            due += 1
         except BaseException as failure:
             failures.append(failure)
 
+    workers: list[_Done] = []
     try:
-        workers = [_crew.start(worker) for _ in range(min(n_threads, count) - 1)]
-        work()
-        for future in workers:
-            future.result()
-    except BaseException as failure:  # interrupted between tasks
+        try:
+            for _ in range(min(n_threads, count) - 1):
+                workers.append(_crew.start(partial(work, _own_limit)))  # noqa: PERF401 - one by one
+            work()
+        except BaseException as failure:  # interrupted between tasks
+            failures.append(failure)
+        for done in workers:
+            done.wait()
+    except BaseException as failure:
         failures.append(failure)
     if failures:
         raise failures[0]
@@ -75,46 +112,51 @@ class _Crew:
 
     No work waits for a thread to be free, so tasks may start tasks, from any number of threads.
 
-    A `ThreadPoolExecutor` is as fast, but cannot do two things. Its threads count as idle only
-    some time after their future is done, so the next pass may start more of them. And before a
-    fork the idle threads must end while others, the keeper of BLAS among them, continue: an
-    executor ends all threads or none, and takes no work from then on.
+    A `ThreadPoolExecutor` is as fast, but cannot do three things. The process waits for its threads
+    at its end, even if they wait themselves. They count as idle only some time after their future
+    is done, so the next pass may start more of them. And before a fork the idle threads should end
+    while others, the keeper of BLAS among them, continue: an executor ends all threads or none, and
+    takes no work from then on.
     """
 
     def __init__(self) -> None:
         self._idle: list[tuple[threading.Thread, _Inbox]] = []
 
-    def start(self, work: Callable[[], None]) -> Future[None]:
-        future: Future[None] = Future()
+    def start(self, work: Callable[[], None]) -> _Done:
+        """Let a thread do this work, which raises nothing."""
+        done = _Done()
         try:
             _, inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue()
-            threading.Thread(target=self._serve, args=(inbox,), daemon=True).start()
-        inbox.put((work, future))
-        return future
+            inbox.put((work, done))  # first: a thread whose start is interrupted may run
+            threading.Thread(target=self._serve, name="conenmf", args=(inbox,), daemon=True).start()
+        else:
+            inbox.put((work, done))
+        return done
 
     def shutdown(self) -> None:
-        """End the threads that have nothing to do."""
-        while self._idle:
-            thread, inbox = self._idle.pop()
-            inbox.put(None)
-            thread.join()
+        """End the threads that have nothing to do now, and wait for that a moment at most."""
+        ending: list[threading.Thread] = []
+        with suppress(IndexError):
+            for _ in range(len(self._idle)):  # not those that become idle meanwhile
+                thread, inbox = self._idle.pop()
+                inbox.put(None)
+                ending.append(thread)
+        until = time.monotonic() + _JOIN_SECONDS
+        for thread in ending:
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _serve(self, inbox: _Inbox) -> None:
         while job := inbox.get():
-            work, future = job
-            failure: BaseException | None = None
-            try:
-                work()
-            except BaseException as problem:
-                failure = problem
+            work, done = job
+            work()
+            del job, work  # and the data that they hold
+            if self is not _crew:  # a fork has made this the only thread of a child
+                return
             self._idle.append((threading.current_thread(), inbox))
-            if failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(failure)
-            del job, work, future, failure  # and the data that they hold
+            done.set()
+            del done
 
 
 @contextmanager
@@ -127,29 +169,70 @@ def read_ahead(
     `depth` blocks ahead of the callers, and an exception of `read` is raised to the caller.
     """
     lock = threading.Lock()
-    futures: dict[int, Future[Any]] = {}
+    wanted: SimpleQueue[Any] = SimpleQueue()
+    places: dict[int, SimpleQueue[tuple[Any, BaseException | None]]] = {}
     n_taken = n_begun = 0
-    reader = ThreadPoolExecutor(1, "conenmf-reader")
+    ended: list[bool] = []
+    caller = _Token()
 
-    def take(index: int) -> Any:
+    def take(index: int, _caller: _Token = caller) -> Any:
         nonlocal n_taken, n_begun
         with lock:
+            if ended:
+                raise CancelledError("reading has ended")
             n_taken += 1
             while n_begun < min(count, max(n_taken + depth, index + 1)):
-                futures[n_begun] = reader.submit(read, n_begun)
+                places[n_begun] = SimpleQueue()
+                wanted.put((n_begun, places[n_begun]))
                 n_begun += 1
-            future = futures.pop(index)
-        return future.result()
+            place = places.pop(index)
+        block, failure = place.get()
+        if failure is not None:
+            raise failure
+        return block
 
+    reader = _crew.start(
+        partial(_serve_blocks, wanted, read, ended, weakref.ref(caller, wanted.put))
+    )
     try:
         yield take
     finally:
-        reader.shutdown(cancel_futures=True)
+        with lock:
+            ended.append(True)
+        wanted.put(None)
+        reader.wait()
+
+
+def _serve_blocks(
+    wanted: SimpleQueue[Any], read: Callable[[int], Any], ended: list[bool], caller: Any
+) -> None:
+    """Read the blocks that are wanted, until there is a None, or the caller is gone.
+
+    `caller` is a reference that puts itself among the wanted when it dies, and must live for that.
+    """
+    while isinstance(request := wanted.get(), tuple):
+        index, place = request
+        try:
+            if ended:
+                raise CancelledError("reading has ended")
+            place.put((read(index), None))
+        except BaseException as failure:
+            place.put((None, failure))
+        del request, place
 
 
 @cache
 def _blas_controller() -> Any:
     return ThreadpoolController().select(user_api="blas")
+
+
+def _own_limit() -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread where that is not so: where the limit is each thread's own."""
+    controller = _blas_controller()
+    if all(library.num_threads == 1 for library in controller.lib_controllers):
+        return nullcontext()
+    limit: AbstractContextManager[Any] = controller.limit(limits=1)
+    return limit
 
 
 class _BlasKeeper:
@@ -158,60 +241,85 @@ class _BlasKeeper:
     The limit of OpenBLAS belongs to the whole process, and threadpoolctl lets only the thread
     that set it restore the old one. So a thread of the keeper's own sets it for the first user
     and restores it after the last, regardless of which threads those are.
+
+    A user who is interrupted may not get to say that it is gone. It is a user only as long as it
+    holds its token: the end of that reaches the keeper too.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users: set[object] = set()
-        self._here = threading.local()
-        self._leave = threading.Event()
-        self._holding: Future[None] | None = None
+        self.lock = hold_across_forks(threading.RLock())
+        self._users: set[Any] = set()
         self._limit: Any = None
+        self._left: SimpleQueue[Any] = SimpleQueue()
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        if getattr(self._here, "held", False):
-            yield
-            return
-        user = object()
+        token = _Token()
+        user = weakref.ref(token, self._left.put)
         try:
             self._enter(user)
-            with _blas_controller().limit(limits=1):  # where the limit is each thread's own
-                self._here.held = True
+            with _own_limit():
                 yield
         finally:
-            self._here.held = False
             self._exit(user)
+            del user  # before the token, so that the keeper is not woken by its end
 
-    def _enter(self, user: object) -> None:
-        with self._lock:
+    def _enter(self, user: Any) -> None:
+        with self.lock:
             self._users.add(user)
-            if self._holding is None:
-                ready, self._leave = threading.Event(), threading.Event()
-                self._holding = _crew.start(lambda: self._hold(ready))
-                ready.wait()
+            is_held = self._limit is not None
+        if not is_held:
+            answer: SimpleQueue[BaseException | None] = SimpleQueue()
+            _crew.start(partial(self._keep, answer))
+            failure = answer.get()
+            if failure is not None:
+                raise failure
 
-    def _exit(self, user: object) -> None:
-        with self._lock:
+    def _exit(self, user: Any) -> None:
+        restored: SimpleQueue[None] = SimpleQueue()
+        with self.lock:
             self._users.discard(user)
-            if not self._users and self._holding is not None:
-                self._leave.set()
-                holding, self._holding = self._holding, None
-                holding.result()
+            if self._limit is None or self._is_used():
+                return
+            self._left.put(restored)
+        restored.get()
 
-    def _hold(self, ready: threading.Event) -> None:
+    def _is_used(self) -> bool:
+        return any(user() is not None for user in self._users)
+
+    def _keep(self, answer: SimpleQueue[BaseException | None]) -> None:
+        """Hold the limit as long as there are users, unless another thread does."""
         try:
-            with _blas_controller().limit(limits=1) as self._limit:
-                ready.set()
-                self._leave.wait()
-        finally:
-            self._limit = None
-            ready.set()
+            controller = _blas_controller()
+            with self.lock:
+                is_mine = self._limit is None and self._is_used()
+                if is_mine:
+                    self._limit = controller.limit(limits=1).__enter__()
+        except BaseException as failure:
+            answer.put(failure)
+            return
+        answer.put(None)
+        while is_mine:
+            answers = [self._left.get()]
+            with self.lock:
+                is_mine = self._is_used()
+                if not is_mine:
+                    limit, self._limit = self._limit, None
+                    limit.__exit__(None, None, None)
+                    self._users.clear()
+                    with suppress(Empty):  # no one waits for a keeper that is gone
+                        while True:
+                            answers.append(self._left.get_nowait())
+            for message in answers:
+                if isinstance(message, SimpleQueue):
+                    message.put(None)
 
-    def restore_limit(self) -> None:
+    def begin_child(self) -> None:
         """Restore the old limit in a process that has none of the threads, and no users."""
-        if self._limit is not None:
-            with self._limit:
+        limit, self._limit = self._limit, None
+        self._users, self._left = set(), SimpleQueue()
+        if limit is not None:
+            with limit:
                 pass
 
 
@@ -225,9 +333,9 @@ _keeper = _BlasKeeper()
 
 
 def _begin_child() -> None:
-    global _crew, _keeper
-    _keeper.restore_limit()
-    _crew, _keeper = _Crew(), _BlasKeeper()
+    global _crew
+    _crew = _Crew()
+    _keeper.begin_child()
 
 
 if hasattr(os, "register_at_fork"):

@@ -100,13 +100,13 @@ class MappedMatrix(View):
         return self.V.is_one_block
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
-        self.V.passes += 1.0
+        self.V._count(1.0)
         return self.V._sweep(self._mapped(_on_block, work))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
-        before = self.V.passes
+        before = self.V.passes_here
         results = self.V._visit(self._mapped(_on_reader, work))
-        self.passes += self.V.passes - before
+        self._count(self.V.passes_here - before)
         return results
 
     def _gather(self, indices: Array) -> Block:

@@ -123,7 +123,7 @@ class Run:
         resume: Saved | None = None,
         save: Callable[[Saved, bool], None] | None = None,
     ) -> None:
-        self._began, self._already_read = time.perf_counter(), V.passes
+        self._began, self._already_read = time.perf_counter(), V.passes_here
         self.V, self.method, self.stopping = V, Method.of(solver), stopping
         self._solver = self.method.H.solver
         self._callback, self._leap, self._save = callback, leap, save
@@ -227,7 +227,7 @@ class Run:
         """Write the log, call the callback, and decide whether to stop."""
         value, log = self.state.values[-1], self.log
         log.elapsed.append(time.perf_counter() - self._began)
-        log.passes.append(self.V.passes - self._already_read)
+        log.passes.append(self.V.passes_here - self._already_read)
         log.relative_error.append(self.loss.relative_error(value))
         self.reason = self._reason()
         if self._callback is not None:

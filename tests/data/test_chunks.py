@@ -1,0 +1,210 @@
+"""Chunks that are not what a Dask array declares, or that change: named errors, never raw ones."""
+
+import pickle
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import errors, factorize, from_columns, from_rows
+from conenmf.data.chunks import StepError
+from conenmf.errors import (
+    ClusterError,
+    DataChangedError,
+    DataTypeError,
+    MaskedDataError,
+    Message,
+    NegativeValueError,
+    NonFiniteError,
+    Option,
+    ReadError,
+    ShapeError,
+)
+
+WHERE = "samples 80 to 119 of the Dask array"
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).random((200, 8))
+
+
+def third_chunk(X, change):
+    """A Dask array whose third chunk is not as the others, and does not say so."""
+
+    def load(block, block_info=None):
+        is_third = bool(block_info) and block_info[0]["chunk-location"][0] == 2
+        return change(block) if is_third else block
+
+    chunks = da.from_array(X, chunks=(40, 8))
+    return chunks.map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+
+
+def shape_error(shape):
+    return ShapeError, rf"{WHERE}: .* shape \({shape}\), but the array declares \(40, 8\)"
+
+
+WRONG = {
+    "fewer samples": (lambda rows: rows[:13], *shape_error("13, 8")),
+    "no samples": (lambda rows: rows[:0], *shape_error("0, 8")),
+    "fewer features": (lambda rows: rows[:, 1:], *shape_error("40, 7")),
+    "more samples": (lambda rows: np.vstack([rows, rows]), *shape_error("80, 8")),
+    "fewer sparse": (lambda rows: sp.csr_array(rows[:13]), *shape_error("13, 8")),
+    "one dimension": (lambda rows: rows[:, 0], *shape_error("40,")),
+    "three dimensions": (lambda rows: rows[..., None], *shape_error("40, 8, 1")),
+    "nothing": (lambda rows: None, *shape_error("")),
+    "complex": (lambda rows: rows * 1j, DataTypeError, f"{WHERE}: Complex data not supported"),
+    "objects": (lambda rows: rows.astype(object), DataTypeError, f"{WHERE}: .* type object"),
+    "texts": (lambda rows: rows.astype(str), DataTypeError, f"{WHERE}: .* type <U"),
+    "masked": (lambda rows: np.ma.masked_greater(rows, 0.5), MaskedDataError, WHERE),
+    "NaN": (lambda rows: rows * np.nan, NonFiniteError, "row 80 "),
+    "negative": (lambda rows: -rows, NegativeValueError, "Negative values"),
+    "an error": (lambda rows: 1 / 0, ReadError, "could not be computed: ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_chunk_that_is_not_as_declared(X, kind, persist):
+    change, error, message = WRONG[kind]
+    with pytest.raises(error, match=message):
+        from_rows(third_chunk(X, change), persist=persist)
+
+
+def test_features_of_columns_that_are_not_as_declared(X):
+    with pytest.raises(ShapeError, match=r"shape \(13, 8\), but the array declares \(40, 8\)"):
+        from_columns(third_chunk(X, lambda rows: rows[:13]).T)
+
+
+@pytest.mark.parametrize("change", [sp.csr_array, sp.coo_array, np.asfortranarray, np.ma.array])
+def test_chunks_may_be_kept_in_different_ways(X, change):
+    result = factorize(from_rows(third_chunk(X, change)), 3, max_iter=3)
+    expected = factorize(from_rows(X), 3, max_iter=3)
+    assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-6)
+
+
+# --- chunks that change -----------------------------------------------------------------------
+
+
+def changing(X, when, change):
+    """A Dask array that is computed for every pass, and changes when it is for the n-th time."""
+    computed = []
+
+    def load(block, block_info=None):
+        computed.append(block_info)
+        return change(block) if len(computed) > when * 5 else block
+
+    chunks = da.from_array(X, chunks=(40, 8))
+    return chunks.map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+
+
+def with_one_entry(value):
+    def change(rows):
+        rows = rows.copy()
+        rows[3, 5] = value
+        return rows
+
+    return change
+
+
+CHANGES = {
+    "random": lambda rows: np.random.default_rng().random(rows.shape),
+    "NaN": with_one_entry(np.nan),
+    "an entry": with_one_entry(0.4242),
+    "samples": lambda rows: rows[::-1],
+    "features": lambda rows: rows[:, ::-1],
+    "scale": lambda rows: rows * (1 + 1e-6),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("when", [1, 4])
+def test_chunks_that_change_between_passes(X, kind, when):
+    V = from_rows(changing(X, when, CHANGES[kind]), persist=False)
+    with pytest.raises(DataChangedError, match=r"samples \d+ to \d+ of the Dask .* first pass"):
+        factorize(V, 3, init="cr1", sketch=None, tol=0, max_iter=6)
+
+
+def test_every_chunk_is_compared_where_results_are_final(X):
+    """One changed chunk of many, which is not yet due in the pass."""
+    data = da.from_array(np.tile(X, (4, 1)), chunks=(8, 8))
+    passes = []
+
+    def load(block, block_info=None):
+        is_last = bool(block_info) and block_info[0]["chunk-location"][0] == 99
+        passes.append(is_last)
+        return block + 0.1 if is_last and sum(passes) > 1 else block
+
+    V = from_rows(data.map_blocks(load, dtype=float, meta=np.empty((0, 0))), persist=False)
+    V.mean()  # not due
+    with pytest.raises(DataChangedError, match="samples 792 to 799"):
+        factorize(V, 2, solver=None, init=np.ones((8, 2)))
+
+
+def test_rounding_is_no_change(X):
+    """Another machine may compute a chunk with other last bits."""
+    V = from_rows(changing(X, 2, lambda rows: rows * (1 + 1e-14)), persist=False)
+    assert factorize(V, 3, init="cr1", max_iter=3).relative_error > 0
+    single = changing(X, 2, lambda rows: (rows * (1 + 1e-7)).astype(np.float32))
+    V = from_rows(single.astype(np.float32), persist=False)
+    assert factorize(V, 3, init="cr1", max_iter=3).relative_error > 0
+
+
+# --- errors on their way to the client --------------------------------------------------------
+
+
+def test_a_graph_that_fails_later(X):
+    def gone(rows):
+        raise KeyError("gone")
+
+    V = from_rows(changing(X, 2, gone), persist=False)
+    with pytest.raises(ClusterError, match="a task failed: KeyError: 'gone'") as caught:
+        factorize(V, 3, init="cr1", sketch=None, tol=0, max_iter=6)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def failing(G, C, Y):
+    raise KeyError("of the solver")
+
+
+def test_errors_of_a_step_are_raised_as_without_a_cluster(X):
+    for data in (X, da.from_array(X, chunks=(40, 8))):
+        with pytest.raises(KeyError, match="of the solver"):
+            factorize(from_rows(data), 3, solver=failing, init="cr1")
+
+
+def test_errors_survive_the_way_between_processes():
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ConeNMFError)
+    ]
+    assert len(kinds) > 15
+    message = Message("add ", Option("negative", "clip"), " to it")
+    for kind in kinds:
+        copy = pickle.loads(pickle.dumps(kind(message)))
+        assert type(copy) is kind
+        assert str(copy) == "add negative='clip' to it"
+        assert copy.args[0].parts == message.parts
+    assert pickle.loads(pickle.dumps(StepError(KeyError("k")))).problem.args == ("k",)
+
+
+def test_a_client_that_is_not_the_one_that_opened_the_data(X, monkeypatch):
+    """As after its end: what it has computed is lost with it."""
+    from conenmf.data import cluster, scheduler
+
+    monkeypatch.setattr(cluster, "client_id", lambda: "first")
+    monkeypatch.setattr(scheduler, "client_id", lambda: "first")
+    V = from_rows(da.from_array(X, chunks=(40, 8)))
+    monkeypatch.setattr(scheduler, "client_id", lambda: None)
+    for read in (V.mean, lambda: V.columns([0]), lambda: factorize(V, 3)):
+        with pytest.raises(ClusterError, match="is closed, or no longer the one"):
+            read()
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+def test_named_errors_with_any_scheduler(X, scheduler):
+    with dask.config.set(scheduler=scheduler), pytest.raises(ShapeError, match=WHERE):
+        from_rows(third_chunk(X, lambda rows: rows[:13]))

@@ -1,0 +1,125 @@
+"""Ctrl-C and SIGTERM in the command line, at moments that a test can wait for."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import conenmf
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are others there")
+SOURCE = str(Path(conenmf.__file__).parents[1])
+
+
+def start(*arguments, first=()):
+    """A Python that finds this library, and before it what is in other folders."""
+    path = os.pathsep.join([*map(str, first), SOURCE])
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def script(text):
+    """A program that says when a signal may come."""
+    process = start("-c", textwrap.dedent(text))
+    assert process.stdout.readline() == "now\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_is_imported_leaves_no_traceback(tmp_path, number):
+    slow = "import time\nprint('now', flush=True)\ntime.sleep(60)\n"
+    (tmp_path / "click.py").write_text(slow)  # what the command line imports first
+    process = start("-m", "conenmf", "--help", first=[tmp_path])
+    assert process.stdout.readline() == "now\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (128 + number, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
+    np.save(tmp_path / "data.npy", np.ones((30, 4)))
+    process = script(f"""
+        import os, sys, time
+        import conenmf.cli.options
+        from conenmf.__main__ import run
+        def wait(self, *arguments):
+            print("now", flush=True)
+            time.sleep(60)
+        conenmf.cli.options.CommonOptions.open = wait
+        os.chdir({str(tmp_path)!r})
+        sys.argv = ["conenmf", "fit", "data.npy", "-o", "out"]
+        run()
+    """)
+    process.send_signal(number)
+    process.send_signal(number)  # while the first is handled: ignored
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert errors.strip().endswith("nothing was written")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npy"]
+
+
+def test_a_signal_whose_exception_is_lost_is_repeated():
+    """Python drops what is raised in a destructor."""
+    process = script("""
+        import sys, time
+        from conenmf.signals import ExitSignals
+        signals = ExitSignals()
+        signals.install()
+        signals.begin()
+        class Slow:
+            def __del__(self):
+                print("now", flush=True)
+                time.sleep(60)
+        slow = Slow()
+        try:
+            del slow
+            time.sleep(60)
+        except KeyboardInterrupt:
+            sys.exit(7)
+    """)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=50)
+    assert (process.returncode, errors) == (7, "")
+
+
+def test_after_the_work_a_signal_ends_a_process_that_does_not_end_itself():
+    process = script("""
+        import sys, time
+        from conenmf import signals as module
+        module._GRACE_SECONDS = 0.0
+        signals = module.ExitSignals()
+        signals.install()
+        signals.begin()
+        signals.end()
+        print("now", flush=True)
+        time.sleep(60)
+    """)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=50)
+    assert (process.returncode, errors) == (130, "")
+
+
+def test_other_errors_that_python_drops_are_shown():
+    process = script("""
+        from conenmf.signals import ExitSignals
+        ExitSignals().install()
+        class Broken:
+            def __del__(self):
+                raise ValueError("broken")
+        Broken()
+        print("now", flush=True)
+    """)
+    _, errors = process.communicate(timeout=50)
+    assert "ValueError: broken" in errors
