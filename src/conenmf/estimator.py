@@ -19,13 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .arguments import array, choice, components, factor, integer, seeded
 from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import Negative, unmasked
-from .errors import FactorError, NotAvailableError, OptionError, check_components
+from .data.validate import Negative, checked_components, unmasked
+from .errors import FactorError, Message, NotAvailableError, Option, OptionError
 from .names import names_of
 from .pipeline import factorize
 from .result import Factorization
@@ -208,14 +209,15 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         >>> model.n_samples_seen_, model.score(X) > 0.99
         (200, True)
         """
-        K = check_components(self.n_components)
+        K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
-            raise OptionError(
-                f"n_components={K}, but the model to continue has {stream.K} components: "
+            problem = (
+                f", but the model to continue has {stream.K} components: "
                 "change it back, or start from the beginning with fit or clone(model)"
             )
+            raise OptionError(Message(Option("n_components", K), problem))
         stream.update(V)
         self._forget("labels_", "relative_error_", "reconstruction_err_")
         self._forget("history_", "stop_reason_", "result_")
@@ -263,7 +265,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        A = X if is_elsewhere(X) else np.asarray(unmasked(X))
+        shape = ("n_samples", self.n_components_)
+        A = X if is_elsewhere(X) else array("X", unmasked(X), shape, error=FactorError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
             raise FactorError(
                 f"the coefficients have shape {A.shape}, expected (n_samples, {self.n_components_})"
@@ -307,18 +310,18 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         pair = init if isinstance(init, tuple) else (None, init)
         if len(pair) != 2:
             raise FactorError(
-                f"bad init: a tuple of {len(pair)}, expected the pair (coefficients, components)"
+                f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair
         K = self.n_components
-        if K == "auto":
-            K = len(C) if np.ndim(C) == 2 else 1
-        K = check_components(K)
+        if isinstance(K, str) and K == "auto":
+            K = len(factor("components", C, ("K", F)))
+        K = checked_components(components(K, auto=True), V)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
     def _callback(self) -> Callback | None:
-        if not self.verbose:
+        if isinstance(self.verbose, bool) or not integer("verbose", self.verbose, at_least=0):
             return self.callback
 
         def print_line(now: Iteration) -> object:
@@ -377,9 +380,7 @@ def sklearn_init(
     >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
     (3, 2)
     """
-    if solver not in ("cd", "mu"):
-        raise OptionError.unknown("solver", solver, ("cd", "mu"))
-    V = from_rows(X)
+    solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
     W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
@@ -389,6 +390,6 @@ def sklearn_init(
 
 def _generator(random_state: Any) -> np.random.Generator | None:
     """Turn a random state of scikit-learn into a Generator."""
-    if not isinstance(random_state, int | np.integer | np.random.Generator | None):
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
         random_state = check_random_state(random_state).randint(2**31)
-    return None if random_state is None else np.random.default_rng(random_state)
+    return None if random_state is None else seeded("random_state", random_state)

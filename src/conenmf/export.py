@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import array, choice, instance, integer, text
+from .arguments import path as checked_path
 from .data.blocks import Array
 from .data.files.atomic import written_whole
-from .errors import OptionError, OutputError, ShapeError
+from .errors import DataTypeError, OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization
+from .text import shown
 
 __all__ = [
     "ANNOTATED_FILE",
@@ -128,10 +131,11 @@ def write_tables(
     batch_rows : int
         Rows that are written at a time.
     """
-    if kind not in TABLES:
-        raise OptionError.unknown("tables", kind, TABLES)
+    instance("result", result, Factorization)
+    kind = choice("tables", kind, TABLES)
+    batch_rows = integer("batch_rows", batch_rows, at_least=1)
     check_packages(kind)
-    names, target = result.names, Path(folder)
+    names, target = result.names, Path(checked_path("folder", folder))
     labels = np.asarray(result.labels)
     history = {
         "iteration": np.arange(1, result.n_iter + 1),
@@ -154,8 +158,13 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
     bare array.
     """
-    target = Path(path)
+    target = Path(checked_path("path", path))
     check_table(target)
+    if not hasattr(A, "dtype"):
+        A = array("A", A, ("N", "K"))
+    if len(A.shape) != 2 or A.dtype.kind not in "fiub":
+        raise ShapeError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
+    instance("names", names, Names).checked(A.shape[0], None)
     if target.suffix.lower() == ".npy":
         with written_whole(target) as stream:
             np.save(stream, np.asarray(A), allow_pickle=False)
@@ -165,7 +174,7 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
 
 def check_table(path: str | os.PathLike[str]) -> None:
     """Check that a table can be written under this name."""
-    kind = Path(path).suffix.lower().removeprefix(".")
+    kind = Path(checked_path("path", path)).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
         raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
     check_packages(kind)
@@ -219,6 +228,9 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell, and ``uns[key]`` the facts as JSON.
     """
+    check_annotated(adata)
+    instance("result", result, Factorization)
+    key = text("key", key)
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
     if tuple(adata.shape) != (N, F):
         raise ShapeError(
@@ -226,6 +238,13 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
         )
     for place, name, values in _annotations(result, key):
         getattr(adata, place)[name] = values
+
+
+def check_annotated(adata: Any) -> None:
+    """Raise `DataTypeError` if this is not like an AnnData object."""
+    parts = ("X", "layers", "obs", "obsm", "obs_names", "shape", "uns", "var_names", "varm")
+    if isinstance(adata, type) or not all(hasattr(adata, part) for part in parts):
+        raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
 
 
 def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
@@ -248,6 +267,9 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
+    source, target = checked_path("source", source), checked_path("target", target)
+    instance("result", result, Factorization)
+    key = text("key", key)
     if Path(target).exists() and os.path.samefile(source, target):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import path
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.sketch import sketch as make_sketch
@@ -106,7 +107,7 @@ def factorize(
     require_data_matrix(V, nonzero=True)
     check_limits(max_iter, tol, max_time, callback, rng)
     updates = None if solver is None else get_solver(solver)
-    K, sketch = checked_K(K), checked_sketch(sketch, updates)
+    K, sketch = checked_K(K, V), checked_sketch(sketch, updates)
     settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
     stages, passes, spectrum = Stages(max_time), V.passes, Spectrum(V)
     with V.own_threads():
@@ -166,7 +167,7 @@ class Stages:
         """The seconds left of `max_time`, for a run that has taken some of them already."""
         if self.max_time is None:
             return None
-        return self.max_time - (time.perf_counter() - self.began) + elapsed
+        return max(self.max_time - (time.perf_counter() - self.began) + elapsed, 0.0)
 
 
 @dataclass
@@ -313,7 +314,7 @@ def _checkpointed(
     if checkpoint is None or settings["solver"] is None:
         return None
     if not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(os.fspath(checkpoint))
+        checkpoint = Checkpoint(path("checkpoint", checkpoint))
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     identity = {name: settings[name] for name in ("K", "init", "solver", "sketch")}

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataTypeError, OptionError
+from ..arguments import choice, flag, instance, integer, optional, text
+from ..arguments import path as checked_path
+from ..errors import DataTypeError, Message, Option, OptionError
 from ..names import Names, names_of
+from ..text import shown
 from .blocks import canonical_rows
 from .disk import DiskMatrix
 from .files.columns import Column, ColumnChoice, remark_on_columns
@@ -34,6 +37,8 @@ __all__ = [
     "is_elsewhere",
     "open_data",
 ]
+
+_MAX_SAMPLES = 2**62
 
 
 def from_rows(
@@ -175,10 +180,11 @@ def open_data(
     >>> open_data(path, max_memory="100MB").shape
     (2, 3)
     """
+    place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    matrix = open_path(path, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
+    matrix = open_path(place, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
     return _hold(matrix, request)
 
 
@@ -206,10 +212,10 @@ class _Request:
     block_samples: int | None
 
     def __post_init__(self) -> None:
-        if self.negative not in ("raise", "clip"):
-            raise OptionError.unknown("negative", self.negative, ("raise", "clip"))
-        if self.samples_in not in ("rows", "columns"):
-            raise OptionError.unknown("samples_in", self.samples_in, ("rows", "columns"))
+        choice("negative", self.negative, ("raise", "clip"))
+        choice("samples_in", self.samples_in, ("rows", "columns"))
+        optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
+        optional(instance, "names", self.names, Names)
 
     def options(self, names: Names) -> dict[str, Any]:
         """What the constructors of all matrices take, given the names that came with the data."""
@@ -223,8 +229,9 @@ class _Request:
 
 def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if isinstance(matrix, str | os.PathLike):
-        path = os.fspath(matrix)
-        raise DataTypeError(f"got the path {path!r}, expected a matrix: use open_data({path!r})")
+        place = shown(os.fspath(matrix))
+        raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
+    optional(flag, "persist", persist)
     if _is_dask(matrix):
         from .cluster import ClusterMatrix, checked_array
 
@@ -232,17 +239,25 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         rows = array if request.samples_in == "rows" else array.T
         return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
     if persist is not None:
-        raise OptionError(
-            f"persist={persist} is for Dask arrays, got {type(matrix).__name__}: leave it out"
-        )
+        problem = f" is for Dask arrays, got {type(matrix).__name__}: leave it out"
+        raise OptionError(Message(Option("persist", persist), problem))
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
     if not sp.issparse(matrix):
-        matrix = np.asanyarray(unmasked(matrix))
+        matrix = _as_array(unmasked(matrix))
     check_kind(matrix.dtype, matrix.shape)
     remarks = _remark_on_frame(matrix, names, request)
     return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
+
+
+def _as_array(matrix: Any) -> Any:
+    try:
+        return np.asanyarray(matrix)
+    except Exception as problem:  # rows that differ in length, or an object of the caller's own
+        raise DataTypeError(
+            f"{shown(matrix)} is not a matrix of numbers: {shown(problem)}"
+        ) from problem
 
 
 def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Remark, ...]:

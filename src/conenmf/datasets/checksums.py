@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.blocks import Array
+from ..data.validate import check_kind
 from .catalogue import Description
 from .originals import Contents
 
@@ -32,6 +33,9 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
     False
     """
+    if not sp.issparse(X):
+        X = np.asarray(X)
+    check_kind(X.dtype, X.shape)
     digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import number, path
 from ..data.blocks import Array
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.matrix import DataMatrix
-from ..errors import CheckpointError, Message, Option, OptionError
+from ..errors import CheckpointError, Message, Option
 from .state import Momentum, Saved, State
 from .stopping import Log
 
@@ -53,8 +54,8 @@ class Checkpoint:
     every: float = 60.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.every, int | float) and self.every >= 0):
-            raise OptionError(f"every={self.every!r}, expected seconds of at least 0")
+        path("folder", self.folder)
+        number("every", self.every, at_least=0, or_infinite=True, what="seconds")
 
 
 class CheckpointedRun:
