@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from .errors import (
     Message,
     Option,
     OptionError,
+    ShapeError,
 )
 from .text import shown
 
@@ -34,6 +35,7 @@ __all__ = [
     "array",
     "choice",
     "choices",
+    "classes",
     "components",
     "factor",
     "flag",
@@ -81,8 +83,9 @@ def optional(
         return None
     try:
         return check(name, value, *args, **limits)
-    except OptionError as problem:
-        raise OptionError(Message(*getattr(problem.args[0], "parts", ()), ", or None")) from None
+    except (OptionError, ShapeError) as problem:
+        parts = getattr(problem.args[0], "parts", problem.args[:1])
+        raise type(problem)(Message(*parts, ", or None")) from None
 
 
 # --- numbers ----------------------------------------------------------------------------------
@@ -318,9 +321,12 @@ def array(
     numbers = _numbers(name, value, shape, error)
     if or_one and numbers.ndim == 0:
         numbers = numbers[None]
-    if not _fits(numbers.shape, shape) or 0 in numbers.shape:
-        problem = f" has shape {numbers.shape}, expected {_written(shape)}"
-        raise error(Message(Option(name), problem))
+    sides = [
+        own if isinstance(side, str) else side
+        for own, side in zip(numbers.shape, shape, strict=False)
+    ]
+    if list(numbers.shape) != sides or len(sides) != len(shape) or 0 in sides:
+        raise error(Message(Option(name), f" has shape {own}, expected {_written(shape)}"))
     wrong = ~np.isfinite(numbers)
     for limit, beyond in ((at_least, np.less), (above, np.less_equal), (at_most, np.greater)):
         if limit is not None:
@@ -328,8 +334,7 @@ def array(
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         what = f"finite numbers{_limits(at_least, at_most, above)}"
-        where = ", ".join(map(str, place))
-        problem = f" is {numbers[place]} at ({where}), expected {what}"
+        problem = f" is {numbers[place]} at {_written(place)}, expected {what}"
         raise error(Message(Option(name), problem))
     return numbers
 
@@ -348,6 +353,22 @@ def indices(name: str, value: Any, count: int) -> Array:
     if not is_list or not (0 <= numbers.min() and numbers.max() < count):
         raise _refused(name, value, f"a list of indices from 0 to {count - 1}")
     return numbers.astype(np.intp, copy=False)
+
+
+def classes(name: str, value: Any) -> Array:
+    """Return the classes of samples, of any type that has an order, by their numbers.
+
+    >>> classes("labels", ["oak", "elm", "oak"])
+    array([1, 0, 1])
+    """
+    try:
+        labels = np.asarray(value)
+        is_complete = not np.ma.is_masked(value) and bool((labels == labels).all())  # no NaN
+        if labels.ndim == 1 and labels.size and is_complete:
+            return np.unique(labels, return_inverse=True)[1]
+    except Exception:  # classes that cannot be compared, or an object of the caller's own
+        pass
+    raise _refused(name, value, "a list of classes, one for each sample", ShapeError)
 
 
 def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
@@ -372,13 +393,6 @@ def _numbers(
     if numbers.dtype.kind not in "fiub":
         raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)
     return numbers
-
-
-def _fits(shape: tuple[int, ...], expected: Iterable[int | str]) -> bool:
-    sides = tuple(expected)
-    return len(shape) == len(sides) and all(
-        isinstance(side, str) or side == own for own, side in zip(shape, sides, strict=True)
-    )
 
 
 def _written(shape: tuple[int | str, ...]) -> str:

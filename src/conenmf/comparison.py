@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import choices, components, function, integer, optional
+from .arguments import choices, classes, components, function, integer, optional
 from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
 from .data.validate import require_data_matrix
 from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
-from .judge.metrics import checked_classes, scores
+from .judge.metrics import scores
 from .pipeline import factorize
 from .result import Factorization
 from .settings import check_limits
@@ -150,10 +150,10 @@ def compare(
     solvers = choices("solvers", solvers, SOLVERS)
     check_limits(max_iter, tol, max_time, None, None)
     optional(function, "watch", watch, takes=2)
-    classes = None if labels is None else checked_classes("labels", labels)
-    if classes is not None and classes.size != V.shape[1]:
+    true = optional(classes, "labels", labels)
+    if true is not None and true.size != V.shape[1]:
         raise ShapeError(
-            f"there are {classes.size} labels for {V.shape[1]} samples: give one for each"
+            f"there are {true.size} labels for {V.shape[1]} samples: give one for each"
         )
     _warm_up(V, K, solvers)
     contenders, problem = [], None
@@ -174,7 +174,7 @@ def compare(
             except ComponentsError as reason:
                 problem = reason
                 break
-            contenders.append(Contender.of(init, solver, result, classes))
+            contenders.append(Contender.of(init, solver, result, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
     contenders.sort(key=lambda one: one.relative_error)

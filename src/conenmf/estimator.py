@@ -19,14 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, choice, components, factor, integer, seeded
+from .arguments import array, choice, components, factor, function, integer, seeded
 from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative, checked_components, unmasked
-from .errors import FactorError, Message, NotAvailableError, Option, OptionError
+from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
 from .names import names_of
 from .pipeline import factorize
 from .result import Factorization
@@ -213,11 +213,10 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         V = self._read(X, reset=not hasattr(self, "components_"))
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
-            problem = (
-                f", but the model to continue has {stream.K} components: "
+            raise OptionError(
+                f"n_components={K}, but the model to continue has {stream.K} components: "
                 "change it back, or start from the beginning with fit or clone(model)"
             )
-            raise OptionError(Message(Option("n_components", K), problem))
         stream.update(V)
         self._forget("labels_", "relative_error_", "reconstruction_err_")
         self._forget("history_", "stop_reason_", "result_")
@@ -265,12 +264,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        shape = ("n_samples", self.n_components_)
-        A = X if is_elsewhere(X) else array("X", unmasked(X), shape, error=FactorError)
+        A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=FactorError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
-            raise FactorError(
-                f"the coefficients have shape {A.shape}, expected (n_samples, {self.n_components_})"
-            )
+            raise FactorError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         return A @ self.components_
 
     def predict(self, X: Any) -> Aligned:
@@ -294,12 +290,18 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not is_elsewhere(X):
             options["names"] = names_of(X)
             X = unmasked(X)
-            X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
-            return from_rows(X, **options)
+            return from_rows(self._checked(X, reset=reset, accept_sparse=True), **options)
         V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
         outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
-        validate_data(self, outline, reset=reset, skip_check_array=True)
+        self._checked(outline, reset=reset, skip_check_array=True)
         return V
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Let scikit-learn check X; its errors keep their words, and get a name."""
+        try:
+            return validate_data(self, X, ensure_all_finite=False, **options)
+        except Exception as problem:
+            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
         """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
@@ -321,15 +323,17 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
     def _callback(self) -> Callback | None:
-        if isinstance(self.verbose, bool) or not integer("verbose", self.verbose, at_least=0):
+        verbose = self.verbose
+        if not (verbose if isinstance(verbose, bool) else integer("verbose", verbose, at_least=0)):
             return self.callback
+        observe = None if self.callback is None else function("callback", self.callback, takes=1)
 
         def print_line(now: Iteration) -> object:
             print(
                 f"[ConeNMF] iteration {now.iteration}: relative error "
                 f"{now.relative_error:.6f} after {now.elapsed:.2f} s"
             )
-            return None if self.callback is None else self.callback(now)
+            return None if observe is None else observe(now)
 
         return print_line
 

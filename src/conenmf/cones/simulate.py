@@ -23,6 +23,7 @@ Array: TypeAlias = npt.NDArray[Any]
 SquaredNormLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
 
 _PROBABILITY_ROUNDING = 1e-8  # of their sum, which numpy allows too
+_TEMPORARY_VECTORS = 8
 _MAX_DRAWS = 100  # of the first axis, until all axes are nonnegative
 
 
@@ -134,6 +135,7 @@ def make_cones(
 def _checked_sizes(F: int, K: int, n_samples: int = 1) -> tuple[int, int, int]:
     F, K = integer("F", F, at_least=2), integer("K", K, at_least=1)
     n_samples = integer("n_samples", n_samples, at_least=1)
+    require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
     require_memory("K", K, 8 * F * K)
     require_memory("n_samples", n_samples, 16 * F * n_samples)
     return F, K, n_samples

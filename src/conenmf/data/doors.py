@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from ..arguments import choice, flag, instance, integer, optional, text
@@ -29,7 +28,7 @@ from .files.sources import NamedMatrix, Remark, Source
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
-from .validate import Negative, SamplesIn, check_kind, unmasked, validated
+from .validate import Negative, SamplesIn, as_matrix, check_kind, validated
 
 __all__ = [
     "from_columns",
@@ -229,7 +228,7 @@ class _Request:
 
 def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if isinstance(matrix, str | os.PathLike):
-        place = shown(os.fspath(matrix))
+        place = shown(checked_path("X", matrix))
         raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
     optional(flag, "persist", persist)
     if _is_dask(matrix):
@@ -244,20 +243,9 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
-    if not sp.issparse(matrix):
-        matrix = _as_array(unmasked(matrix))
-    check_kind(matrix.dtype, matrix.shape)
+    matrix = as_matrix("X" if request.samples_in == "rows" else "V", matrix)
     remarks = _remark_on_frame(matrix, names, request)
     return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
-
-
-def _as_array(matrix: Any) -> Any:
-    try:
-        return np.asanyarray(matrix)
-    except Exception as problem:  # rows that differ in length, or an object of the caller's own
-        raise DataTypeError(
-            f"{shown(matrix)} is not a matrix of numbers: {shown(problem)}"
-        ) from problem
 
 
 def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Remark, ...]:

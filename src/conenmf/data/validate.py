@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from ..arguments import components, factor
 from ..errors import (
     ComponentsError,
+    ConeNMFError,
     DataChangedError,
     DataTypeError,
     EmptyDataError,
@@ -39,6 +40,7 @@ __all__ = [
     "Negative",
     "SamplesIn",
     "aligned_coefficients",
+    "as_matrix",
     "check_factors",
     "check_kind",
     "check_labels",
@@ -76,6 +78,21 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         raise EmptyDataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
+
+
+def as_matrix(name: str, matrix: Any) -> Any:
+    """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
+    if not sp.issparse(matrix):
+        try:
+            matrix = np.asanyarray(unmasked(matrix))
+        except ConeNMFError:
+            raise
+        except Exception as problem:  # rows that differ in length, an object of the caller's own
+            raise DataTypeError(
+                f"{name} is {shown(matrix)}, expected a matrix of numbers"
+            ) from problem
+    check_kind(matrix.dtype, matrix.shape)
+    return matrix
 
 
 def unmasked(matrix: Any) -> Any:

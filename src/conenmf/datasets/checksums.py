@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import classes, optional
 from ..data.blocks import Array
-from ..data.validate import check_kind
+from ..data.validate import as_matrix
 from .catalogue import Description
 from .originals import Contents
 
@@ -33,9 +34,7 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
     False
     """
-    if not sp.issparse(X):
-        X = np.asarray(X)
-    check_kind(X.dtype, X.shape)
+    X, labels = as_matrix("X", X), optional(classes, "labels", labels)
     digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arguments import array
-from ..data.validate import check_kind
+from ..data.validate import as_matrix
 
 __all__ = ["log_counts", "tf_idf"]
 
@@ -40,11 +40,9 @@ def tf_idf(counts: Any) -> Any:
 
 def _checked(counts: Any) -> Any:
     """A copy of counts (N, F) in compressed rows, in double precision."""
-    if not sp.issparse(counts):
-        counts = array("counts", counts, ("N", "F"), at_least=0)
-    check_kind(counts.dtype, counts.shape)
-    copied = sp.csr_array(counts, dtype=np.float64, copy=True)
-    array("counts", copied.data, copied.data.shape, at_least=0) if copied.nnz else None
+    copied = sp.csr_array(as_matrix("counts", counts), dtype=np.float64, copy=True)
+    if copied.nnz:
+        array("counts", copied.data, copied.data.shape, at_least=0)
     return copied
 
 

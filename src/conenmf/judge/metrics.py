@@ -11,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
-from ..arguments import array
+from ..arguments import array, classes
 from ..data.blocks import Array
-from ..errors import FactorError, Message, Option, ShapeError
+from ..errors import FactorError, ShapeError
 
 __all__ = ["cosines", "dice", "match_components", "purity", "scores", "unit_columns"]
 
@@ -41,8 +41,7 @@ def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
 
 def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
     """Return how many samples each pair of a class (row) and a cluster (column) shares."""
-    true = checked_classes("labels_true", labels_true)
-    pred = checked_classes("labels_pred", labels_pred)
+    true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
     if true.shape != pred.shape:
         raise ShapeError(
             f"labels have shapes {true.shape} and {pred.shape}: "
@@ -52,19 +51,6 @@ def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Arra
     return table
 
 
-def checked_classes(name: str, labels: npt.ArrayLike) -> Array:
-    """Return classes of any type, numbered; raise `ShapeError` if they are not a list of them."""
-    try:
-        classes = np.asarray(labels)
-        is_whole = not np.ma.is_masked(labels) and bool((classes == classes).all())  # no NaN
-        if classes.ndim == 1 and classes.size and is_whole:
-            return np.unique(classes, return_inverse=True)[1]
-    except Exception:  # classes that cannot be compared, or an object of the caller's own
-        pass
-    problem = ", expected a list of classes, one for each sample"
-    raise ShapeError(Message(Option(name, labels), problem))
-
-
 def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, float]:
     """Return all scores of the paper: normalised mutual information, purity and Dice.
 
@@ -72,7 +58,7 @@ def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, 
     {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
     """
     shares = {"purity": purity(labels_true, labels_pred), "dice": dice(labels_true, labels_pred)}
-    true, pred = (checked_classes("labels", labels) for labels in (labels_true, labels_pred))
+    true, pred = (classes("labels", labels) for labels in (labels_true, labels_pred))
     nmi = normalized_mutual_info_score(true, pred, average_method="geometric")
     return {"nmi": float(nmi), **shares}
 
