@@ -321,11 +321,9 @@ def array(
     numbers = _numbers(name, value, shape, error)
     if or_one and numbers.ndim == 0:
         numbers = numbers[None]
-    sides = [
-        own if isinstance(side, str) else side
-        for own, side in zip(numbers.shape, shape, strict=False)
-    ]
-    if list(numbers.shape) != sides or len(sides) != len(shape) or 0 in sides:
+    own = numbers.shape
+    fixed = [(side, one) for side, one in zip(shape, own, strict=False) if isinstance(side, int)]
+    if len(own) != len(shape) or 0 in own or any(side != one for side, one in fixed):
         raise error(Message(Option(name), f" has shape {own}, expected {_written(shape)}"))
     wrong = ~np.isfinite(numbers)
     for limit, beyond in ((at_least, np.less), (above, np.less_equal), (at_most, np.greater)):
