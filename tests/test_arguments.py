@@ -405,7 +405,7 @@ def callables():
             yield path, thing
         if inspect.isclass(thing) and not issubclass(thing, BaseException | str):
             for method in vars(thing):
-                is_public = not method.startswith("_") and callable(getattr(thing, method))
+                is_public = not method.startswith("_") and inspect.isroutine(getattr(thing, method))
                 if is_public and not PROTOCOL.fullmatch(f"{name}.{method}"):
                     yield f"{path}.{method}", getattr(INSTANCES.get(name, thing), method)
 

@@ -137,8 +137,8 @@ def checked_components(K: object, V: DataMatrix) -> int:
     K = components(K)
     if K > max(V.shape):
         raise ComponentsError(
-            f"{K} components are more than a {V.shape[1]} x {V.shape[0]} matrix has samples and "
-            f"features: with {min(V.shape)} the error is zero already"
+            f"there are {V.shape[1]} samples and {V.shape[0]} features, fewer than the {K} "
+            f"components asked for: with {min(V.shape)} the error is zero already"
         )
     require_memory("K", K, 8 * K * max(K, V.shape[0]), ComponentsError)
     return K

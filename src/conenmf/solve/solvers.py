@@ -41,6 +41,7 @@ __all__ = [
     "solver_name",
 ]
 
+_TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
 _STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
 
@@ -207,9 +208,6 @@ SOLVERS: dict[str, Solver] = {
     "plain-mult": Solver(mult, floored=True, lift_zeros=True),
     "plain-nnlsb": Solver(nnlsb, first="H"),
 }
-
-
-_TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
 
 
 def get_solver(solver: str | Solver | Update) -> Solver:

@@ -103,7 +103,7 @@ class Stopping:
     def __post_init__(self) -> None:
         number("tol", self.tol, at_least=0)
         integer("window", self.window, at_least=1)
-        integer("max_iter", self.max_iter, at_least=0)
+        integer("max_iter", self.max_iter, at_least=0, at_most=2**63 - 1)
         optional(number, "max_time", self.max_time, at_least=0, or_infinite=True, what="seconds")
         number("exact", self.exact, at_least=0)
         optional(function, "is_plateau", self.is_plateau, takes=1)
