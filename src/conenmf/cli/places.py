@@ -58,9 +58,7 @@ def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
 
 
 def check_parent(path: str | None) -> None:
-    """Refuse a file that is a folder, or whose folder does not exist."""
-    if path is not None and Path(path).is_dir():
-        raise OutputError(f"{path or 'an empty name'} cannot be written: it is a folder")
+    """Refuse a file whose folder does not exist."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise OutputError(f"{path} cannot be written: its folder does not exist")
 
