@@ -116,6 +116,8 @@ def components(K: Any, *, auto: bool = False) -> int:
 
 def _whole(value: Any) -> int | None:
     """The value as an int, None if it is no integer."""
+    if type(value) is int:  # by far the most frequent, and `Integral` is slow to ask
+        return value
     return int(value) if type(value) is not bool and isinstance(value, Integral) else None
 
 
@@ -135,7 +137,7 @@ def number(
     >>> number("tol", 1, at_least=0), number("max_time", float("inf"), or_infinite=True)
     (1.0, inf)
     """
-    if type(value) is not bool and isinstance(value, Real):
+    if type(value) is float or (type(value) is not bool and isinstance(value, Real)):
         try:
             real = float(value)
         except OverflowError:

@@ -43,6 +43,8 @@ def _floats(name: str, value: Any) -> Array:
 
 
 def _numbers(name: str, value: Any) -> Array:
+    if type(value) is np.ndarray and value.dtype.kind == "f":
+        return value
     try:
         numbers = np.asarray(value)
     except Exception:  # rows that differ in length, or an object of the caller's own
