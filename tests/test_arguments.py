@@ -20,13 +20,14 @@ import pytest
 from anndata import AnnData
 
 import conenmf
-from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
+from conenmf import ConeNMF, ConeNMFError, arguments, factorize, from_columns
 from conenmf.cones.certificate import certify
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank import estimate_rank
 from conenmf.cones.simulate import make_cones
 from conenmf.data.sketch import sketch
+from conenmf.errors import Message, Option, OptionError
 from conenmf.judge.uniqueness import component_freedom
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
@@ -467,3 +468,21 @@ def test_wrong_arguments_have_named_errors_and_none_is_accepted(path, folder):
                 if not is_named(problem):
                     raw.append(f"{name}={shown(value)}: {type(problem).__name__}: {problem}")
     assert (raw, accepted) == ([], [])
+
+
+def test_what_a_message_shows_is_short_and_can_be_copied():
+    values = [Hostile(), 10**5000, "x" * 10**6, np.ones((9, 9)), [[0.5] * 10**4] * 9, quiet, {1: X}]
+    for value in values:
+        problem = OptionError(Message(Option("K", value), ", expected less"))
+        assert len(str(problem)) < 150
+        for again in (copy.copy(problem), pickle.loads(pickle.dumps(problem))):
+            assert (again.args, again.args[0].parts) == (problem.args, problem.args[0].parts)
+    assert shown("a\x1b[31m\n") == r"'a\x1b[31m\n'"
+
+
+def test_limits_in_words():
+    with pytest.raises(OptionError, match="runs=0, expected an integer of at least 1 and at most"):
+        arguments.integer("runs", 0, at_least=1, at_most=9)
+    with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1, or"):
+        arguments.optional(arguments.number, "tol", NAN, above=0, below=1)
+    assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5

@@ -13,6 +13,7 @@ from typing import Any
 __all__ = ["Shown", "decoded", "function_name", "shown", "visible"]
 
 _MAX_NAME_CHARS = 200
+_MAX_VALUE_CHARS = 100
 _BRIEF = reprlib.Repr()  # texts, numbers and other objects of at most so many characters
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 53
 
@@ -64,7 +65,7 @@ def shown(value: Any) -> Shown:
     try:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)
         if shape == () or isinstance(value, type):
-            return Shown(visible(_BRIEF.repr(value)))
+            return Shown(visible(_BRIEF.repr(value), _MAX_VALUE_CHARS))
         return Shown(visible(f"<{kind} of shape {shape} and type {dtype}>"))
     except Exception:  # a value that a caller gave may raise anything when it is looked at
         return Shown(visible(f"<{kind}>"))
