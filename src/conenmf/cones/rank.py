@@ -81,7 +81,7 @@ def estimate_rank(
     """
     require_data_matrix(V, nonzero=True, whole=True)
     smaller, normalize = min(V.shape), flag("normalize", normalize)
-    k_min, k_max = integer("k_min", k_min, at_least=1), optional(integer, "k_max", k_max)
+    k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
     spectrum = Spectrum.of(V, spectrum)
     if k_max is not None:
         return _largest_ratio(V, k_min, k_max, normalize, spectrum)
