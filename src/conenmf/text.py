@@ -54,7 +54,7 @@ class Shown(str):
 
 
 def shown(value: Any) -> Shown:
-    """Return a value as Python writes it, on one line and short, whatever it is.
+    """Return a value as Python writes it, on one line and short; any value can be shown.
 
     >>> print(shown("a" * 10**6), shown(float("nan")), shown([[0.5] * 1000]))
     'aaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaa' nan [[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...]]
