@@ -51,7 +51,7 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
     each = np.linalg.norm(E, axis=0) / np.linalg.norm(clean.V, axis=0)
     bound = noise_bound(
         geometry.angles,
-        geometry.pairwise.value,
+        max(geometry.pairwise.value, 0.0),
         float(np.linalg.norm(E) / V.norm),
         sample_noise=float(each.max()),
     )

@@ -5,7 +5,7 @@ Every pair is one fit by `pipeline.factorize`; nothing is computed here but scor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import choices, classes, components, function, integer, optional
 from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
@@ -22,6 +23,7 @@ from .judge import plots
 from .judge.metrics import scores
 from .pipeline import factorize
 from .result import Factorization
+from .settings import check_limits
 from .solve.inits import INITS
 from .solve.solvers import SOLVERS
 from .solve.stopping import Callback, History
@@ -143,12 +145,15 @@ def compare(
     (True, ['dice', 'nmi', 'purity'])
     """
     require_data_matrix(V, nonzero=True)
-    inits = _checked_names("inits", inits, ("auto", *INITS))
-    solvers = _checked_names("solvers", solvers, SOLVERS)
-    classes = None if labels is None else np.asarray(labels)
-    if classes is not None and classes.shape != (V.shape[1],):
+    K, seed = components(K), integer("seed", seed, at_least=0)
+    inits = choices("inits", inits, ("auto", *INITS))
+    solvers = choices("solvers", solvers, SOLVERS)
+    check_limits(max_iter, tol, max_time, None, None)
+    optional(function, "watch", watch, takes=2)
+    true = optional(classes, "labels", labels)
+    if true is not None and true.size != V.shape[1]:
         raise ShapeError(
-            f"there are {classes.size} labels for {V.shape[1]} samples: give one for each"
+            f"there are {true.size} labels for {V.shape[1]} samples: give one for each"
         )
     _warm_up(V, K, solvers)
     contenders, problem = [], None
@@ -169,19 +174,11 @@ def compare(
             except ComponentsError as reason:
                 problem = reason
                 break
-            contenders.append(Contender.of(init, solver, result, classes))
+            contenders.append(Contender.of(init, solver, result, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
     contenders.sort(key=lambda one: one.relative_error)
     return Comparison(tuple(contenders), K)
-
-
-def _checked_names(option: str, names: Iterable[str], valid: Collection[str]) -> tuple[str, ...]:
-    names = tuple(names)
-    for name in names:
-        if name not in valid:
-            raise OptionError.unknown(option, name, valid)
-    return names
 
 
 def _warm_up(V: DataMatrix, K: int, solvers: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The errors and warnings of this library, what their messages are made of, and two checks.
+"""The errors and warnings of this library, and what their messages are made of.
 
 Every error says what is wrong, where, and what to do. All derive from `ConeNMFError`; each also
 derives from the built-in exception that users of scikit-learn expect.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from numbers import Integral
 from typing import NamedTuple
+
+from .text import Shown, shown
 
 __all__ = [
     "CheckpointError",
@@ -45,7 +46,6 @@ __all__ = [
     "ShapeError",
     "ShapeWarning",
     "ZeroDataError",
-    "check_components",
     "is_disk_full",
     "name_out_of_memory",
 ]
@@ -62,11 +62,22 @@ class Option(NamedTuple):
     value: object = ...  # none is named
 
     def __str__(self) -> str:
-        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+        return self.name if self.value is ... else f"{self.name}={shown(self.value)}"
+
+    def plain(self) -> Option:
+        """Return the option with a value that is short and can be pickled: a text if need be."""
+        value = self.value
+        if value is ... or type(value) in (bool, float, type(None), Shown):
+            return self
+        if (type(value) is int and abs(value) < 2**63) or (type(value) is str and len(value) < 60):
+            return self
+        return self._replace(value=shown(value))
 
 
 class Message(str):
     """The text of an error, joined from parts, some of which are options.
+
+    Options keep plain values only, so that every error can be pickled and holds on to no data.
 
     >>> Message("add ", Option("negative", "clip")).parts
     ('add ', Option(name='negative', value='clip'))
@@ -76,6 +87,7 @@ class Message(str):
 
     def __new__(cls, *parts: object) -> Message:
         """Join the parts as Python writes them."""
+        parts = tuple(part.plain() if isinstance(part, Option) else part for part in parts)
         message = super().__new__(cls, "".join(map(str, parts)))
         message.parts = parts
         return message
@@ -231,12 +243,3 @@ take fewer samples
 def is_disk_full(problem: OSError) -> bool:
     """Return whether an error of the operating system means that the disk is full."""
     return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def check_components(K: object) -> int:
-    """Return K as an int; raise `ComponentsError` if it is not a number of components."""
-    if isinstance(K, bool) or not isinstance(K, Integral):
-        raise ComponentsError(f"the number of components is {K!r}, expected an integer or 'auto'")
-    if K < 1:
-        raise ComponentsError(f"the number of components is {K}, expected at least 1")
-    return int(K)

@@ -19,13 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .arguments import array, choice, components, factor, function, integer, seeded
 from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import Negative, unmasked
-from .errors import FactorError, NotAvailableError, OptionError, check_components
+from .data.validate import Negative, checked_components, unmasked
+from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
 from .names import names_of
 from .pipeline import factorize
 from .result import Factorization
@@ -208,7 +209,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         >>> model.n_samples_seen_, model.score(X) > 0.99
         (200, True)
         """
-        K = check_components(self.n_components)
+        K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
@@ -263,11 +264,9 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        A = X if is_elsewhere(X) else np.asarray(unmasked(X))
+        A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=FactorError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
-            raise FactorError(
-                f"the coefficients have shape {A.shape}, expected (n_samples, {self.n_components_})"
-            )
+            raise FactorError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         return A @ self.components_
 
     def predict(self, X: Any) -> Aligned:
@@ -291,12 +290,18 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not is_elsewhere(X):
             options["names"] = names_of(X)
             X = unmasked(X)
-            X = validate_data(self, X, reset=reset, accept_sparse=True, ensure_all_finite=False)
-            return from_rows(X, **options)
+            return from_rows(self._checked(X, reset=reset, accept_sparse=True), **options)
         V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
         outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
-        validate_data(self, outline, reset=reset, skip_check_array=True)
+        self._checked(outline, reset=reset, skip_check_array=True)
         return V
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Let scikit-learn check X; its errors keep their words, and get a name."""
+        try:
+            return validate_data(self, X, ensure_all_finite=False, **options)
+        except Exception as problem:
+            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
         """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
@@ -307,26 +312,28 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         pair = init if isinstance(init, tuple) else (None, init)
         if len(pair) != 2:
             raise FactorError(
-                f"bad init: a tuple of {len(pair)}, expected the pair (coefficients, components)"
+                f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair
         K = self.n_components
-        if K == "auto":
-            K = len(C) if np.ndim(C) == 2 else 1
-        K = check_components(K)
+        if isinstance(K, str) and K == "auto":
+            K = len(factor("components", C, ("K", F)))
+        K = checked_components(components(K, auto=True), V)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
     def _callback(self) -> Callback | None:
-        if not self.verbose:
+        verbose = self.verbose
+        if not (verbose if isinstance(verbose, bool) else integer("verbose", verbose, at_least=0)):
             return self.callback
+        observe = None if self.callback is None else function("callback", self.callback, takes=1)
 
         def print_line(now: Iteration) -> object:
             print(
                 f"[ConeNMF] iteration {now.iteration}: relative error "
                 f"{now.relative_error:.6f} after {now.elapsed:.2f} s"
             )
-            return None if self.callback is None else self.callback(now)
+            return None if observe is None else observe(now)
 
         return print_line
 
@@ -377,9 +384,7 @@ def sklearn_init(
     >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
     (3, 2)
     """
-    if solver not in ("cd", "mu"):
-        raise OptionError.unknown("solver", solver, ("cd", "mu"))
-    V = from_rows(X)
+    solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
     W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
@@ -389,6 +394,6 @@ def sklearn_init(
 
 def _generator(random_state: Any) -> np.random.Generator | None:
     """Turn a random state of scikit-learn into a Generator."""
-    if not isinstance(random_state, int | np.integer | np.random.Generator | None):
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
         random_state = check_random_state(random_state).randint(2**31)
-    return None if random_state is None else np.random.default_rng(random_state)
+    return None if random_state is None else seeded("random_state", random_state)

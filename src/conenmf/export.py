@@ -19,11 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import array, choice, instance, integer, text
+from .arguments import path as checked_path
 from .data.blocks import Array
 from .data.files.atomic import files_written_whole, output_file, writing, written_whole
-from .errors import OptionError, OutputError, ShapeError
+from .errors import DataTypeError, OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization
+from .text import shown
 
 __all__ = [
     "ANNOTATED_FILE",
@@ -135,10 +138,11 @@ def write_tables(
     batch_rows : int
         Rows that are written at a time.
     """
-    if kind not in TABLES:
-        raise OptionError.unknown("tables", kind, TABLES)
+    instance("result", result, Factorization)
+    kind = choice("tables", kind, TABLES)
+    batch_rows = integer("batch_rows", batch_rows, at_least=1)
     check_packages(kind)
-    names, target = result.names, Path(folder)
+    names, target = result.names, Path(checked_path("folder", folder))
     labels = np.asarray(result.labels)
     history = {
         "iteration": np.arange(1, result.n_iter + 1),
@@ -167,8 +171,13 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
     bare array.
     """
-    check_table(path)
+    check_table(checked_path("path", path))
     target = output_file(path)
+    if not hasattr(A, "dtype"):
+        A = array("A", A, ("N", "K"))
+    if len(A.shape) != 2 or A.dtype.kind not in "fiub":
+        raise ShapeError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
+    instance("names", names, Names).checked(A.shape[0], None)
     kind = target.suffix.lower().removeprefix(".")
     with writing(target), written_whole(target) as stream:
         if kind == "npy":
@@ -179,7 +188,7 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
 
 def check_table(path: str | os.PathLike[str]) -> None:
     """Check that a table can be written under this name."""
-    kind = Path(path).suffix.lower().removeprefix(".")
+    kind = Path(checked_path("path", path)).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
         raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
     check_packages(kind)
@@ -238,6 +247,9 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell, and ``uns[key]`` the facts as JSON.
     """
+    check_annotated(adata)
+    instance("result", result, Factorization)
+    key = text("key", key)
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
     if tuple(adata.shape) != (N, F):
         raise ShapeError(
@@ -245,6 +257,13 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
         )
     for place, name, values in _annotations(result, key):
         getattr(adata, place)[name] = values
+
+
+def check_annotated(adata: Any) -> None:
+    """Raise `DataTypeError` if this is not like an AnnData object."""
+    parts = ("X", "layers", "obs", "obsm", "obs_names", "shape", "uns", "var_names", "varm")
+    if isinstance(adata, type) or not all(hasattr(adata, part) for part in parts):
+        raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
 
 
 def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
@@ -267,7 +286,9 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
-    path = output_file(target)
+    source, path = checked_path("source", source), output_file(checked_path("target", target))
+    instance("result", result, Factorization)
+    key = text("key", key)
     if path.exists() and os.path.samefile(source, path):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)

@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .arguments import integer, optional, rows_and_columns, several
 from .errors import Message, Option, OptionError, ShapeError
 from .text import visible
 
 __all__ = ["Names", "names_of"]
+
+_TEXTS = "a list of names"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Names:
     image_shape: tuple[int, int] | None = None
     pixels_shape: tuple[int, int] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("sample_names", "feature_names"):
+            object.__setattr__(self, name, optional(_texts, name, getattr(self, name)))
+        for name in ("image_shape", "pixels_shape"):
+            object.__setattr__(self, name, optional(rows_and_columns, name, getattr(self, name)))
+
     @classmethod
     def of(
         cls,
@@ -45,19 +54,24 @@ class Names:
     ) -> Names:
         """Make names of objects of any type, as text that is safe to show."""
         return cls(
-            None if sample_names is None else tuple(map(visible, sample_names)),
-            None if feature_names is None else tuple(map(visible, feature_names)),
+            optional(_visible_texts, "sample_names", sample_names),
+            optional(_visible_texts, "feature_names", feature_names),
             image_shape,
             pixels_shape,
         )
 
-    def checked(self, n_samples: int, n_features: int) -> Names:
-        """Return these names; raise an error unless there is one for each sample and feature."""
+    def checked(self, n_samples: int | None, n_features: int | None) -> Names:
+        """Return these names; raise an error unless there is one for each sample and feature.
+
+        A number that is None is not known, and not compared.
+        """
+        n_samples = optional(integer, "n_samples", n_samples, at_least=0)
+        n_features = optional(integer, "n_features", n_features, at_least=0)
         for kind, names, count in (
             ("samples", self.sample_names, n_samples),
             ("features", self.feature_names, n_features),
         ):
-            if names is not None and len(names) != count:
+            if names is not None and count is not None and len(names) != count:
                 raise ShapeError(
                     f"there are {len(names)} names for {count} {kind}: give one for each"
                 )
@@ -65,7 +79,7 @@ class Names:
             ("image_shape", self.image_shape, "features", n_features),
             ("pixels_shape", self.pixels_shape, "samples", n_samples),
         ):
-            if shape is not None and shape[0] * shape[1] != count:
+            if shape is not None and count is not None and shape[0] * shape[1] != count:
                 rows, columns = shape
                 raise OptionError(
                     Message(
@@ -82,11 +96,33 @@ class Names:
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""
+        index = _place(index, self.sample_names)
         return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
         """The name of a feature, or "feature" and its index."""
+        index = _place(index, self.feature_names)
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
+
+
+def _place(index: int, names: tuple[str, ...] | None) -> int:
+    return integer("index", index, at_least=0, at_most=None if names is None else len(names) - 1)
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    texts = values if isinstance(values, tuple) else tuple(several(name, values, _TEXTS))
+    if not all(isinstance(one, str) for one in texts):
+        raise OptionError(Message(Option(name, values), f", expected {_TEXTS}"))
+    return texts
+
+
+def _visible_texts(name: str, values: Any) -> tuple[str, ...]:
+    try:
+        return tuple(map(visible, several(name, values, _TEXTS)))
+    except OptionError:
+        raise
+    except Exception:  # an object of the caller's own that has no text
+        raise OptionError(Message(Option(name, values), f", expected {_TEXTS}")) from None
 
 
 def names_of(table: Any) -> Names:
@@ -95,7 +131,7 @@ def names_of(table: Any) -> Names:
     Default indices of pandas (0, 1, 2, ...) do not count as names.
     """
     columns = getattr(table, "columns", None)
-    if columns is None or not hasattr(table, "dtypes"):
+    if columns is None or not hasattr(table, "dtypes") or isinstance(table, type):
         return Names()
     index = getattr(table, "index", None)
     return Names.of(_given(index), _given(columns))

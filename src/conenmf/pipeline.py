@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import path
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
@@ -111,7 +112,7 @@ def factorize(
     require_data_matrix(V, nonzero=True)
     check_limits(max_iter, tol, max_time, callback, rng)
     updates = None if solver is None else get_solver(solver)
-    K, sketch = checked_K(K), checked_sketch(sketch, updates)
+    K, sketch = checked_K(K, V), checked_sketch(sketch, updates)
     settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
     with V.own_threads(), ExitStack() as stack:
@@ -171,7 +172,7 @@ class Stages:
         """The seconds left of `max_time`, for a run that has taken some of them already."""
         if self.max_time is None:
             return None
-        return self.max_time - (time.perf_counter() - self.began) + elapsed
+        return max(self.max_time - (time.perf_counter() - self.began) + elapsed, 0.0)
 
 
 @dataclass
@@ -320,7 +321,7 @@ def _checkpointed(
     if checkpoint is None or solver is None:
         return None
     if not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(os.fspath(checkpoint))
+        checkpoint = Checkpoint(path("checkpoint", checkpoint))
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import integer
 from .cones.certificate import Certificate, certify
-from .cones.dual_bound import DEFAULT_EFFORT, check_effort
+from .cones.dual_bound import DEFAULT_EFFORT
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
@@ -200,9 +201,10 @@ class Factorization:
         effort. More effort raises the lower bound; see `certify` of `conenmf`.
         """
         certificate = self.certificate
-        if certificate is None or self._effort(effort) > certificate.effort:
+        effort = self._effort(effort)
+        if certificate is None or effort > certificate.effort:
             V = self._require_data("certify(V, W, H)")
-            certificate = self._judge(V, self._effort(effort))
+            certificate = self._judge(V, effort)
             self._remember(certificate=certificate)
             if self.diagnosis is not None:
                 self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
@@ -214,10 +216,10 @@ class Factorization:
         The first call takes some tens of passes over the data; later calls return `diagnosis`,
         unless they ask for more effort, which is that of the certificate.
         """
-        diagnosis = self.diagnosis
+        diagnosis, effort = self.diagnosis, self._effort(effort)
         if diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self._judge(V, self._effort(effort))  # again: are the data the same?
+            certificate = self._judge(V, effort)  # again: are the data the same?
             diagnosis = diagnose(
                 V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
             )
@@ -231,7 +233,7 @@ class Factorization:
         """The effort asked for, or that of the certificate, or the default."""
         if asked is not None:
             known = 0 if self.certificate is None else self.certificate.effort
-            return max(check_effort(asked), known)
+            return max(integer("effort", asked, at_least=0), known)
         return DEFAULT_EFFORT if self.certificate is None else self.certificate.effort
 
     def _judge(self, V: DataMatrix, effort: int) -> Certificate:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import path as checked_path
 from .cones.certificate import Certificate
 from .data.aligned import write_array
 from .data.blocks import Array
@@ -40,7 +41,7 @@ _DIAGNOSIS_PREFIX = "diagnosis_"
 
 def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
-    target = output_file(path)
+    target = output_file(checked_path("path", path))
     names: Names = fields["names"]
     metadata = {name: fields[name] for name in (*_TEXT_FIELDS, *_NUMBER_FIELDS)} | {
         "format": _FORMAT,
@@ -76,6 +77,7 @@ def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,
     also if that is noticed only when a `Factorization` is made of its fields.
     """
+    path = checked_path("path", path)
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):

@@ -6,12 +6,17 @@ replaced by visible escapes.
 
 from __future__ import annotations
 
+import reprlib
 import unicodedata
+from typing import Any
 
-__all__ = ["decoded", "excerpt", "function_name", "visible"]
+__all__ = ["Shown", "decoded", "excerpt", "function_name", "shown", "visible"]
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
+_MAX_VALUE_CHARS = 100
+_BRIEF = reprlib.Repr()  # texts, numbers and other objects of at most so many characters
+_BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 53
 
 
 def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
@@ -49,6 +54,31 @@ def decoded(text: object) -> str:
 def function_name(function: object) -> str:
     """Return the name of a function that a user gave, "custom" for anything without a name."""
     return str(getattr(function, "__name__", "custom"))
+
+
+class Shown(str):
+    """A value as a message shows it; it is its own representation."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def shown(value: Any) -> Shown:
+    """Return a value as Python writes it, on one line and short; any value can be shown.
+
+    >>> print(shown("a" * 10**6), shown(float("nan")), shown([[0.5] * 1000]))
+    'aaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaa' nan [[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...]]
+    """
+    if isinstance(value, Shown):
+        return value
+    kind = type(value).__name__
+    try:
+        shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)
+        if shape == () or isinstance(value, type):
+            return Shown(visible(_BRIEF.repr(value), _MAX_VALUE_CHARS))
+        return Shown(visible(f"<{kind} of shape {shape} and type {dtype}>"))
+    except Exception:  # a value that a caller gave may raise anything when it is looked at
+        return Shown(visible(f"<{kind}>"))
 
 
 def _spelled(sign: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .arguments import choice, optional, text
 from .data.doors import from_rows
 from .errors import OptionError
-from .export import annotate
+from .export import annotate, check_annotated
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
@@ -60,8 +61,9 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
-    if layer is not None and layer not in adata.layers:
-        raise OptionError.unknown("layer", layer, adata.layers.keys())
+    check_annotated(adata)
+    optional(choice, "layer", layer, adata.layers.keys())
+    key_added = text("key_added", key_added)
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
     reading = {name: options.pop(name) for name in _READING_OPTIONS if name in options}

@@ -212,7 +212,7 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
     assert sizes == sorted(sizes)
     assert sample_size([0.3], [1.0], epsilon=0.2, delta=0.01) == 1
     for bad in ({"epsilon": 0, "delta": 0.1}, {"epsilon": 0.1, "delta": 1}):
-        with pytest.raises(OptionError, match="must be positive"):
+        with pytest.raises(OptionError, match="expected a number above 0"):
             sample_size([0.3], [1.0], **bad)
 
 
@@ -278,9 +278,9 @@ def test_rank_sample_size_is_enough():
         values = np.linalg.svd(model.V, compute_uv=False)
         assert np.argmax(values[1:-1] / values[2:]) + 2 == K
     for bad in ({"K": 1}, {"F": 3}, {"alpha": 0.0}, {"beta": 2.0}, {"delta": 1.0}):
-        with pytest.raises(OptionError, match=r"expected two cones or more|within \(0, 1\)"):
+        with pytest.raises(OptionError, match=r"(K|alpha|beta|delta)=.*, expected"):
             rank_sample_size(**{"F": 12, "K": 3, "alpha": 0.3, "beta": 0.9, "delta": 0.1, **bad})
-    with pytest.raises(OptionError, match="rate=0 must be positive"):
+    with pytest.raises(OptionError, match="rate=0, expected a number above 0"):
         rank_epsilon(12, 3, 0.3, 0.9, rate=0)
 
 
@@ -289,13 +289,13 @@ def test_rank_sample_size_is_enough():
     [([0.1], [1, 2], None), ([0.0], [1], None), ([2.0], [1], None), ([0.1], [1], [-1])],
 )
 def test_bad_models(angles, rates, weights):
-    with pytest.raises(OptionError, match=r"expected one size angle|weights nonnegative"):
+    with pytest.raises(OptionError, match=r"(angles|rates|weights) (has shape|is) .*, expected"):
         probabilistic_bound(angles, rates, weights)
 
 
 def test_axes_must_be_nonnegative():
     for W in (-np.eye(3), np.full((3, 3), np.nan)):
-        with pytest.raises(FactorError, match="finite and nonnegative"):
+        with pytest.raises(FactorError, match=r"W is .*, expected finite numbers of at least 0"):
             deterministic_bound(from_columns(np.eye(3)), W, np.arange(3))
     assert (
         deterministic_bound(from_columns(np.eye(3)), np.eye(3), np.arange(3, dtype=np.uint8)) == 0

@@ -314,24 +314,25 @@ def test_without_noise_it_is_theorem_4_and_with_too_much_nothing_is_said():
     assert wild.clean == pytest.approx(np.sqrt(10))
     assert not wild.clusters_kept
     assert not noise_bound([0.1], 0.2, 0.0).clusters_kept  # all may be in one sample
-    assert noise_bound([0.3, 0.3], -0.1, 0.0, sample_noise=0.0).tolerance == 0
-    assert not noise_bound([0.3, 0.3], -0.1, 0.0, sample_noise=0.0).clusters_kept
+    assert noise_bound([0.3, 0.3], 0.0, 0.0, sample_noise=0.0).tolerance == 0
+    assert not noise_bound([0.3, 0.3], 0.0, 0.0, sample_noise=0.0).clusters_kept
     assert noise_bound([0.3], np.inf, 0.0).tolerance == 1
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"angles": []}, "size angles"),
-        ({"angles": [2.0]}, "size angles"),
-        ({"angles": [np.nan]}, "size angles"),
-        ({"noise": -0.1}, "noise=-0.1 must be"),
-        ({"noise": np.nan}, "noise=nan must be"),
-        ({"sample_noise": -1}, "sample_noise=-1 must be"),
-        ({"separation": np.nan}, "separation is not a number"),
-        ({"weights": [1.0]}, "one nonnegative number"),
-        ({"weights": [0.0, 0.0]}, "not all zero"),
-        ({"weights": [-1.0, 2.0]}, "nonnegative"),
+        ({"angles": []}, r"angles has shape \(0,\)"),
+        ({"angles": [2.0]}, "angles is 2.0 at"),
+        ({"angles": [np.nan]}, "angles is nan at"),
+        ({"noise": -0.1}, "noise=-0.1, expected a number of at least 0"),
+        ({"noise": np.nan}, "noise=nan, expected a number of at least 0"),
+        ({"sample_noise": -1}, "sample_noise=-1, expected a number of at least 0, or None"),
+        ({"separation": np.nan}, "separation=nan, expected a number of at least 0"),
+        ({"separation": -1}, "separation=-1, expected a number of at least 0"),
+        ({"weights": [1.0]}, r"weights has shape \(1,\), expected \(2,\)"),
+        ({"weights": [0.0, 0.0]}, "weights are all zero"),
+        ({"weights": [-1.0, 2.0]}, r"weights is -1.0 at \(0,\)"),
     ],
 )
 def test_numbers_that_make_no_sense(changed, message):

@@ -316,7 +316,7 @@ def test_all_directions_can_be_asked_for():
 
 def test_bad_input(sample_matrix):
     V = from_columns(sample_matrix)
-    with pytest.raises(ComponentsError, match="expected at least 1"):
+    with pytest.raises(ComponentsError, match="expected an integer of at least 1"):
         cr1_plus_plus(V, 0)
     with pytest.raises(ComponentsError, match="38 nonzero samples, fewer than the 39"):
         cr1_plus_plus(V, 39)

@@ -82,7 +82,7 @@ def test_own_axes_for_components(result):
 def test_wrong_wishes(result):
     with pytest.raises(OptionError, match="against='hour'"):
         result.plot_history(against="hour")
-    with pytest.raises(OptionError, match=r"components=\[4\], expected some of 0 to 3"):
+    with pytest.raises(OptionError, match=r"components=\[4\], expected a list of indices"):
         result.plot_components(components=[4])
     with pytest.raises(OptionError, match="1 axes were given for 4 components"):
         result.plot_components(plt.subplots()[1])

@@ -208,7 +208,7 @@ def test_large_data_are_sampled():
 
 def test_bad_input(cones):
     V = from_columns(cones)
-    with pytest.raises(ComponentsError, match="expected integers of at least 1"):
+    with pytest.raises(ComponentsError, match="expected an integer of at least 1"):
         select_k(V, [0, 1])
     with pytest.raises(ComponentsError, match="expected integers"):
         select_k(V, [])

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
+from ..arguments import array, factor, integer, number, optional
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import FactorError, OptionError
+from ..errors import FactorError, Message, Option, OptionError
 from .angles import sine_at, squared_distances
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "sample_size",
     "weighted_bound",
 ]
+
+_MAX_FEATURES = 2**53  # which a float counts exactly
 
 
 def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
@@ -55,14 +58,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     True
     """
     require_data_matrix(V)
-    W = np.asarray(W, dtype=np.float64)
-    if W.ndim != 2 or W.shape[0] != V.shape[0]:
-        raise FactorError(
-            f"W has shape {W.shape}, expected ({V.shape[0]}, K): axes are columns "
-            "(for a fitted ConeNMF, components_.T)"
-        )
-    if not (np.isfinite(W).all() and W.min() >= 0):
-        raise FactorError("axes must be finite and nonnegative")
+    W = np.asarray(factor("W", W, (V.shape[0], "K")), dtype=np.float64)
     labels = check_labels(V, labels, W.shape[1])
     axes = np.ascontiguousarray(W.T)
     norms = np.linalg.norm(axes, axis=1, keepdims=True)
@@ -94,7 +90,7 @@ def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
         Size angles of cones that hold the samples, such as those of `enclosing_cones`.
     """
     require_data_matrix(V, nonzero=True)
-    angles = np.asarray(angles, dtype=float)
+    angles = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2).astype(float)
     labels = check_labels(V, labels, angles.size)
     (squared,) = V.map(_weighted_sines, labels, V.norms_squared, sines=np.sin(angles))
     return float(np.sqrt(squared / V.total))
@@ -128,7 +124,7 @@ def probabilistic_bound(
     >>> round(probabilistic_bound([0.2] * 40, 1 / np.arange(1, 41)), 5)
     0.11501
     """
-    angles, shares = _model(angles, rates, weights)
+    angles, shares, _, _ = _model(angles, rates, weights)
     return float(np.sqrt((shares * _mean_squared_sine(angles)).sum()))
 
 
@@ -173,12 +169,11 @@ def sample_size(
     >>> sample_size([0.2] * 5, [1.0] * 5, epsilon=0.01, delta=0.01, F=100)
     279807
     """
-    if not (epsilon > 0 and 0 < delta < 1):
-        raise OptionError(f"epsilon={epsilon} must be positive and delta={delta} within (0, 1)")
-    angles_, _ = _model(angles, rates, weights)
-    K, rates_ = angles_.size, np.asarray(rates, dtype=float)
-    p = np.full(K, 1.0) if weights is None else np.asarray(weights, dtype=float)
-    p = p / p.sum()
+    epsilon = number("epsilon", epsilon, above=0)
+    delta = number("delta", delta, above=0, below=1)
+    F = optional(integer, "F", F, at_least=1)
+    angles_, _, rates_, p = _model(angles, rates, weights)
+    K, p = angles_.size, p / p.sum()
     bound = probabilistic_bound(angles, rates, weights)
     nodes, node_weights = np.polynomial.legendre.leggauss(64)
     sines = np.sin(np.outer(angles_, (nodes + 1) / 2)) ** 2  # (K, 64)
@@ -216,7 +211,7 @@ def _enough(log_chances: float, rate: float, epsilon: float) -> int:
     """The smallest N with exp(log_chances - N rate) <= 1."""
     if not rate > 0:
         raise OptionError(
-            f"epsilon={epsilon} is too small for double precision: choose a larger one"
+            Message(Option("epsilon", epsilon), " is too small for double precision: choose more")
         )
     return max(1, int(np.ceil(log_chances / rate)))
 
@@ -237,8 +232,7 @@ def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0
     '1.83e-05, 4.8e+12'
     """
     a, _, drop = _second_moment(F, K, alpha, beta)
-    if not rate > 0:
-        raise OptionError(f"rate={rate} must be positive")
+    rate = number("rate", rate, above=0)
     return a * drop / (4 * a + drop) / rate
 
 
@@ -256,8 +250,7 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
     >>> rank_sample_size(1600, 40, 0.3, 1.21, delta=0.01)  # the paper's Figure 3
     396882
     """
-    if not 0 < delta < 1:
-        raise OptionError(f"delta={delta} must be within (0, 1)")
+    delta = number("delta", delta, above=0, below=1)
     a, b, drop = _second_moment(F, K, alpha, beta)
     ratio = np.sqrt(1 + drop / a)
     eta = (ratio - 1) / (ratio + 1)
@@ -267,11 +260,10 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
 
 def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, float, float]:
     """a, b and b (1 - cos beta) of Theorem 9, for rate 1: E vv' = a I + b sum_k u_k u_k'."""
-    if not (2 <= K < F and 0 < alpha <= np.pi / 2 and 0 < beta <= np.pi / 2):
-        raise OptionError(
-            f"{K} cones of size angle {alpha} at angles {beta} in {F} dimensions: expected two "
-            "cones or more, fewer than dimensions, and angles within (0, pi/2], in radians"
-        )
+    F = integer("F", F, at_least=3, at_most=_MAX_FEATURES)
+    K = integer("K", K, at_least=2, at_most=F - 1)
+    alpha = number("alpha", alpha, above=0, at_most=np.pi / 2)
+    beta = number("beta", beta, above=0, at_most=np.pi / 2)
     f = float(_mean_squared_sine(np.array(alpha)))
     a = f / (F - 1)
     b = (1 - f - a) / K
@@ -286,9 +278,9 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
     >>> round(largest_angle_in_orthant([1.0, 1.0]), 6)  # half of a right angle
     0.785398
     """
-    u = np.asarray(axis, dtype=float)
-    if u.ndim != 1 or not np.isfinite(u).all() or u.min() < 0 or not u.any():
-        raise FactorError("the axis must be a vector of nonnegative numbers, not all zero")
+    u = factor("axis", axis, ("F",)).astype(float)
+    if not u.any():
+        raise FactorError(Message(Option("axis"), " is zero: it has no direction"))
     if u.size == 1:
         return float(np.pi / 2)
     return float(np.arcsin(u.min() / np.linalg.norm(u)))
@@ -299,20 +291,20 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
 
 def _model(
     angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None
-) -> tuple[Array, Array]:
-    """Angles, and each cone's share of the expected squared norm."""
-    angles = np.atleast_1d(np.asarray(angles, dtype=float))
-    energy = 1 / np.asarray(rates, dtype=float)
-    if weights is not None:
-        energy = energy * np.asarray(weights, dtype=float)
-    if angles.shape != energy.shape or not ((angles > 0) & (angles <= np.pi / 2)).all():
+) -> tuple[Array, Array, Array, Array]:
+    """Angles, each cone's share of the expected squared norm, rates and weights."""
+    angles = array("angles", angles, ("K",), above=0, at_most=np.pi / 2, or_one=True).astype(float)
+    rates = array("rates", rates, angles.shape, above=0, or_one=True).astype(float)
+    weights = np.ones(angles.size) if weights is None else weights
+    weights = array("weights", weights, angles.shape, at_least=0, or_one=True).astype(float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        energy = 1 / rates * weights
+        shares = energy / energy.sum()
+    if not np.isfinite(shares).all():
         raise OptionError(
-            "expected one size angle within (0, pi/2] and one rate for every cone, "
-            f"got {angles.shape} and {energy.shape}"
+            Message(Option("weights"), " are all zero, or leave the range of numbers: scale them")
         )
-    if not (np.isfinite(energy).all() and energy.min() >= 0 and energy.sum() > 0):
-        raise OptionError("rates must be positive and weights nonnegative, not all zero")
-    return angles, energy / energy.sum()
+    return angles, shares, rates, weights
 
 
 def _mean_squared_sine(angles: Array) -> Array:

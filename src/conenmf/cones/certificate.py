@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import integer
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.matrix import DataMatrix
-from ..data.validate import require_data_matrix
-from ..errors import FactorError
+from ..data.validate import check_factors, require_data_matrix
 from ..linalg.spectrum import Spectrum
-from .dual_bound import DEFAULT_EFFORT, best_lower_bound, check_effort
+from .dual_bound import DEFAULT_EFFORT, best_lower_bound
 
 __all__ = ["BoundWarning", "Certificate", "certify", "lower_bound"]
 
@@ -150,25 +150,13 @@ def certify(
     (True, True)
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    effort = check_effort(effort)
-    W = np.asarray(W, dtype=np.float64)
-    Ht = (H if hasattr(H, "shape") else np.asarray(H)).T
-    F, N = V.shape
-    K = W.shape[1] if W.ndim == 2 else 0
-    if W.shape != (F, K) or Ht.shape != (N, K) or K == 0:
-        raise FactorError(
-            f"W has shape {W.shape} and H {Ht.T.shape}: for data of {F} features and {N} samples "
-            f"expected ({F}, K) and (K, {N})"
-        )
-    Ht = V.align(Ht)
-    (valid,) = V.map(_is_factor, Ht, reduce=min)
-    if not (valid and np.isfinite(W).all() and W.min() >= 0):
-        raise FactorError("W and H must be finite and nonnegative")
+    effort = integer("effort", effort, at_least=0)
+    W, Ht = check_factors(V, W, H)
     with V.own_threads():
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G, verify=True)[0]
         steps += _coordinate_steps(HH, VH, W)
-        below = best_lower_bound(V, K, effort=effort, spectrum=spectrum)
+        below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
     certificate = Certificate(
         relative_error=(error := float(np.sqrt(squared / V.total))),
         lower_bound=below.value,
@@ -196,10 +184,6 @@ def _report_contradiction(certificate: Certificate) -> None:
             BoundWarning,
             stacklevel=3,
         )
-
-
-def _is_factor(index: range, H: Array) -> tuple[bool]:
-    return (bool(np.isfinite(H).all() and H.min() >= 0),)
 
 
 def _judge(

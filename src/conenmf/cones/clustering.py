@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix, sample_indices
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, OptionError, check_components
+from ..errors import ComponentsError, Message, Option, OptionError
 from .angles import angles_between, largest_angle
 from .greedy import LazyScores
 
@@ -239,9 +240,9 @@ def choose_centres(
     V: DataMatrix, K: int, rng: np.random.Generator | None, first: int | None, method: str
 ) -> tuple[Array, Array]:
     """Return which samples are centres, and their directions (F, K); see `cluster_cones`."""
-    K = check_components(K)
-    if method not in _METHODS:
-        raise OptionError.unknown("method", method, _METHODS)
+    require_data_matrix(V, nonzero=True)
+    K, method = components(K), choice("method", method, _METHODS)
+    rng = optional(generator, "rng", rng)
     require_samples(V, K)
     return _METHODS[method](V, K, _first_centre(V, rng, first), cosine_rounding(V))
 
@@ -266,13 +267,15 @@ def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
 
 def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
     if first is not None:
+        first = integer("first", first)
         squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
         if not float(squared) > 0:
-            raise OptionError(
-                f"first={first} is not the index of a nonzero sample: "
+            problem = (
+                " is not the index of a nonzero sample: "
                 f"there are {V.shape[1]} samples, {V.nonzero} of them nonzero"
             )
-        return int(first)
+            raise OptionError(Message(Option("first", first), problem))
+        return first
     if rng is not None:
         return int(draw_samples(V, 1, rng)[0])
     limit = (1.0 - _NORM_ROUNDING) * V.measures.largest_squared

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import number, optional
 from ..data.blocks import Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
@@ -100,6 +101,7 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     (3, [2, 3])
     """
     require_data_matrix(V, nonzero=True)
+    deadline = optional(number, "deadline", deadline, or_infinite=True)
     indices = np.sort(draw_samples(V, _n_compared(V), np.random.default_rng(0)))
     tree = linkage(distances(V, indices))
     between, within = angles_of(tree.between), angles_of(tree.within)

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import components, integer
 from ..data.blocks import Array, Block, exact, products, with_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
-from ..errors import Message, Option, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 
-__all__ = ["DEFAULT_EFFORT", "LowerBound", "best_lower_bound", "check_effort", "support_width"]
+__all__ = ["DEFAULT_EFFORT", "LowerBound", "best_lower_bound", "support_width"]
 
 DEFAULT_EFFORT = 3
 """Steps; each takes about as long as the singular values of a matrix like V."""
@@ -95,7 +95,7 @@ def best_lower_bound(
     (0.359, 0.378)
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    K, effort = check_components(K), check_effort(effort)
+    K, effort = components(K), integer("effort", effort, at_least=0)
     if min(V.shape) <= K:
         return LowerBound(0.0, 0.0, True, 0.0)  # V = V I = I V
     spectrum = Spectrum.of(V, spectrum)
@@ -112,13 +112,6 @@ def best_lower_bound(
     if risen >= energy:
         return LowerBound(below, below, False, chance)
     return LowerBound(_relative(V, risen), below, False, risen_chance)
-
-
-def check_effort(effort: object) -> int:
-    """Return the effort as an int; raise `OptionError` if it is no number of steps."""
-    if isinstance(effort, bool) or not isinstance(effort, int | np.integer) or effort < 0:
-        raise OptionError(Message(Option("effort", effort), "; give a number of steps, 0 or more"))
-    return int(effort)
 
 
 def _relative(V: DataMatrix, energy: float) -> float:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..arguments import number
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.validate import check_labels, require_data_matrix
@@ -169,6 +170,7 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
         every sample for any `tol`. Small angles are accurate to about 1e-15.
     """
     require_data_matrix(V, nonzero=True)
+    tol = number("tol", tol, at_least=0)
     labels, K = _checked_labels(V, labels)
     index, _ = V.map(sample_indices)
     with V.own_threads():

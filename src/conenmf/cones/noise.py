@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import array, number, optional
 from ..data.blocks import Array
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 
 __all__ = ["NoiseBound", "noise_bound"]
 
@@ -85,7 +86,7 @@ def noise_bound(
     separation : float
         The pairwise separation of V, ``pairwise_separation(V, labels).value``, or anything smaller,
         such as `ConeGeometry.separation` and `ConeGeometry.margin`, which are often several times
-        smaller.
+        smaller. At least 0: where it is negative the clusters are not apart, and 0 says as much.
     noise : float
         epsilon.
     sample_noise : float, optional
@@ -109,8 +110,10 @@ def noise_bound(
     >>> bound.clusters_kept
     True
     """
-    alpha = np.atleast_1d(np.asarray(angles, dtype=float))
-    _check(alpha, separation, noise, sample_noise)
+    alpha = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
+    separation = number("separation", separation, at_least=0, or_infinite=True)
+    noise = number("noise", noise, at_least=0)
+    sample_noise = optional(number, "sample_noise", sample_noise, at_least=0)
     s = _sine(alpha, weights)
     turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
     clean = min(s + _GOLDEN_RATIO * noise, np.hypot(1.0, noise))
@@ -130,24 +133,13 @@ def noise_bound(
     )
 
 
-def _check(alpha: Array, separation: float, noise: float, sample_noise: float | None) -> None:
-    if alpha.size == 0 or not ((alpha >= 0) & (alpha <= np.pi / 2)).all():
-        raise OptionError(f"angles={alpha} must be size angles within [0, pi/2], in radians")
-    for name, value in (("noise", noise), ("sample_noise", sample_noise)):
-        if value is not None and not value >= 0:
-            raise OptionError(f"{name}={value} must be a nonnegative number, such as ||E|| / ||V||")
-    if np.isnan(separation):
-        raise OptionError("separation is not a number: see pairwise_separation(V, labels).value")
-
-
 def _sine(alpha: Array, weights: npt.ArrayLike | None) -> float:
     """The bound of Theorem 4, or of its proof, without noise."""
     if weights is None:
         return float(np.sin(alpha.max()))
-    shares = np.asarray(weights, dtype=float)
-    if shares.shape != alpha.shape or not (shares.min() >= 0 and 0 < shares.sum() < np.inf):
-        raise OptionError(
-            f"weights of shape {shares.shape} must be one nonnegative number, not all zero, for "
-            f"each of the {alpha.size} size angles"
-        )
+    shares = array("weights", weights, alpha.shape, at_least=0).astype(float)
+    with np.errstate(over="ignore"):
+        if not 0 < shares.sum() < np.inf:
+            problem = " are all zero, or leave the range of numbers: scale them"
+            raise OptionError(Message(Option("weights"), problem))
     return float(np.sqrt(shares @ np.sin(alpha) ** 2 / shares.sum()))

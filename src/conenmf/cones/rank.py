@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arguments import flag, integer, optional
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
@@ -79,7 +80,8 @@ def estimate_rank(
     4
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    smaller = min(V.shape)
+    smaller, normalize = min(V.shape), flag("normalize", normalize)
+    k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
     spectrum = Spectrum.of(V, spectrum)
     if k_max is not None:
         return _largest_ratio(V, k_min, k_max, normalize, spectrum)
@@ -118,6 +120,7 @@ def _largest_ratio(
 
 def default_range(V: DataMatrix) -> tuple[int, int]:
     """Return the numbers of components that are searched by default, first and last."""
+    require_data_matrix(V)
     smaller = min(V.shape)
     last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
     return min(2, last), last

@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..arguments import factor, indices, instance, integer, number
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix, add
-from ..data.validate import check_labels, require_data_matrix
-from ..errors import ShapeError
+from ..data.validate import check_labels, check_shapes, require_data_matrix
+from ..errors import FactorError, ShapeError
 from .angles import largest_angle
 from .clustering import Cones, assign, choose_centres, cosine_rounding
 
@@ -70,6 +71,7 @@ def cr1_nmf(
            [0., 3., 0.]])
     """
     require_data_matrix(V, nonzero=True)
+    tol = number("tol", tol, at_least=0)
     with V.own_threads():
         centres, Z = choose_centres(V, K, rng, first, method)
         return factors_from_centres(V, centres, Z, tol)
@@ -107,6 +109,9 @@ def rank_one_factors(
     H : array (K, N), at most one nonzero in each column
     """
     require_data_matrix(V)
+    instance("cones", cones, Cones, "cluster_cones(V, K)")
+    tol, max_passes = number("tol", tol, at_least=0), integer("max_passes", max_passes, at_least=1)
+    max_products = integer("max_products", max_products, at_least=0)
     if cones.directions.shape[0] != V.shape[0]:
         raise ShapeError(
             f"the cones have directions of {cones.directions.shape[0]} features, "
@@ -122,6 +127,9 @@ def factors_from_centres(
     V: DataMatrix, centres: Array, Z: Array, tol: float
 ) -> tuple[Array, Array, Cones]:
     """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
+    require_data_matrix(V, nonzero=True)
+    tol, centres = number("tol", tol, at_least=0), indices("centres", centres, V.shape[1])
+    Z = factor("Z", Z, (V.shape[0], centres.size))
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
             _assign_and_multiply,
@@ -141,12 +149,16 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     There ||V - W H||^2 = ||V||^2 - ||H||^2, which reads no data. Where this difference would lose
     half of the digits, V - W H itself is formed, in one pass.
     """
-    (explained,) = V.map(_sum_of_squares, H.T)
+    require_data_matrix(V, nonzero=True)
+    W, Ht = check_shapes(V, W, H)
+    (explained,) = V.map(_sum_of_squares, Ht)
+    if not np.isfinite(explained):
+        raise FactorError("H must be finite: it holds NaN or infinity")
     squared_error = 1.0 - explained / V.total
-    if squared_error < np.sqrt(np.finfo(H.dtype).eps):
+    if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
         W = np.ascontiguousarray(W, dtype=np.float64)
         with V.own_threads():
-            (residual,) = V.sweep(_residual_of_factors, V.norms_squared, H.T, W=W, G=W.T @ W)
+            (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
         squared_error = float(residual) / V.total
     return float(np.sqrt(squared_error))
 

@@ -13,22 +13,23 @@ time and divides it by its weight, and the earliest wins. The times depend on th
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import components, generator, integer, number, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix, sample_indices
+from ..data.resources import require_memory
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.validate import require_data_matrix
-from ..errors import OptionError, check_components
 from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus", "draw_centres"]
 
 _N_RUNS = 4
+_MAX_RUNS = 1000  # the best of fewer is as good, but for a chance of 2^-1000
 _COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
 _TIE_SHARE = 1e-12  # share of ||V||^2 by which the errors of equal runs may differ
 _RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
@@ -81,13 +82,13 @@ def cr1_plus_plus(
            [0., 3., 0.]])
     """
     require_data_matrix(V, nonzero=True)
-    K = check_components(K)
-    runs = _checked_runs(runs)
-    require_samples(V, K)
+    tol = number("tol", tol, at_least=0)
+    rng = np.random.default_rng(optional(generator, "rng", rng))
+    runs = integer("runs", runs, at_least=1, at_most=_MAX_RUNS)
     comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
     lowest_squared = np.inf
     with V.own_threads():
-        for centres, Z in zip(*draw_centres(V, K, np.random.default_rng(rng), runs), strict=True):
+        for centres, Z in zip(*draw_centres(V, K, rng, runs), strict=True):
             factors = factors_from_centres(V, centres, Z, comparison_tol)
             squared = cr1_error(V, *factors[:2]) ** 2
             if squared < lowest_squared - _TIE_SHARE:
@@ -98,14 +99,13 @@ def cr1_plus_plus(
     return W, H, cones
 
 
-def _checked_runs(runs: object) -> int:
-    if isinstance(runs, bool) or not isinstance(runs, Integral) or runs < 1:
-        raise OptionError(f"runs={runs!r}, expected an integer of at least 1")
-    return int(runs)
-
-
 def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> tuple[Array, Array]:
     """Return the centres of every run, (runs, K), and their directions (runs, F, K)."""
+    require_data_matrix(V, nonzero=True)
+    K, rng = components(K), generator("rng", rng)
+    runs = integer("runs", runs, at_least=1, at_most=_MAX_RUNS)
+    require_samples(V, K)
+    require_memory("runs", runs, 8 * runs * (V.shape[0] * K + V.shape[1]))
     n_seeds = -(-runs // _RUNS_PER_SEED)
     seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
     tie = cosine_rounding(V)

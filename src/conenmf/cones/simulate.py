@@ -13,13 +13,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import OptionError
+from ..arguments import array, flag, function, generator, integer, number, optional, seeded
+from ..data.resources import require_memory
+from ..errors import Message, Option, OptionError
 
 __all__ = ["ConeModel", "equal_angle_axes", "make_cone_data", "make_cones"]
 
 Array: TypeAlias = npt.NDArray[Any]
 SquaredNormLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
 
+_PROBABILITY_ROUNDING = 1e-8  # of their sum, which numpy allows too
+_TEMPORARY_VECTORS = 8
 _MAX_DRAWS = 100  # of the first axis, until all axes are nonnegative
 
 
@@ -103,16 +107,21 @@ def make_cones(
     >>> np.round(np.arccos(model.axes[:, 0] @ model.axes[:, 2]), 6)
     np.float64(0.81)
     """
-    angles = np.broadcast_to(np.asarray(alpha, dtype=float), (K,)).copy()
-    means = np.arange(1.0, K + 1) if rates is None else 1.0 / np.asarray(rates, dtype=float)
+    F, K, n_samples = _checked_sizes(F, K, n_samples)
+    angles = _for_each_cone("alpha", alpha, K)
+    means = np.arange(1.0, K + 1) if rates is None else 1.0 / _positive("rates", rates, K)
+    weights = None if weights is None else _probabilities(weights, K)
+    draw = optional(function, "squared_norm", squared_norm, takes=2) or _exponential
+    project, noise = flag("project", project), number("noise", noise, at_least=0)
+    generator("rng", rng)
     if axes is None:
         angle = 4 * angles.max() + 0.01 if angle is None else angle
         axes = equal_angle_axes(F, K, angle, rng)
     axes = _checked_axes(axes, F, K)
     labels = rng.choice(K, size=n_samples, p=weights)
     rows = _draw_directions(labels, angles, axes, rng)
-    draw = _exponential if squared_norm is None else squared_norm
-    norms = np.sqrt(draw(rng, means[labels]))
+    squared = array("squared_norm", draw(rng, means[labels]), (n_samples,), at_least=0)
+    norms = np.sqrt(squared, dtype=float)
     if project:
         np.maximum(rows, 0.0, out=rows)
         norms /= np.linalg.norm(rows, axis=1)
@@ -123,10 +132,41 @@ def make_cones(
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
 
 
+def _checked_sizes(F: int, K: int, n_samples: int = 1) -> tuple[int, int, int]:
+    F, K = integer("F", F, at_least=2), integer("K", K, at_least=1)
+    n_samples = integer("n_samples", n_samples, at_least=1)
+    require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
+    require_memory("K", K, 8 * F * K)
+    require_memory("n_samples", n_samples, 16 * F * n_samples)
+    return F, K, n_samples
+
+
+def _for_each_cone(name: str, value: npt.ArrayLike, K: int) -> Array:
+    """Size angles: one for each cone, or one for all."""
+    angles = array(name, value, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
+    if angles.size not in (1, K):
+        raise OptionError(
+            Message(Option(name), f" has {angles.size} angles for {K} cones: give one for each")
+        )
+    return np.broadcast_to(angles.astype(float), (K,)).copy()
+
+
+def _positive(name: str, value: npt.ArrayLike, K: int) -> Array:
+    return array(name, value, (K,), above=0).astype(float)
+
+
+def _probabilities(weights: npt.ArrayLike, K: int) -> Array:
+    shares = array("weights", weights, (K,), at_least=0).astype(float)
+    if abs(shares.sum() - 1.0) > _PROBABILITY_ROUNDING:
+        problem = f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1"
+        raise OptionError(Message(Option("weights"), problem))
+    return shares
+
+
 def _checked_axes(axes: npt.ArrayLike, F: int, K: int) -> Array:
-    axes = np.array(axes, dtype=float)
-    if axes.shape != (F, K) or not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
-        raise OptionError(f"axes have shape {axes.shape}: expected ({F}, {K}), unit vectors")
+    axes = array("axes", axes, (F, K)).astype(float)
+    if not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
+        raise OptionError(Message(Option("axes"), " are not unit vectors: divide by their norms"))
     return axes
 
 
@@ -185,7 +225,7 @@ def make_cone_data(
     >>> X.shape, sorted(set(y.tolist()))
     ((50, 30), [0, 1, 2, 3])
     """
-    rng = np.random.default_rng(random_state)
+    rng = seeded("random_state", random_state)
     model = make_cones(
         n_features, n_components, alpha, n_samples=n_samples, noise=noise, rng=rng, **options
     )
@@ -203,10 +243,13 @@ def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> 
     norm by a vector orthogonal to them that lifts its smallest entry, among those that no earlier
     axis has lifted: their unit vectors are combinations of the axes already.
     """
-    if not 0 < angle < np.pi / 2 or K > F:
+    F, K, _ = _checked_sizes(F, K)
+    angle = number("angle", angle, above=0, below=np.pi / 2)
+    generator("rng", rng)
+    if K > F:
         raise OptionError(
-            f"no {K} axes in {F} dimensions at angle {angle:.3g}: the angle must lie between "
-            "0 and pi/2 and there can be no more axes than dimensions"
+            f"no {K} axes in {F} dimensions at angle {angle:.3g}: there can be no more axes than "
+            "dimensions"
         )
     for _ in range(_MAX_DRAWS):
         axes = np.empty((F, K))

@@ -13,11 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataTypeError, Option, OptionError, name_out_of_memory
+from ..arguments import choice, flag, instance, integer, optional, text
+from ..arguments import path as checked_path
+from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
 from ..names import Names, names_of
+from ..text import shown
 from .blocks import canonical_rows
 from .disk import DiskMatrix
 from .files.columns import Column, ColumnChoice, remark_on_columns
@@ -30,7 +32,7 @@ from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
-from .validate import Negative, SamplesIn, check_kind, unmasked, validated
+from .validate import Negative, SamplesIn, as_matrix, check_kind, validated
 
 __all__ = [
     "from_columns",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
+_MAX_SAMPLES = 2**62
 
 
 def from_rows(
@@ -183,10 +186,11 @@ def open_data(
     >>> open_data(path, max_memory="100MB").shape
     (2, 3)
     """
+    place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    matrix = open_path(path, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
+    matrix = open_path(place, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
     return _hold(matrix, request)
 
 
@@ -214,10 +218,10 @@ class _Request:
     block_samples: int | None
 
     def __post_init__(self) -> None:
-        if self.negative not in ("raise", "clip"):
-            raise OptionError.unknown("negative", self.negative, ("raise", "clip"))
-        if self.samples_in not in ("rows", "columns"):
-            raise OptionError.unknown("samples_in", self.samples_in, ("rows", "columns"))
+        choice("negative", self.negative, ("raise", "clip"))
+        choice("samples_in", self.samples_in, ("rows", "columns"))
+        optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
+        optional(instance, "names", self.names, Names)
 
     def options(self, names: Names) -> dict[str, Any]:
         """What the constructors of all matrices take, given the names that came with the data."""
@@ -231,8 +235,9 @@ class _Request:
 
 def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if isinstance(matrix, str | os.PathLike):
-        path = os.fspath(matrix)
-        raise DataTypeError(f"got the path {path!r}, expected a matrix: use open_data({path!r})")
+        place = shown(checked_path("X", matrix))
+        raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
+    optional(flag, "persist", persist)
     if _is_dask(matrix):
         from .cluster import ClusterMatrix, checked_array
 
@@ -240,16 +245,13 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         rows = array if request.samples_in == "rows" else array.T
         return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
     if persist is not None:
-        raise OptionError(
-            f"persist={persist} is for Dask arrays, got {type(matrix).__name__}: leave it out"
-        )
+        problem = f" is for Dask arrays, got {type(matrix).__name__}: leave it out"
+        raise OptionError(Message(Option("persist", persist), problem))
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
-    if not sp.issparse(matrix):
-        with _enough_memory("the data"):
-            matrix = np.asanyarray(unmasked(matrix))
-    check_kind(matrix.dtype, matrix.shape)
+    with _enough_memory("the data"):
+        matrix = as_matrix("X" if request.samples_in == "rows" else "V", matrix)
     remarks = _remark_on_frame(matrix, names, request)
     return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, OptionError, ShapeError, name_out_of_memory
+from ..errors import CheckpointError, ShapeError, name_out_of_memory
 from .aligned import check_file, save_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
@@ -111,8 +111,6 @@ class LocalMatrix(DataMatrix):
         **options: Any,
     ) -> None:
         super().__init__(shape, dtype, **options)
-        if block_samples < 1:
-            raise OptionError(f"block_samples={block_samples}; give at least 1, or None")
         self.block_samples = block_samples
         self.first = first
 

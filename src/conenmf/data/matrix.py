@@ -23,7 +23,9 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import Message, NotAvailableError, Option, OptionError, ShapeError
+from ..arguments import function, integer, optional
+from ..arguments import indices as checked_indices
+from ..errors import NotAvailableError, ShapeError
 from ..names import Names
 from .blocks import Array, Block
 from .measures import Measures, measure
@@ -48,6 +50,8 @@ Checksum: TypeAlias = tuple[int, int]
 
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
 Reduce: TypeAlias = Callable[[Any, Any], Any]
+
+_MAX_THREADS = 1024
 
 
 def sample_indices(index: range) -> tuple[Array, None]:
@@ -128,11 +132,8 @@ class DataMatrix(ABC):
     ) -> None:
         self.shape = shape
         self.dtype = dtype
-        self.n_threads = available_threads() if n_threads is None else int(n_threads)
-        if self.n_threads < 1:
-            raise OptionError(
-                Message(Option("n_threads", n_threads), "; give at least 1, or None for all cores")
-            )
+        threads = optional(integer, "n_threads", n_threads, at_least=1, at_most=_MAX_THREADS)
+        self.n_threads = available_threads() if threads is None else threads
         self.names = names.checked(shape[1], shape[0])
         self.clip = clip
         self._passes_by_thread: dict[int, float] = {}
@@ -264,7 +265,7 @@ class DataMatrix(ABC):
         have the same bits for any number of threads or workers.
         """
         self._count(1.0)
-        return self._sweep(Work(step, self._aligned(aligned), reduce, shared, out, verify))
+        return self._sweep(self._work(step, aligned, reduce, shared, out, verify))
 
     def visit(
         self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any
@@ -274,7 +275,7 @@ class DataMatrix(ABC):
         A step gets as many samples as the storage allows: all of V in memory, a chunk on a
         cluster.
         """
-        return self._visit(Work(step, self._aligned(aligned), reduce, shared, ()))
+        return self._visit(self._work(step, aligned, reduce, shared))
 
     def map(
         self,
@@ -285,11 +286,11 @@ class DataMatrix(ABC):
         **shared: Any,
     ) -> tuple[Any, ...]:
         """Like `sweep`, but V is not read: the step gets the range of indices of its samples."""
-        return self._map(Work(step, self._aligned(aligned), reduce, shared, out))
+        return self._map(self._work(step, aligned, reduce, shared, out))
 
     def columns(self, indices: npt.ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n)."""
-        array = np.asarray(indices, dtype=np.intp)
+        array = checked_indices("indices", indices, self.shape[1])
         self._count(array.size / self.shape[1])
         return self._gather(array)
 
@@ -361,14 +362,26 @@ class DataMatrix(ABC):
     def _gather(self, indices: Array) -> Block:
         """The samples with these indices, in the type `dtype`."""
 
-    def _aligned(self, arrays: tuple[Aligned, ...]) -> tuple[Aligned, ...]:
-        for array in arrays:
-            if len(array) != self.shape[1]:
+    def _work(
+        self,
+        step: Step,
+        aligned: tuple[Aligned, ...],
+        reduce: Reduce,
+        shared: dict[str, Any],
+        out: Sequence[Aligned | None] = (),
+        verify: bool = False,
+    ) -> Work:
+        function("step", step)
+        function("reduce", reduce)
+        for array in aligned:
+            n_rows = len(array) if hasattr(array, "__len__") else 0
+            if n_rows != self.shape[1]:
                 raise ShapeError(
-                    f"an aligned array has {len(array)} rows, expected one for each of "
+                    f"an aligned array has {n_rows} rows, expected one for each of "
                     f"{self.shape[1]} samples"
                 )
-        return tuple(self.align(array) for array in arrays)
+        there = tuple(self.align(array) for array in aligned)
+        return Work(step, there, reduce, shared, out, verify)
 
 
 def _sum_entries(block: Block) -> tuple[float]:

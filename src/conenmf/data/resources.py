@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from ..errors import Message, Option, OptionError
+from ..arguments import number, path
+from ..errors import ConeNMFError, Message, Option, OptionError
 from ..forks import importing
 
-__all__ = ["available_memory", "available_threads", "memory_budget"]
+__all__ = ["available_memory", "available_threads", "memory_budget", "require_memory"]
 
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
 _UNIT_EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -38,16 +38,20 @@ def available_threads() -> int:
     return int(cpu_count())
 
 
-@cache
 def available_memory(root: Path = Path("/")) -> int:
     """Return the memory of the machine in bytes, or the limit of the container if that is less.
 
     `root` is the folder that holds ``proc`` and ``sys``. The limit is read once and kept.
     """
+    return _memory_limit(path("root", root))
+
+
+@cache
+def _memory_limit(root: str) -> int:
     machine = _DEFAULT_BYTES
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([machine, *_cgroup_memory_limits(root)])
+    return min([machine, *_cgroup_memory_limits(Path(root))])
 
 
 def _cgroup_memory_limits(root: Path) -> Iterator[int]:
@@ -88,19 +92,19 @@ def memory_budget(max_memory: int | str | None) -> int:
     """
     if max_memory is None:
         return available_memory() // 2
-    if isinstance(max_memory, int | np.integer) and not isinstance(max_memory, bool):
-        budget = float(max_memory)
+    budget = -1.0
+    if not isinstance(max_memory, str):
+        with suppress(OptionError):
+            budget = number("max_memory", max_memory)
     else:
-        text = str(max_memory).strip().lower().removesuffix("b")
+        text = max_memory.strip().lower().removesuffix("b")
         base = 1000
         if text.endswith("i"):
             text, base = text[:-1], 1024
         unit = text[-1:] if text[-1:] in "kmgt" else ""
-        try:
+        with suppress(ValueError):
             budget = float(text.removesuffix(unit)) * base ** _UNIT_EXPONENTS[unit]
-        except ValueError:
-            budget = -1.0
-    if not 0 < budget < 2**62:
+    if not 1 <= budget < 2**62:
         raise OptionError(
             Message(
                 Option("max_memory", max_memory),
@@ -108,3 +112,13 @@ def memory_budget(max_memory: int | str | None) -> int:
             )
         )
     return int(budget)
+
+
+def require_memory(
+    name: str, value: int, n_bytes: int, error: type[ConeNMFError] = OptionError
+) -> None:
+    """Refuse an argument for which arrays would take more memory than there is."""
+    if n_bytes > available_memory():
+        needed, there = n_bytes / 1e9, available_memory() / 1e9
+        problem = f" needs arrays of {needed:.3g} GB, and there are {there:.3g} GB of memory"
+        raise error(Message(Option(name, value), f"{problem}: give less"))

@@ -10,8 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..arguments import generator, integer
 from .blocks import Array
 from .matrix import DataMatrix
+from .resources import require_memory
+from .validate import require_data_matrix
 
 __all__ = ["Seed", "draw_samples", "evenly_spaced", "new_seed", "uniform_rows"]
 
@@ -24,6 +27,8 @@ def evenly_spaced(n: int, count: int) -> Array:
     >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
     ([0, 3, 6, 9], [0, 1, 2])
     """
+    n, count = integer("n", n, at_least=0), integer("count", count, at_least=0)
+    require_memory("count", count, 16 * min(n, count))
     return np.linspace(0, n - 1, min(n, count)).astype(np.intp)
 
 
@@ -54,6 +59,9 @@ def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
     Every nonzero sample gets a random number, and those with the largest are taken, in that
     order; V is not read.
     """
+    require_data_matrix(V)
+    count, rng = integer("count", count, at_least=0), generator("rng", rng)
+    count = min(count, V.shape[1])
     indices: Array
     ((_, indices, _),) = V.map(
         _draw_numbers, V.norms_squared, reduce=_largest_of_two, count=count, seed=new_seed(rng)

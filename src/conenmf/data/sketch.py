@@ -14,12 +14,14 @@ brought to this process, where an iteration takes none.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from ..errors import ComponentsError, NotAvailableError
+from ..arguments import integer
+from ..errors import ComponentsError, Message, NotAvailableError, Option, OptionError
 from .blocks import Array, Block, products, weighted_sums
 from .matrix import Aligned, DataMatrix, Step, Work
 from .measures import Measures
@@ -27,7 +29,7 @@ from .memory import hold
 from .validate import require_data_matrix
 from .views import View
 
-__all__ = ["Sketch", "is_dense", "orthonormal", "sketch", "sketch_rank"]
+__all__ = ["Sketch", "checked_rank", "is_dense", "orthonormal", "sketch", "sketch_rank"]
 
 _SUBSPACE_STEPS = 3  # text has flat spectra, for which two are too few
 _VECTORS_PER_COMPONENT = 2
@@ -112,6 +114,7 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
     True
     """
     require_data_matrix(V, nonzero=True)
+    rank = integer("rank", rank)
     if not 1 <= rank <= min(V.shape):
         raise ComponentsError(
             f"a sketch of a {V.shape[1]} x {V.shape[0]} matrix has a rank from 1 to "
@@ -126,6 +129,16 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
             Q = orthonormal(image).astype(dtype)
         B, _ = V.sweep(_coordinates, Q=Q)
     return Sketch(V, Q, B)
+
+
+def checked_rank(name: str, rank: int | str | None) -> int | str | None:
+    """Return the rank of a sketch, "auto" or None."""
+    if rank is None or (isinstance(rank, str) and rank == "auto"):
+        return rank
+    with suppress(OptionError):
+        return integer(name, rank, at_least=1)
+    expected = ", expected a rank of at least 1, 'auto' or None"
+    raise OptionError(Message(Option(name, rank), expected))
 
 
 def orthonormal(Y: Array) -> Array:

@@ -12,10 +12,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import components, factor
 from ..errors import (
+    ComponentsError,
+    ConeNMFError,
     DataChangedError,
     DataTypeError,
     EmptyDataError,
+    FactorError,
     MaskedDataError,
     Message,
     NegativeValueError,
@@ -27,14 +31,21 @@ from ..errors import (
     ShapeError,
     ZeroDataError,
 )
+from ..text import shown
 from .blocks import Array, Block
 from .matrix import Aligned, DataMatrix, sample_indices
+from .resources import require_memory
 
 __all__ = [
     "Negative",
     "SamplesIn",
+    "aligned_coefficients",
+    "as_matrix",
+    "check_factors",
     "check_kind",
     "check_labels",
+    "check_shapes",
+    "checked_components",
     "require_data_matrix",
     "unmasked",
     "validated",
@@ -67,6 +78,21 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         raise EmptyDataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
+
+
+def as_matrix(name: str, matrix: Any) -> Any:
+    """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
+    if not sp.issparse(matrix):
+        try:
+            matrix = np.asanyarray(unmasked(matrix))
+        except ConeNMFError:
+            raise
+        except Exception as problem:  # rows that differ in length, an object of the caller's own
+            raise DataTypeError(
+                f"{name} is {shown(matrix)}, expected a matrix of numbers"
+            ) from problem
+    check_kind(matrix.dtype, matrix.shape)
+    return matrix
 
 
 def unmasked(matrix: Any) -> Any:
@@ -106,6 +132,56 @@ def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False
         raise ZeroDataError("every entry is zero: there is nothing to factor")
 
 
+def checked_components(K: object, V: DataMatrix) -> int:
+    """Return a number of components that is not above both sides of V and fits in memory."""
+    K = components(K)
+    if K > max(V.shape):
+        raise ComponentsError(
+            f"there are {V.shape[1]} samples and {V.shape[0]} features, fewer than the {K} "
+            f"components asked for: with {min(V.shape)} the error is zero already"
+        )
+    require_memory("K", K, 8 * K * max(K, V.shape[0]), ComponentsError)
+    return K
+
+
+# --- factors ----------------------------------------------------------------------------------
+
+
+def check_factors(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
+    """Return W (F, K) in double precision, and H' (N, K) aligned with the samples of V.
+
+    Raise `FactorError` unless both are finite and nonnegative.
+    """
+    W, Ht = check_shapes(V, W, H)
+    (valid,) = V.map(_is_factor, Ht, reduce=min)
+    if not valid:
+        raise FactorError("W and H must be finite and nonnegative")
+    return W.astype(np.float64, copy=False), Ht
+
+
+def check_shapes(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
+    """Do the same in the precision of W, and do not look at the entries of H."""
+    W = factor("W", W, (V.shape[0], "K"))
+    return W, aligned_coefficients(V, H, W.shape[1])
+
+
+def aligned_coefficients(V: DataMatrix, H: Any, K: int | str = "K") -> Aligned:
+    """Return H' (N, K), aligned with the samples of V; raise `FactorError` for another shape."""
+    N = V.shape[1]
+    if isinstance(H, np.generic) or not (hasattr(H, "dtype") and hasattr(H, "shape")):
+        H = factor("H", H, (K, N))
+    sides = tuple(H.shape) if len(H.shape) == 2 else (0, 0)
+    if sides[1] != N or not 1 <= sides[0] or K not in ("K", sides[0]) or H.dtype.kind not in "fiub":
+        raise FactorError(
+            f"H has shape {tuple(H.shape)} and type {H.dtype}, expected numbers of ({K}, {N})"
+        )
+    return V.align(H.T)
+
+
+def _is_factor(index: range, H: Array) -> tuple[bool]:
+    return (bool(np.isfinite(H).all() and H.min() >= 0),)
+
+
 # --- labels -----------------------------------------------------------------------------------
 
 
@@ -114,7 +190,7 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
 
     With `complete`, a label of -1 is for zero samples only.
     """
-    array = labels if hasattr(labels, "shape") else np.asarray(labels)
+    array = labels if hasattr(labels, "dtype") else _as_labels(labels)
     if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
         raise ShapeError(
             f"labels have shape {array.shape} and type {array.dtype}, "
@@ -128,6 +204,15 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
     if complete and unlabelled:
         raise ShapeError("a sample that is not zero has label -1: every sample needs a cone")
     return integers
+
+
+def _as_labels(labels: Any) -> Array:
+    try:
+        return np.asarray(labels)
+    except Exception as problem:  # lists that differ in length, or an object of the caller's own
+        raise ShapeError(
+            f"labels are {shown(labels)}, expected integers, one per sample"
+        ) from problem
 
 
 def _label_range(

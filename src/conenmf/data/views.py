@@ -22,10 +22,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import generator
 from .blocks import Array, Block, canonical_rows, exact, norms, scaled
 from .local import LocalMatrix, Reader
 from .matrix import Aligned, Checksum, DataMatrix, Step, Work
 from .memory import hold
+from .validate import require_data_matrix
 
 __all__ = ["MappedMatrix", "View", "shuffled_samples", "take_samples", "unit_samples"]
 
@@ -170,6 +172,7 @@ def unit_samples(V: DataMatrix) -> MappedMatrix:
     array([[0.6, 0. ],
            [0.8, 0. ]])
     """
+    require_data_matrix(V)
     return MappedMatrix(V, _to_unit_norm, V.norms_squared, dtype=np.dtype(np.float64))
 
 
@@ -184,11 +187,14 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     >>> take_samples(from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]), [0, 2]).norms_squared
     array([25.,  1.])
     """
+    require_data_matrix(V)
     return hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads)
 
 
 def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:
     """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
+    require_data_matrix(V)
+    generator("rng", rng)
     N = V.shape[1]
     rows = V.columns(np.arange(N)).T
     if sp.issparse(rows):

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import classes, optional
 from ..data.blocks import Array
+from ..data.validate import as_matrix
 from .catalogue import Description
 from .originals import Contents
 
@@ -38,6 +40,7 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
     False
     """
+    X, labels = as_matrix("X", X), optional(classes, "labels", labels)
     digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)

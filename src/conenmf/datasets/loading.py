@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 
+from ..arguments import choice, flag, function, integer, optional
 from ..data.blocks import Array
-from ..errors import DatasetMissingError, FileFormatError, OptionError
+from ..errors import DatasetMissingError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from .catalogue import DATASETS, Description
 from .checksums import has_expected_size, is_verified
@@ -124,9 +124,9 @@ def load(
     >>> digits.X.shape, digits.K, digits.image_shape
     ((1797, 64), 10, (8, 8))
     """
-    if not isinstance(name, str) or name not in DATASETS:
-        raise OptionError.unknown("name", name, DATASETS)
-    description = DATASETS[name]
+    description = DATASETS[choice("name", name, DATASETS)]
+    download = flag("download", download)
+    optional(function, "progress", progress, takes=3)
     _check_options(description, samples_are=samples_are, weights=weights, shrink=shrink)
     place, contents = find(description)
     if contents is None and download and description.downloads:
@@ -158,22 +158,18 @@ def _check_options(description: Description, **options: Any) -> None:
             continue
         kinds = _OPTIONS[option]
         if description.kind not in kinds:
-            raise OptionError(
-                f"{option}={value!r} is for datasets of the kind {' or '.join(map(repr, kinds))}, "
+            problem = (
+                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
                 f"and {description.name} is of the kind {description.kind!r}: leave it out"
             )
-        choices = kinds[description.kind]
-        if choices and value not in choices:
-            raise OptionError.unknown(option, value, choices)
-    shrink = options["shrink"]
-    if shrink is not None and (
-        not isinstance(shrink, Integral)
-        or shrink < 1
-        or any(side % shrink for side in description.image_shape or ())
-    ):
+            raise OptionError(Message(Option(option, value), problem))
+        if kinds[description.kind]:
+            choice(option, value, kinds[description.kind])
+    shrink = optional(integer, "shrink", options["shrink"], at_least=1)
+    if shrink is not None and any(side % shrink for side in description.image_shape or ()):
+        problem = f" does not divide images of {description.image_shape}"
         raise OptionError(
-            f"shrink={shrink!r} does not divide images of {description.image_shape}: "
-            "choose a divisor of both sides"
+            Message(Option("shrink", shrink), f"{problem}: choose a divisor of both sides")
         )
 
 

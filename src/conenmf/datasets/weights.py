@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import array
+from ..data.validate import as_matrix
+
 __all__ = ["log_counts", "tf_idf"]
 
 
@@ -19,7 +22,7 @@ def tf_idf(counts: Any) -> Any:
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    weighted = sp.csr_array(counts, dtype=np.float64, copy=True)
+    weighted = _checked(counts)
     weighted.sum_duplicates()
     weighted.eliminate_zeros()
     N, F = weighted.shape
@@ -35,6 +38,14 @@ def tf_idf(counts: Any) -> Any:
     return weighted
 
 
+def _checked(counts: Any) -> Any:
+    """A copy of counts (N, F) in compressed rows, in double precision."""
+    copied = sp.csr_array(as_matrix("counts", counts), dtype=np.float64, copy=True)
+    if copied.nnz:
+        array("counts", copied.data, copied.data.shape, at_least=0)
+    return copied
+
+
 def log_counts(counts: Any) -> Any:
     """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
 
@@ -42,7 +53,7 @@ def log_counts(counts: Any) -> Any:
     array([[7.824, 0.   , 8.923],
            [0.   , 0.   , 0.   ]])
     """
-    scaled = sp.csr_array(counts, dtype=np.float64, copy=True)
+    scaled = _checked(counts)
     cell = np.repeat(np.arange(scaled.shape[0]), np.diff(scaled.indptr))
     totals = np.bincount(cell, weights=scaled.data, minlength=scaled.shape[0])
     scaled.data *= 1e4 / np.where(totals > 0, totals, 1)[cell]

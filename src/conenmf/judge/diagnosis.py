@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import instance, optional
 from ..cones.bounds import deterministic_bound
 from ..cones.certificate import Certificate, certify
 from ..cones.geometry import ConeGeometry, cone_geometry
@@ -24,7 +25,7 @@ from ..cones.separation import Separation
 from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
-from ..data.validate import require_data_matrix
+from ..data.validate import check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
@@ -274,8 +275,11 @@ def diagnose(
     >>> facts.cones.geometry.holds, facts.rank.K, facts.advice[0]
     (True, 3, 'cr1')
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, whole=True)
+    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     K, spectrum = W.shape[1], Spectrum.of(V, spectrum)
+    labels = check_labels(V, labels, K)
+    optional(instance, "certificate", certificate, Certificate, "certify(V, W, H)")
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():

@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
+from ..arguments import array, classes
 from ..data.blocks import Array
 from ..errors import FactorError, ShapeError
 
@@ -40,11 +41,11 @@ def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
 
 def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
     """Return how many samples each pair of a class (row) and a cluster (column) shares."""
-    true, pred = np.asarray(labels_true), np.asarray(labels_pred)
-    if true.shape != pred.shape or true.ndim != 1 or true.size == 0:
+    true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
+    if true.shape != pred.shape:
         raise ShapeError(
             f"labels have shapes {true.shape} and {pred.shape}: "
-            "expected two lists of the same length, at least 1"
+            "expected two lists of the same length"
         )
     table: Array = contingency_matrix(true, pred)
     return table
@@ -56,12 +57,10 @@ def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, 
     >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
     {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
     """
-    nmi = normalized_mutual_info_score(labels_true, labels_pred, average_method="geometric")
-    return {
-        "nmi": float(nmi),
-        "purity": purity(labels_true, labels_pred),
-        "dice": dice(labels_true, labels_pred),
-    }
+    shares = {"purity": purity(labels_true, labels_pred), "dice": dice(labels_true, labels_pred)}
+    true, pred = (classes("labels", labels) for labels in (labels_true, labels_pred))
+    nmi = normalized_mutual_info_score(true, pred, average_method="geometric")
+    return {"nmi": float(nmi), **shares}
 
 
 def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, Array]:
@@ -89,7 +88,10 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
     >>> order.tolist(), cosines.tolist()
     ([1, 2, 0], [1.0, 1.0, 1.0])
     """
-    first, second = (unit_columns(np.asarray(factor, dtype=float)) for factor in (W, W_other))
+    first, second = (
+        unit_columns(array(name, value, ("F", "K"), error=FactorError).astype(float))
+        for name, value in (("W", W), ("W_other", W_other))
+    )
     if first.shape[0] != second.shape[0] or first.shape[1] > second.shape[1]:
         raise FactorError(
             f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import array, choice, instance, integer, number, optional, several
+from ..arguments import indices as checked_indices
 from ..cones.geometry import ConeGeometry
 from ..cones.rank import RankEstimate
 from ..data.blocks import Array
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 from ..names import Names
 from ..solve.stopping import History
 
@@ -31,8 +33,8 @@ def history(
     errors: History, ax: Any = None, *, against: str = "iteration", below: float | None = None
 ) -> Any:
     """Draw relative errors, and the lower bound `below` if it is given."""
-    if against not in _X_LABELS:
-        raise OptionError.unknown("against", against, _X_LABELS)
+    instance("errors", errors, History)
+    against, below = choice("against", against, _X_LABELS), optional(number, "below", below)
     ax = _axes(ax)
     x = {
         "iteration": np.arange(1, errors.relative_error.size + 1),
@@ -49,10 +51,12 @@ def history(
 
 def curves(histories: Mapping[str, History], ax: Any = None) -> Any:
     """Draw the errors of several runs against time."""
+    for _, errors in _items("histories", histories):
+        instance("histories", errors, History)
     ax = _axes(ax)
     styles = ("-", "--", ":", "-.")
-    for number, (name, errors) in enumerate(histories.items()):
-        style = styles[number // _COLOURS_PER_STYLE % len(styles)]
+    for place, (name, errors) in enumerate(histories.items()):
+        style = styles[place // _COLOURS_PER_STYLE % len(styles)]
         ax.plot(errors.elapsed, errors.relative_error, linestyle=style, label=name)
     ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
     ax.legend(fontsize="small", ncols=1 + (len(histories) > _COLOURS_PER_STYLE))
@@ -61,19 +65,37 @@ def curves(histories: Mapping[str, History], ax: Any = None) -> Any:
 
 def scores(ks: Array, votes: Mapping[str, tuple[Array, int]], axes: Any = None) -> Array:
     """Draw the scores of several estimators of K, each with its choice; return the axes."""
+    ks = array("ks", ks, ("n",))
+    drawn = [(name, *_vote(vote, ks.size)) for name, vote in _items("votes", votes)]
     if axes is None:
-        axes = _subplots(1, len(votes), width=3.2, height=2.8)
-    flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    for ax, (name, (values, K)) in zip(flat, votes.items(), strict=True):
+        axes = _subplots(1, len(drawn), width=3.2, height=2.8)
+    flat = _flat(axes, len(drawn), "estimators")
+    for ax, (name, values, K) in zip(flat, drawn, strict=False):
         ax.plot(ks, values, marker=".")
         ax.axvline(K, color="0.4", linestyle="--")
         ax.set(xlabel="K", title=f"{name}: {K}")
-    return flat
+    return flat[: len(drawn)]
+
+
+def _vote(vote: Any, count: int) -> tuple[Array, int]:
+    """The scores of an estimator, of which some may be infinite or missing, and its choice."""
+    pair = several("votes", vote, what := "pairs of scores and a choice")
+    if len(pair) != 2 or np.shape(pair[0]) != (count,):
+        raise OptionError(Message(Option("votes", vote), f", expected {what}"))
+    return np.asarray(pair[0]), integer("votes", pair[1])
+
+
+def _items(name: str, mapping: Any) -> list[tuple[str, Any]]:
+    items = list(instance(name, mapping, Mapping).items())  # type: ignore[type-abstract]
+    if not items:
+        raise OptionError(Message(Option(name), " is empty: there is nothing to draw"))
+    return items
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
     """Draw singular values (line, left) and the ratio of each to the next (bars, right)."""
-    ax = _axes(ax)
+    instance("rank", rank, RankEstimate, "estimate_rank(V)")
+    K, ax = integer("K", K, at_least=1), _axes(ax)
     numbers = np.arange(1, rank.singular_values.size + 1)
     positive = rank.singular_values > 0
     ax.semilogy(numbers[positive], rank.singular_values[positive], marker=".", color="C0")
@@ -92,17 +114,18 @@ def components(
     W: Array, names: Names, axes: Any = None, *, which: Iterable[int] | None = None, top: int = 10
 ) -> Array:
     """Draw components as images, as their `top` features with the largest values, or as curves."""
+    W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
     K = W.shape[1]
-    indices = list(range(min(K, _MAX_COMPONENTS))) if which is None else [int(k) for k in which]
-    if not indices or not all(0 <= k < K for k in indices):
-        raise OptionError(f"components={indices}, expected some of 0 to {K - 1}")
+    instance("names", names, Names).checked(None, len(W))
+    first = np.arange(min(K, _MAX_COMPONENTS))
+    chosen = first if which is None else several("components", which, "a list of indices")
+    indices = checked_indices("components", chosen, K).tolist()
+    if not indices:
+        problem = f" is empty, expected some of 0 to {K - 1}"
+        raise OptionError(Message(Option("components"), problem))
     if axes is None:
         axes = _grid(len(indices), names)
-    flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    if flat.size < len(indices):
-        raise OptionError(
-            f"{flat.size} axes were given for {len(indices)} components: give one for each"
-        )
+    flat = _flat(axes, len(indices), "components")
     for k, ax in zip(indices, flat, strict=False):
         _component(W[:, k], names, ax, top)
         ax.set_title(f"component {k}", fontsize="medium")
@@ -130,6 +153,7 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
 
 def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
     """Draw the angles between cones; a cross marks pairs too close for the assumption."""
+    instance("geometry", geometry, ConeGeometry, "cone_geometry(V, labels)")
     ax = _axes(ax)
     K = geometry.angles.size
     degrees = np.degrees(geometry.between)
@@ -150,9 +174,23 @@ def _without_formulas(name: str) -> str:
 
 
 def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    return _pyplot().subplots(layout="constrained")[1]
+    if ax is None:
+        return _pyplot().subplots(layout="constrained")[1]
+    return _flat(ax, 1, "figure", name="ax")[0]
+
+
+def _flat(axes: Any, count: int, drawn: str, name: str = "axes") -> Array:
+    """Axes as a list, at least as many as are drawn on."""
+    try:
+        flat: Array = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        is_drawable = all(hasattr(ax, "plot") and hasattr(ax, "figure") for ax in flat)
+    except Exception:  # an object of the caller's own
+        is_drawable = False
+    if not is_drawable:
+        raise OptionError(Message(Option(name, axes), ", expected axes of matplotlib, or None"))
+    if flat.size < count:
+        raise OptionError(f"{flat.size} axes were given for {count} {drawn}: give one for each")
+    return flat
 
 
 def _grid(count: int, names: Names) -> Array:

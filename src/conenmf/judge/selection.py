@@ -16,6 +16,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..arguments import (
+    choice,
+    components,
+    function,
+    generator,
+    instance,
+    number,
+    optional,
+    several,
+)
 from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
@@ -23,7 +33,7 @@ from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import take_samples
-from ..errors import ComponentsError, OptionError
+from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, mixing
 from ..text import function_name
@@ -88,6 +98,7 @@ def choose_k(
     (4, 'cones')
     """
     require_data_matrix(V, nonzero=True)
+    max_time = optional(number, "max_time", max_time, at_least=0, or_infinite=True, what="seconds")
     decision = _decide(_Evidence(V, spectrum, max_time), _STEPS)[0]
     if decision is None:
         raise AssertionError("parallel analysis always has an answer")
@@ -281,6 +292,8 @@ def select_k(
     (4, 'cones')
     """
     require_data_matrix(V, nonzero=True)
+    rng = optional(generator, "rng", rng)
+    optional(function, "callback", callback, takes=2)
     evidence = _Evidence(V, spectrum, None)
     estimators = _estimators(methods)
     candidates = None if ks is None else _checked(V, ks)
@@ -292,7 +305,8 @@ def select_k(
     for place, (name, method) in enumerate(estimators.items()):
         if callback is not None:
             callback(name, place)
-        votes[name] = (method or _on(evidence, name))(V, candidates, rng)
+        vote = (method or _on(evidence, name))(V, candidates, rng)
+        votes[name] = instance(name, vote, Vote)
     K, decided_by, reason = _recommend(decision, objections, votes, candidates)
     return Selection(K, decided_by, reason, candidates, votes)
 
@@ -307,11 +321,9 @@ def _default_candidates(V: DataMatrix, decision: Decision | None) -> Array:
 
 
 def _checked(V: DataMatrix, ks: Iterable[int]) -> Array:
-    if not isinstance(ks, Iterable):
-        raise ComponentsError(f"ks={ks!r}: expected several integers of at least 1")
-    candidates = np.unique(list(ks))
-    if candidates.size == 0 or candidates.dtype.kind not in "iu" or candidates[0] < 1:
-        raise ComponentsError(f"ks={ks!r}: expected integers of at least 1")
+    candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
+    if candidates.size == 0:
+        raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
     if candidates[-1] > min(V.shape):
         raise ComponentsError(
             f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data: "
@@ -325,13 +337,11 @@ def _estimators(methods: Iterable[str | Method] | None) -> dict[str, Method | No
     if methods is None:
         return dict.fromkeys(METHODS)
     estimators: dict[str, Method | None] = {}
-    for method in [methods] if isinstance(methods, str) else methods:
+    for method in [methods] if isinstance(methods, str) else several("methods", methods):
         if callable(method):
-            estimators[function_name(method)] = method
-        elif method in METHODS:
-            estimators[method] = None
+            estimators[function_name(method)] = function("methods", method, takes=3)
         else:
-            raise OptionError.unknown("methods", method, METHODS)
+            estimators[choice("methods", method, METHODS)] = None
     if not estimators:
         raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
     return estimators

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import factor, integer
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
-from ..data.validate import require_data_matrix
-from ..errors import FactorError, NotAvailableError
+from ..data.validate import check_factors, require_data_matrix
+from ..errors import NotAvailableError
 from .metrics import unit_columns
 
 __all__ = ["VISIBLE_ANGLE", "Freedom", "component_freedom"]
@@ -69,6 +70,7 @@ class Freedom:
 
     def turn_in_words(self, k: int) -> str:
         """Describe the turn of a visible component: "by 14° towards component 1"."""
+        k = integer("k", k, at_least=0, at_most=self.angles.size - 1)
         if self.spare[k]:
             return "to anything, since the others make the same reconstruction without it"
         turn = self.exchange[:, k]
@@ -98,6 +100,9 @@ class Freedom:
         NotAvailableError
             For a spare component, which has no direction to be turned to.
         """
+        K = self.angles.size
+        k = integer("k", k, at_least=0, at_most=K - 1)
+        W, H = factor("W", W, ("F", K)), factor("H", H, (K, "N"))
         if self.spare[k]:
             raise NotAvailableError(
                 f"component {k} is spare, it can be turned to anything: fit fewer components"
@@ -140,20 +145,9 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     ([[1.0, 0.0], [0.333, 1.0]], [[3.0, 2.0, 1.0], [0.0, 1.333, 2.667]])
     """
     require_data_matrix(V)
-    W = exact(np.asarray(W))
-    Ht = V.align((H if hasattr(H, "shape") else np.asarray(H)).T)
-    F, N = V.shape
-    K = W.shape[1] if W.ndim == 2 else 0
-    if K == 0 or W.shape != (F, K) or Ht.shape != (N, K):
-        raise FactorError(
-            f"W has shape {W.shape} and H {Ht.T.shape}: for data of {F} features and {N} samples "
-            f"expected ({F}, K) and (K, {N})"
-        )
+    W, Ht = check_factors(V, W, H)
     with V.own_threads():
-        (ranges,) = V.map(_ranges, Ht, reduce=_join_ranges)
-        lowest, highest = ranges
-        if not (min(lowest.min(), W.min()) >= 0 and np.isfinite([*highest, W.max()]).all()):
-            raise FactorError("W and H must be finite and nonnegative")
+        (highest,) = V.map(_highest, Ht, reduce=np.maximum)
         zero = _ROUNDING_RATIO * highest
         (ratios,) = V.map(_ratios_of_samples, Ht, reduce=np.minimum, zero=zero)
     return _freedom(W, _finite(ratios), highest == 0)
@@ -209,12 +203,8 @@ def _most_subtracted(x: Array, U: Array) -> Array:
 # --- ratios -----------------------------------------------------------------------------------
 
 
-def _ranges(index: range, H: Array) -> tuple[tuple[Array, Array]]:
-    return ((exact(H.min(axis=0)), exact(H.max(axis=0))),)
-
-
-def _join_ranges(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
+def _highest(index: range, H: Array) -> tuple[Array]:
+    return (exact(H.max(axis=0)),)
 
 
 def _ratios_of_samples(index: range, H: Array, *, zero: Array) -> tuple[Array]:

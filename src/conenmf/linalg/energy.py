@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import array, function, integer, number
 from ..data.blocks import Array
 
 __all__ = ["FAILURE_PROBABILITY", "EnergyBound", "energy_above", "subspace_energy", "tail_above"]
@@ -106,6 +107,10 @@ def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest:
     >>> energy_above(np.array([4.0, 2.0]), np.zeros((2, 2)), 2, 3.0, 3.0)  # C may hold a 3
     7.0
     """
+    values = array("values", values, ("m",)).astype(float, copy=False)
+    residual_gram = array("residual_gram", residual_gram, (values.size, values.size))
+    k = integer("k", k, at_least=1, at_most=values.size)
+    tail, rest = number("tail", tail, at_least=0), number("rest", rest, at_least=0)
     j = np.arange(k + 1)
     best = np.inf
     scale = max(float(values[0]), np.finfo(np.float64).tiny)
@@ -145,6 +150,9 @@ def tail_above(apply: Callable[[Array], Array], starts: Array, ceiling: float, l
     low : float
         A bound below this is as good as any: then no more passes are made.
     """
+    function("apply", apply, takes=1)
+    starts = array("starts", starts, ("F", "n")).astype(float, copy=False)
+    ceiling, low = number("ceiling", ceiling, at_least=0), number("low", low)
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
     floor = _ROUNDING * ceiling
@@ -153,7 +161,7 @@ def tail_above(apply: Callable[[Array], Array], starts: Array, ceiling: float, l
     beside: list[Array] = []
     bound = ceiling
     for _ in range(_MAX_STEPS):
-        image = apply(basis[-1])
+        image = array("apply", apply(basis[-1]), starts.shape)
         diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
         for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
             image = image - vectors * np.einsum("fn,fn->n", vectors, image)

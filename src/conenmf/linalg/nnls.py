@@ -29,8 +29,10 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from .. import kernels
+from ..arguments import integer, optional
 from ..data.blocks import Array
 from ..errors import NonFiniteError, ShapeError
+from .problems import checked_problem
 
 __all__ = ["lawson_hanson", "nnls", "pivot"]
 
@@ -69,15 +71,9 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     array([[3., 0.],
            [2., 5.]])
     """
-    G, C = np.asarray(G), np.asarray(C)
-    C = C if C.dtype.kind == "f" else C.astype(np.float64)
-    n, K = C.shape if C.ndim == 2 else (-1, -1)
-    if G.shape not in ((K, K), (n, K, K)):
-        raise ShapeError(
-            f"G has shape {G.shape} and C {C.shape}, expected (K, K), or (n, K, K), and (n, K)"
-        )
-    if Y is not None and np.shape(Y) != C.shape:
-        raise ShapeError(f"Y has shape {np.shape(Y)}, expected that of C, {C.shape}")
+    G, C, Y = checked_problem(G, C, Y)
+    n, K = C.shape
+    max_pivots = optional(integer, "max_pivots", max_pivots, at_least=0)
     if G.ndim == 3:
         solutions = np.empty_like(C)
         for row in range(n):

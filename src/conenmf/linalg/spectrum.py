@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import array, flag, instance, integer, number, optional
 from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
 from ..data.borders import swept_side
 from ..data.matrix import Aligned, DataMatrix
@@ -73,8 +74,8 @@ class Spectrum:
     ) -> None:
         require_data_matrix(V)
         self.V = V
-        self._form_gram = form_gram
-        self._start = start
+        self._form_gram = optional(flag, "form_gram", form_gram)
+        self._start = optional(array, "start", start, (V.shape[0], "m"))
         self._of_gram: dict[bool, tuple[Array, Array]] = {}
         self._of_subspace: dict[tuple[int, float, bool, bool], _Leading] = {}
         self._energy: dict[int, EnergyBound] = {}
@@ -84,7 +85,7 @@ class Spectrum:
         """Return the spectrum given, which must be that of V, or a new one if there is none."""
         if spectrum is None:
             return cls(V)
-        if spectrum.V is not V:
+        if instance("spectrum", spectrum, Spectrum, "Spectrum(V)").V is not V:
             raise OptionError("spectrum belongs to another matrix: pass Spectrum(V) of this one")
         return spectrum
 
@@ -97,6 +98,8 @@ class Spectrum:
         step, or after 15 steps: enough to compare them, and much sooner than `tol`, a limit for
         the vectors, if they hardly differ.
         """
+        k, tol = self._asked(k, tol)
+        rough, normalize = flag("rough", rough), flag("normalize", normalize)
         values = self._leading(k, tol, rough=rough, normalize=normalize, vectors=False).values
         return np.sqrt(np.maximum(values[:k], 0.0))
 
@@ -111,6 +114,7 @@ class Spectrum:
         with it: see `linalg.energy`.
         """
         require_data_matrix(self.V, whole=True)
+        k, _ = self._asked(k)
         if k not in self._energy:
             self._energy[k] = self._bound_energy(k)
         return self._energy[k]
@@ -120,6 +124,7 @@ class Spectrum:
 
         ||VV'x - value x|| <= tol * value for the first k, for the others about that.
         """
+        k, tol = self._asked(k, tol)
         size = self._block_size(k)
         leading = self._leading(size if self._forms_gram(k) else k, tol)
         return leading.vectors, np.maximum(leading.values, 0.0)
@@ -137,12 +142,7 @@ class Spectrum:
             ||VV'u - sigma^2 u|| <= tol * sigma^2 for each vector u found on a subspace.
         """
         V = self.V
-        largest_k = min(V.depth, V.shape[1])
-        if not 1 <= k <= largest_k:
-            raise ComponentsError(
-                f"a {V.shape[1]} x {V.depth} matrix has {largest_k} singular values, "
-                f"not the {k} asked for: ask for 1 to {largest_k}"
-            )
+        k, tol = self._asked(k, tol)
         with V.own_threads():
             # V'X is tall and thin; its singular values do not suffer from the square in VV'.
             if V.subspace is not None:
@@ -161,6 +161,16 @@ class Spectrum:
             scale = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=is_known)
             right, _ = V.map(_product, B, right=turn.T * scale)
         return X @ turn.T, sigma, right.T
+
+    def _asked(self, k: int, tol: float = 0.0) -> tuple[int, float]:
+        """Check what a caller asks for."""
+        k, largest_k = integer("k", k), min(self.V.depth, self.V.shape[1])
+        if not 1 <= k <= largest_k:
+            raise ComponentsError(
+                f"a {self.V.shape[1]} x {self.V.depth} matrix has {largest_k} singular values, "
+                f"not the {k} asked for: ask for 1 to {largest_k}"
+            )
+        return k, number("tol", tol, at_least=0)
 
     def _leading(
         self,

@@ -18,6 +18,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from ..arguments import instance, optional, text
+from ..arguments import path as checked_path
 from ..data.files.atomic import output_file, writing, written_whole
 from ..result import Factorization
 from ..text import visible
@@ -67,6 +69,9 @@ def render(
     >>> "<title>Cones &amp; more</title>" in page
     True
     """
+    instance("result", result, Factorization)
+    title, source = optional(text, "title", title), optional(text, "source", source)
+    extra = optional(instance, "extra", extra, Mapping)
     context = ReportContext.of(result, view, image_shape)
     source = source or result.settings.get("source")
     sections = (
@@ -105,7 +110,8 @@ def write_report(result: Factorization, path: str | os.PathLike[str], **options:
     **options
         As in `render`.
     """
-    target = output_file(path)
+    instance("result", result, Factorization)
+    target = output_file(checked_path("path", path))
     page = render(result, **options).encode("utf-8", "replace")
     with writing(target), written_whole(target) as stream:
         stream.write(page)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arguments import choice
 from ..data.blocks import Array, exact
 from ..errors import Message, Option, OptionError
 from ..judge.diagnosis import Diagnosis
@@ -28,8 +29,7 @@ _MAX_ENLARGED_PIXELS = 64  # side up to which an image is drawn larger than it i
 
 def check_view(view: str, names: Names) -> None:
     """Raise `OptionError` if components cannot be drawn like this."""
-    if view not in VIEWS:
-        raise OptionError.unknown("view", view, VIEWS)
+    choice("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
         raise OptionError(Message(Option("view", "images"), " needs ", Option("image_shape")))
 
@@ -60,8 +60,7 @@ class ReportContext:
         """Collect it, and choose the view if it is "auto"."""
         names = result.names
         if image_shape is not None:
-            rows, columns = image_shape
-            names = replace(names, image_shape=(int(rows), int(columns)))
+            names = replace(names, image_shape=image_shape)
             names.checked(result.H.shape[1], result.W.shape[0])
         check_view(view, names)
         context = cls(result, result.diagnose(), names, view)

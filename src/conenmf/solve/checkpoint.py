@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import number, path
 from ..data.digest import digest
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
@@ -32,7 +33,6 @@ from ..errors import (
     DiskFullError,
     Message,
     Option,
-    OptionError,
     OutputError,
 )
 from .state import Momentum, Saved, State
@@ -70,8 +70,8 @@ class Checkpoint:
     every: float = 60.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.every, int | float) and self.every >= 0):
-            raise OptionError(f"every={self.every!r}, expected seconds of at least 0")
+        path("folder", self.folder)
+        number("every", self.every, at_least=0, or_infinite=True, what="seconds")
 
 
 class CheckpointedRun:

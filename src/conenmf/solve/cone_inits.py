@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..arguments import components, factor, number
 from ..cones.clustering import Cones
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
 from ..data.matrix import DataMatrix
 from ..data.sampling import evenly_spaced
+from ..data.validate import require_data_matrix
 from ..data.views import take_samples
 from .initial import Generator, InitialFactors
 from .losses import coefficients
@@ -54,7 +56,9 @@ def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
     mixtures of components. The axes W* are computed if they are not given.
     """
-    W = from_cones(V, K, None).W if axes is None else axes
+    require_data_matrix(V, nonzero=True)
+    K = components(K)
+    W = from_cones(V, K, None).W if axes is None else factor("axes", axes, (V.shape[0], K))
     (explained,) = V.sweep(_explained_by_one_axis, W=W)
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:
@@ -78,6 +82,8 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     error : float
         The relative error of cr1-nmf.
     """
+    require_data_matrix(V, nonzero=True)
+    W, error = factor("W", W, (V.shape[0], "K")), number("error", error, at_least=0)
     if error**2 > _MAX_RESIDUAL_SQ:
         return False
     affordable = _INSPECTED_BYTES // (1 + 8 * V.n_entries // V.shape[1])

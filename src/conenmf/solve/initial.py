@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import factor
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
-from ..data.validate import unmasked
+from ..data.validate import aligned_coefficients, require_data_matrix
 from ..errors import FactorError
 
 __all__ = [
@@ -56,34 +57,26 @@ class InitialFactors(NamedTuple):
 
 
 def check_factor(
-    factor: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
+    value: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
 ) -> Array:
     """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
-    array = np.asarray(unmasked(factor))
-    if array.dtype.kind not in "fiub":
-        raise FactorError(f"bad {name}: type {array.dtype}, expected real numbers")
-    if array.shape != shape:
-        raise FactorError(f"bad {name}: shape {array.shape}, expected {shape}")
-    array = array.astype(dtype)
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise FactorError(f"bad {name}: not finite at {where}: {array[where]}")
-    if array.min() < 0:
-        where = tuple(int(i) for i in np.unravel_index(array.argmin(), shape))
-        raise FactorError(f"bad {name}: negative at {where}: {array[where]}")
+    with np.errstate(over="ignore"):
+        array = factor(name, factor(name, value, shape).astype(dtype), shape)
     if not array.any():
-        raise FactorError(f"bad {name}: all zero, and no solver can leave that point")
+        raise FactorError(f"{name} is all zero, and no solver can leave that point")
     return array
 
 
 def check_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:
     """Do the same for an H (K, N) that is in a file or on a cluster, and stays there."""
-    if H.shape != (K, V.shape[1]):
-        raise FactorError(f"bad H: shape {H.shape}, expected {(K, V.shape[1])}")
+    if H.shape != (K, V.shape[1]) or H.dtype.kind not in "fiub":
+        raise FactorError(
+            f"H has shape {H.shape} and type {H.dtype}, expected numbers of {(K, V.shape[1])}"
+        )
     Ht, (lowest, largest) = V.map(_as_coefficients, H.T, reduce=_extremes, dtype=V.dtype)
     if not (np.isfinite(largest) and lowest >= 0 and largest > 0):
         raise FactorError(
-            f"bad H: entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
+            f"H has entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
             "numbers that are not all zero"
         )
     return Ht.T
@@ -110,9 +103,11 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     array([[2., 3.],
            [5., 2.]])
     """
-    (largest,) = V.map(_largest, H.T, reduce=max)
-    (total, count) = V.map(_sum_of_positive, H.T, above=_NEGLIGIBLE_SHARE * largest)[0]
-    lifted, _ = V.map(_lifted, H.T, by=total / count if count else 1.0)
+    require_data_matrix(V)
+    Ht = aligned_coefficients(V, H)
+    (largest,) = V.map(_largest, Ht, reduce=max)
+    (total, count) = V.map(_sum_of_positive, Ht, above=_NEGLIGIBLE_SHARE * largest)[0]
+    lifted, _ = V.map(_lifted, Ht, by=total / count if count else 1.0)
     return lifted.T
 
 

@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import choice, function, generator, instance, optional
 from ..data.blocks import Array, dense
 from ..data.doors import is_elsewhere
 from ..data.matrix import DataMatrix
-from ..data.validate import require_data_matrix
-from ..errors import FactorError, OptionError, check_components
+from ..data.validate import checked_components, require_data_matrix
+from ..errors import FactorError
 from ..linalg.spectrum import Spectrum
-from ..text import function_name
+from ..text import function_name, shown
 from .cone_inits import CONE_INITS, from_cones
 from .initial import (
     Factors,
@@ -69,7 +70,9 @@ def initialize(
         That of V, for the inits from singular vectors.
     """
     require_data_matrix(V)
-    K = check_components(K)
+    K, rng = checked_components(K, V), optional(generator, "rng", rng)
+    optional(instance, "solver", solver, Solver, "get_solver")
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     if isinstance(init, str):
         initial = _named(V, K, init, rng, spectrum)
     else:
@@ -87,7 +90,7 @@ def _named(
     V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None
 ) -> InitialFactors:
     if init not in INITS:
-        raise OptionError.unknown("init", init, ("auto", *INITS))
+        choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
         return from_cones(V, K, rng, init)
     if init in SVD_INITS:
@@ -98,13 +101,15 @@ def _named(
 def _users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactors:
     name = function_name(init)
     if callable(init):
-        W, H = init(V, K, rng)
-    elif isinstance(init, tuple):
+        init = function("init", init, takes=3)(V, K, rng)
+        if not isinstance(init, tuple):
+            raise FactorError(f"the init returned {shown(init)}, expected the pair (W, H)")
+    if isinstance(init, tuple):
         if len(init) != 2:
-            raise FactorError(f"bad init: a tuple of {len(init)}, expected the pair (W, H)")
+            raise FactorError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
         W, H = init
     else:
-        W, H = np.asarray(init), None
+        W, H = init, None
     F, N = V.shape
     W = check_factor(W, (F, K), "W", V.dtype)
     if H is not None:

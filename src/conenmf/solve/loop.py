@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..arguments import function, instance, optional, several
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
@@ -65,6 +66,11 @@ def alternate(
     in which the error has not fallen.
     """
     require_data_matrix(V, nonzero=True)
+    instance("stopping", stopping, Stopping)
+    optional(function, "callback", callback, takes=1)
+    optional(function, "leap", leap, takes=3)
+    optional(instance, "resume", resume, Saved)
+    optional(function, "save", save, takes=2)
     with V.own_threads():
         run = Run(V, W, H, solver, stopping, callback=callback, leap=leap, resume=resume, save=save)
         del W, H  # they may be large, and are not needed any more
@@ -77,6 +83,8 @@ def iterate(V: DataMatrix, runs: Sequence[Run]) -> list[Solution]:
 
     Each run ends with the bits that it would have alone.
     """
+    require_data_matrix(V)
+    runs = [instance("runs", run, Run) for run in several("runs", runs, "a list of runs")]
     with V.own_threads():
         _advance(V, [run for run in runs if run.lacks_sums])
         active = [run for run in runs if run.reason is None]

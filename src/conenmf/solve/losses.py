@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..arguments import factor, flag
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
@@ -78,6 +79,8 @@ class Loss(ABC):
     aligned: tuple[Aligned, ...] = ()
 
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
+        require_data_matrix(V, nonzero=True)
+        rescale = flag("rescale", rescale)
         self.V = V
         F, N = V.shape
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if rescale else 1.0
@@ -260,6 +263,7 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
         ||V - W H||^2, exact to rounding.
     """
     require_data_matrix(V)
+    W = factor("W", W, (V.shape[0], "K"))
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     units = column_units(W)
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)

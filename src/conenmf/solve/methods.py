@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from ..arguments import function, instance, optional
 from ..data.blocks import Array
 from .losses import Frobenius, Loss
 from .solvers import FLOOR, Solver, Update, get_solver
@@ -47,6 +48,10 @@ class Slot:
     solver: Solver
     penalty: Penalty | None = None
 
+    def __post_init__(self) -> None:
+        instance("solver", self.solver, Solver, "get_solver")
+        optional(function, "penalty", self.penalty, takes=3)
+
     @property
     def floor(self) -> float:
         """The smallest entry that the solver leaves."""
@@ -80,6 +85,11 @@ class Method:
     H: Slot
     W: Slot
     loss: Callable[..., Loss] = Frobenius
+
+    def __post_init__(self) -> None:
+        instance("H", self.H, Slot)
+        instance("W", self.W, Slot)
+        instance("loss", self.loss, Callable)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, solver: Method | Solver | str | Update) -> Method:

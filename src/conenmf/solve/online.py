@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..arguments import components, factor, integer
 from ..cones.clustering import cosine_rounding, farthest_first
 from ..data.blocks import Array, Block, exact, norms
 from ..data.matrix import Aligned, DataMatrix
+from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
-from ..errors import ShapeError, check_components
+from ..errors import ComponentsError, ShapeError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals
 
@@ -200,7 +202,8 @@ class ConeStream:
     """
 
     def __init__(self, F: int, K: int) -> None:
-        self.F, self.K = F, check_components(K)
+        self.F, self.K = F, K = integer("F", F, at_least=1), components(K)
+        require_memory("K", K, 8 * K * max(F, K), ComponentsError)
         self.n_samples = self.n_batches = 0
         columns, none = np.zeros((F, 0)), np.zeros((0, 0))
         self.cones = StreamCones(columns, columns, np.zeros(0))
@@ -220,9 +223,11 @@ class ConeStream:
         n_samples : int
             N.
         """
-        stream = cls(*W.shape)
-        stream.n_samples = n_samples
-        W = np.asarray(W, dtype=np.float64)
+        W = np.asarray(factor("W", W, ("F", "K")), dtype=np.float64)
+        F, K = W.shape
+        HH, sums = factor("HH", HH, (K, K)), factor("sums", sums, (K,))
+        stream = cls(F, K)
+        stream.n_samples = integer("n_samples", n_samples, at_least=0)
         size = np.linalg.norm(W, axis=0)
         is_used = (size > 0) & (np.diagonal(HH) > 0)
         W, size = W[:, is_used] / size[is_used], size[is_used]

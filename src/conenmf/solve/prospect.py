@@ -21,9 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import instance, optional
 from ..data.blocks import Array, Block, exact
 from ..data.matrix import DataMatrix
 from ..data.sketch import Sketch, sketch
+from ..data.validate import checked_components, require_data_matrix
 
 __all__ = ["Prospect", "prospect"]
 
@@ -73,6 +75,9 @@ def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
     >>> round(found.lower_bound, 4), round(found.standout, 4)
     (0.0995, 6.0)
     """
+    require_data_matrix(V, nonzero=True)
+    K = checked_components(K, V)
+    optional(instance, "S", S, Sketch, "sketch(V, rank)")
     if S is None:
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
     (gram,) = S.sweep(_gram)

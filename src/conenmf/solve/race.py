@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import choice, function, generator, instance, optional
 from ..data.blocks import dense
 from ..data.matrix import DataMatrix
-from ..data.sketch import is_dense
+from ..data.sketch import checked_rank, is_dense
+from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .arena import Arena, choose_arena, factors_on_all
 from .initial import Generator, InitialFactors
@@ -130,8 +132,7 @@ class Race:
             for init, error, iterations, seconds in plain["entrants"]
         )
         won_by, data = int(plain["won_by"]), str(plain["data"])
-        if data not in _PLACES:
-            raise OptionError.unknown("data", data, _PLACES)
+        choice("data", data, _PLACES)
         if not 0 <= won_by < len(entrants):
             raise OptionError(f"entrant {won_by} of {len(entrants)} cannot have won a race")
         is_agreed = bool(plain["is_agreed"])
@@ -173,6 +174,11 @@ def run_race(
     remaining : callable, optional
         Returns the seconds that are left, or None. The race takes at most half of them.
     """
+    require_data_matrix(V, nonzero=True)
+    K, rng = checked_components(K, V), optional(generator, "rng", rng)
+    optional(instance, "solver", solver, Solver, "get_solver")
+    rank = checked_rank("rank", rank)
+    function("remaining", remaining, takes=0)
     if solver is None or min(V.shape) < K:
         return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
     if min(V.shape) == K:

@@ -25,8 +25,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..arguments import factor
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import aligned_coefficients
 from ..errors import CheckpointWarning, FactorError, Message, Option
 from .losses import Point, Sums, column_units
 from .methods import Method, Penalty
@@ -129,7 +131,10 @@ class Run:
         self._callback, self._leap, self._save = callback, leap, save
         # A penalty sees the factors as they are: neither V nor columns of W are rescaled then.
         self.loss = self.method.loss(V, rescale=not self.method.is_penalised)
-        (F, N), K = V.shape, W.shape[1]
+        if resume is None:
+            W = factor("W", W, (V.shape[0], "K"))
+            H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
+        (F, N), K = V.shape, np.shape(W)[1]
         # A pass costs 4 K (F + N) `depth` or less, a sweep over H costs 2 N K^2, over W 2 F K^2.
         pass_cost = 2 * V.depth * (F + N) / K
         self._update_H = self.method.H.update(pass_cost / N)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import components
 from ..cones.greedy import LazyScores, Score
 from ..data.blocks import Array, Block, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, check_components
+from ..errors import ComponentsError
 from ..linalg.nnls import nnls
 
 __all__ = ["nnls_in_simplex", "snpa", "spa"]
@@ -80,7 +81,7 @@ def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
 
 def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]:
     require_data_matrix(V, nonzero=True)
-    K = check_components(K)
+    K = components(K)
     if K > V.shape[1]:
         raise ComponentsError(
             f"there are {V.shape[1]} samples, fewer than the {K} asked for: ask for fewer"

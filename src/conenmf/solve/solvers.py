@@ -22,9 +22,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import kernels
+from ..arguments import choice, flag, function, integer, number, optional
 from ..data.blocks import Array
-from ..errors import OptionError
+from ..errors import Message, OptionError, ShapeError
 from ..linalg.nnls import nnls
+from ..linalg.problems import checked_problem
 from ..text import function_name
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "solver_name",
 ]
 
+_TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
 _SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32
 _STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
@@ -56,6 +59,8 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
     array([[2.]])
     """
+    G, C, Y = _checked(G, C, Y)
+    sweeps = integer("sweeps", sweeps, at_least=1)
 
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
@@ -78,6 +83,8 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2.e+00, 1.e-16]])
     """
+    G, C, Y = _checked(G, C, Y)
+    sweeps, floor = integer("sweeps", sweeps, at_least=1), number("floor", floor, at_least=0)
     if not kernels.AVAILABLE:
         return _hals(G, C, Y, sweeps, floor)
     dtype = Y.dtype
@@ -99,6 +106,13 @@ def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
     smallest, largest = _SINGLE_RANGE
     fits = np.all((squares == 0) | ((squares > smallest) & (squares < largest)))
     return dtype if fits else np.dtype(np.float64)
+
+
+def _checked(G: Array, C: Array, Y: Array) -> tuple[Array, Array, Array]:
+    G, C, guess = checked_problem(G, C, Y)
+    if guess is None:
+        raise ShapeError(f"Y is None, expected an array of the shape of C, {C.shape}")
+    return G, C, guess
 
 
 def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
@@ -130,9 +144,9 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, A
     Y = np.array(Y, order="C")
     rows = np.arange(len(Y))
     first = np.empty(0)
-    for number in range(sweeps):
+    for done in range(sweeps):
         Y[rows], distance_sq = sweep(Y[rows], rows)
-        first = first if number else distance_sq
+        first = first if done else distance_sq
         active = distance_sq > _STALL_RATIO_SQ * first
         rows, first = rows[active], first[active]
         if rows.size == 0:
@@ -146,7 +160,7 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2., 0.]])
     """
-    return nnls(G, C, Y)
+    return nnls(*_checked(G, C, Y))
 
 
 @dataclass(frozen=True)
@@ -184,15 +198,17 @@ class Solver:
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
-        if self.first not in ("W", "H"):
-            raise OptionError.unknown("first", self.first, ("W", "H"))
+        function("update", self.update, takes=3)
+        choice("first", self.first, ("W", "H"))
+        for name in ("rescale", "floored", "lift_zeros", "extrapolate"):
+            flag(name, getattr(self, name))
+        optional(integer, "sweeps", self.sweeps, at_least=1)
         if self.extrapolate and self.first == "W":
             raise OptionError('extrapolate=True needs a solver that begins with H: first="H"')
-        if self.sweeps is not None and not self.sweeps >= 1:
-            raise OptionError(f"sweeps={self.sweeps}, expected at least 1, or None")
 
     def sweeping(self, affordable: float) -> Update:
         """Return the update, with as many sweeps as cost no more than computing C does."""
+        affordable = number("affordable", affordable, at_least=0, or_infinite=True)
         if self.sweeps is None:
             return self.update
         return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))
@@ -216,13 +232,12 @@ def get_solver(solver: str | Solver | Update) -> Solver:
     if isinstance(solver, Solver):
         return solver
     if callable(solver):
-        return Solver(solver)
-    if solver not in SOLVERS:
-        problem = OptionError.unknown("solver", solver, SOLVERS)
-        twin = {"cd": "hals", "mu": "mult"}.get(solver)
-        hint = f" (scikit-learn's {solver!r} is {twin!r} here)" if twin else ""
-        raise OptionError(f"{problem}{hint}")
-    return SOLVERS[solver]
+        return Solver(function("solver", solver, takes=3))
+    if isinstance(solver, str) and solver in _TWINS:
+        problem = OptionError.unknown("solver", solver, SOLVERS).args[0]
+        hint = f" (scikit-learn's {solver!r} is {_TWINS[solver]!r} here)"
+        raise OptionError(Message(*problem.parts, hint))
+    return SOLVERS[choice("solver", solver, SOLVERS)]
 
 
 def solver_name(solver: Any) -> str | None:

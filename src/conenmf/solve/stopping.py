@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..arguments import function, integer, number, optional
 from ..data.blocks import Array
 
 __all__ = ["Callback", "History", "Iteration", "Log", "StopReason", "Stopping"]
@@ -98,6 +99,14 @@ class Stopping:
     max_time: float | None = None
     exact: float = 1e-7
     is_plateau: Callable[[float], bool] | None = None
+
+    def __post_init__(self) -> None:
+        number("tol", self.tol, at_least=0)
+        integer("window", self.window, at_least=1)
+        integer("max_iter", self.max_iter, at_least=0, at_most=2**63 - 1)
+        optional(number, "max_time", self.max_time, at_least=0, or_infinite=True, what="seconds")
+        number("exact", self.exact, at_least=0)
+        optional(function, "is_plateau", self.is_plateau, takes=1)
 
     def reason(
         self, errors: list[float], elapsed: float, earlier: Sequence[float] = ()

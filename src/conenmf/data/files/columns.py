@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ...arguments import flag, optional, several
 from ...errors import ColumnWarning, Message, Option, OptionError
 from ...text import visible
 from ..blocks import Array
@@ -24,6 +25,7 @@ Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
 
 _INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
+_A_COLUMN = "the title of a column, or its number from 0"
 _LOOKED_AT_ROWS = 4096  # or fewer ...
 _LOOKED_AT_ENTRIES = 1 << 19  # ... if they are long
 _MIN_ROWS = 10  # with fewer, any column may look like anything
@@ -57,13 +59,10 @@ class ColumnChoice(NamedTuple):
         cls, header: bool | None, names_column: Column | None, drop: Column | Iterable[Column]
     ) -> ColumnChoice:
         """Make a choice of what the caller of a door gives."""
-        if header not in (None, True, False):
-            raise OptionError(Message(Option("header", header), "; give True, False or None"))
-        columns = (drop,) if isinstance(drop, str | int) else tuple(drop)
-        for column in (*columns, *([] if names_column is None else [names_column])):
-            if isinstance(column, bool) or not isinstance(column, str | int):
-                raise OptionError(f"a column is {column!r}; give its title, or its number from 0")
-        return cls(header, names_column, columns)
+        header = optional(flag, "header", header)
+        columns = [drop] if isinstance(drop, str | int) else several("drop", drop, _A_COLUMN)
+        named_by = optional(_column, "names_column", names_column)
+        return cls(header, named_by, tuple(_column("drop", column) for column in columns))
 
     def places(
         self, path: object, titles: Sequence[str] | None, count: int, named_by: int | None
@@ -101,6 +100,12 @@ class ColumnChoice(NamedTuple):
         raise OptionError(
             f"{path} has no column {visible(column)!r}; {known}, and numbers from 0 to {count - 1}"
         )
+
+
+def _column(name: str, value: Any) -> Column:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
+    return value
 
 
 # --- columns that look like no measurement ----------------------------------------------------

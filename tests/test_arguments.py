@@ -1,0 +1,488 @@
+"""Every public function refuses every wrong argument with a named error, and accepts none.
+
+`CALLS` has a valid call of every public function and method, and the kind of each argument. The
+tests replace one argument at a time by values that no argument of its kind may have. A function,
+method or parameter that docs/api.rst lists and `CALLS` does not is a failure.
+"""
+
+import copy
+import importlib
+import inspect
+import pickle
+import re
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+
+import conenmf
+from conenmf import ConeNMF, ConeNMFError, arguments, factorize, from_columns
+from conenmf.cones.certificate import certify
+from conenmf.cones.clustering import cluster_cones
+from conenmf.cones.geometry import cone_geometry
+from conenmf.cones.rank import estimate_rank
+from conenmf.cones.simulate import make_cones
+from conenmf.data.sketch import sketch
+from conenmf.errors import Message, Option, OptionError
+from conenmf.judge.uniqueness import component_freedom
+from conenmf.linalg.spectrum import Spectrum
+from conenmf.names import Names
+from conenmf.solve.methods import Method, Slot
+from conenmf.solve.online import ConeStream
+from conenmf.solve.runs import Run
+from conenmf.solve.solvers import SOLVERS, hals
+from conenmf.solve.stopping import Stopping
+from conenmf.text import shown
+
+ROOT = Path(__file__).parents[1]
+
+
+class Hostile:
+    """An object that cannot be looked at."""
+
+    def _refuse(self, *args, **options):
+        raise RuntimeError("do not look at me")
+
+    __repr__ = __str__ = __eq__ = __bool__ = __len__ = __iter__ = __array__ = _refuse
+    __float__ = __int__ = __index__ = __fspath__ = __getitem__ = __lt__ = __gt__ = _refuse
+    __hash__ = None
+
+
+# --- the data of all calls --------------------------------------------------------------------
+
+F, N, K = 8, 24, 3
+MODEL = make_cones(F, K, 0.05, n_samples=N, rng=np.random.default_rng(0))
+V = from_columns(MODEL.V)
+X = np.ascontiguousarray(MODEL.V.T)
+RESULT = factorize(V, K, init="cr1", sketch=None)
+RESULT.diagnose(effort=0)
+W, H = RESULT.W, RESULT.H
+CONES = cluster_cones(V, K)
+LABELS = CONES.labels
+SPECTRUM = Spectrum(V)
+CERTIFICATE = certify(V, W, H, effort=0)
+NAMES = Names.of(feature_names=map(str, range(F)))
+G, C, Y = W.T @ W, X @ W, np.ones((N, K))
+RNG = np.random.default_rng(0)
+STOPPING = Stopping(max_iter=1)
+RUN = Run(V, W, H, "hals", STOPPING)
+
+
+def step(block):
+    return (None,)
+
+
+def quiet(*args):
+    return None
+
+
+# --- what is wrong for each kind --------------------------------------------------------------
+
+# fmt: off
+NAN, INF = float("nan"), float("inf")
+WRONG_FOR_ALL = [object(), Hostile(), 2 + 1j, ..., pd.NA, Decimal(1), np.datetime64("2020-01-01")]
+NO_NUMBER = [None, True, "3", b"3", "zebra", [3], (1, 2), np.array(3), {}, {"a": 1}, int, quiet]
+NO_ARRAY = [None, "zebra", {}, {"a": 1}, [[1], [1, 2]], ["a", "b"], np.zeros(0), int, quiet, 3]
+BAD_ARRAYS = [np.full((F, K), NAN), np.full((F, K), -INF), np.ones((2, 2, 2)), X + 0j]
+TEXTS = ["zebra", "", "x" * 10**6]
+WRONG = {
+    "data": [*NO_ARRAY, *TEXTS, X, True, [X]],
+    "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
+    "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
+    "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
+    "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
+    "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], int, None],
+    "indices": [None, 3, "zebra", {}, [0.5], [-1], [10**9], [True], [[0]], [NAN], ["a"], int],
+    "matrix": [None, 3, "zebra", "", {}, [], [[1], [1, 2]], [["a"]], [[NAN]], [[-1.0]], int, quiet],
+    "integer": [*NO_NUMBER, 2.5, 2.0, NAN, INF, -1, -(10**30), Fraction(1, 2), np.float64(2)],
+    "size": [*NO_NUMBER, 2.5, 2.0, NAN, INF, -1, 0, 10**9, 10**30, Fraction(1, 2), np.float64(2)],
+    "number": [*NO_NUMBER, NAN, 10**400, np.float32(NAN)],
+    "share": [*NO_NUMBER, NAN, INF, -INF, -1, -1e-9, 10**400, np.float32(NAN)],
+    "limit": [*NO_NUMBER, NAN, -INF, -1, -1e-9],
+    "choice": [None, True, 3, NAN, *TEXTS, b"cr1", [], ["exact"], np.array("exact"), {}, int],
+    "flag": [None, 1, 0, "yes", *TEXTS, [True], np.array([True]), {}, int, NAN],
+    "text": [None, 3, True, NAN, b"x", ["a"], {}, int, np.array("x")],
+    "texts": [3, True, NAN, "zebra", b"x", int, quiet],
+    "rng": [None, 7, True, NAN, "zebra", [1], np.random.RandomState(0), np.random, int, quiet],
+    "seed": [-1, 1.5, True, NAN, "zebra", [1], {}, int, quiet],
+    "function": [None, 3, True, NAN, "zebra", [], {}, int, lambda: 0, lambda a, b, c, d, e: 0],
+    "object": [None, 3, True, NAN, "zebra", [], X, int, type],
+    "path": [None, 3, True, NAN, "", b"x", "a\0b", "x" * 10**5, [], {}, int, quiet],
+    "shape": [3, True, NAN, "zebra", [], [1], [1, 2, 3], [2.5, 4], [-2, -4], [0, 8], ["a", 1], int],
+    "memory": [True, -1, 0, NAN, INF, "zebra", "", "GB", "-1GB", [1], {}, 10**400, int],
+    "init": [3, True, NAN, *TEXTS, [], {}, int, np.ones(3), (W,), (W, H, H), lambda: 0],
+    "solver": [3, True, NAN, *TEXTS, "cd", ["hals"], np.array(["hals"]), {}, int, lambda: 0],
+    "words": [3, True, NAN, *TEXTS, [3], [None], [["cr1"]], int, quiet],
+    "axes": [3, True, NAN, "zebra", [3], {}, int, quiet],
+    "annotated": [None, 3, "zebra", [], {}, X, int, quiet],
+    "verbosity": [-1, NAN, 2.5, "zebra", [3], {}, int],
+    "table": [None, 3, "zebra", "", {}, [], [[1], [1, 2]], [["a"]], int, quiet],
+    "rank": [0, -1, True, NAN, 2.5, "zebra", [3], {}, int, quiet],
+    "column": [True, NAN, 2.5, [3], {}, int],
+    "columns": [None, True, NAN, 2.5, [None], [2.5], [[1]], int],
+    "ks": [3, True, NAN, "zebra", [0], [-1], [2.5], [True], ["a"], [10**9], [], [NAN], int, quiet],
+}
+ANYTHING = "anything"  # such as the y of scikit-learn, which is ignored
+
+
+def wrong_values(kind):
+    """Values that no argument of this kind may have; a question mark means that None is allowed."""
+    name = kind.removesuffix("?")
+    values = [] if name == ANYTHING else [*WRONG_FOR_ALL, *WRONG[name]]
+    return [value for value in values if not (value is None and kind.endswith("?"))]
+
+
+# --- a valid call of everything: the kind and the value of each argument ----------------------
+
+DATA = {"V": ("data", V)}
+SPECTRAL = {"spectrum": ("object?", SPECTRUM)}
+LIMITS = {"max_iter": ("integer", 1), "tol": ("share", 0.1), "max_time": ("limit?", 1.0)}
+READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memory": ("memory?",
+    "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
+FITTING = {"init": ("init", "cr1"), "solver": ("solver?", "hals"), **LIMITS, "callback":
+    ("function?", quiet), "sketch": ("rank?", None), "checkpoint": ("path?", None)}
+DRAWING = {"rng": ("rng?", RNG)}
+GEOMETRY = cone_geometry(V, CONES.labels)
+AXIS = {"ax": ("axes?", None)}
+CALLS = {
+    "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
+        ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
+        "verbose": ("verbosity", 0)},
+    "ConeNMF.fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.fit_transform": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.fit_predict": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.transform": {"X": ("matrix", X)},
+    "ConeNMF.predict": {"X": ("matrix", X)},
+    "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.inverse_transform": {"X": ("array", H.T)},
+    "ConeNMF.certify": {"effort": ("integer?", 0)},
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING},
+    "Factorization.certify": {"effort": ("integer?", 0)},
+    "Factorization.diagnose": {"effort": ("integer?", 0)},
+    "Factorization.summary": {},
+    "Factorization.save": {"path": ("path", "result.npz")},
+    "Factorization.load": {"path": ("path", "saved.npz")},
+    "Factorization.plot_history": {**AXIS, "against": ("choice", "passes")},
+    "Factorization.plot_spectrum": AXIS,
+    "Factorization.plot_cones": AXIS,
+    "Factorization.plot_components": {"axes": ("axes?", None), "components": ("indices?", [0]),
+        "image_shape": ("shape?", (2, 4)), "top": ("integer", 3)},
+    "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
+        ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
+        ("function?", None)},
+    "Comparison.plot": AXIS,
+    "Comparison.rows": {},
+    "select_k": {**DATA, "ks": ("ks?", [2, 3]), "methods": ("words?", ["ratio"]), **DRAWING,
+        **SPECTRAL, "callback": ("function?", None)},
+    "Selection.plot": {"axes": ("axes?", None)},
+    "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
+        False), **SPECTRAL},
+    "certify": {**DATA, "W": ("factor", W), "H": ("factor", H), "effort": ("integer", 0),
+        **SPECTRAL},
+    "diagnose": {**DATA, "W": ("factor", W), "H": ("factor", H), "labels": ("labels", LABELS),
+        "certificate": ("object?", CERTIFICATE), **SPECTRAL},
+    "cluster_cones": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method":
+        ("choice", "exact")},
+    "cr1_nmf": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
+        "exact"), "tol": ("share", 0.1)},
+    "make_cones": {"F": ("size", F), "K": ("size", K), "alpha": ("vector", [0.1] * K), "n_samples":
+        ("size", 9), "angle": ("share?", 1.0), "axes": ("array?", None), "rates": ("vector?", [1.0]
+        * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
+        ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
+    "from_rows": {"X": ("matrix", X), **READING, "persist": ("flag?", None)},
+    "from_columns": {"V": ("matrix", MODEL.V), **READING, "persist": ("flag?", None)},
+    "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
+        ("text?", None), "header": ("flag?", None), "names_column": ("column?", None), "drop":
+        ("columns", ()), **READING},
+    "write_report": {"result": ("object", RESULT), "path": ("path", "report.html"), "options":
+        (ANYTHING, {})},
+    "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("size", K), "layer": ("choice?",
+        None), "key_added": ("text", "nmf"), "options": (ANYTHING, {})},
+    "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":
+        ("choice?", None), "shrink": ("size?", 2), "download": ("flag", False), "progress":
+        ("function?", None)},
+    "datasets.available": {},
+    "datasets.fingerprint": {"X": ("table", X), "labels": ("classes?", LABELS)},
+    "datasets.tf_idf": {"counts": ("matrix", np.ones((3, 2)))},
+    "datasets.log_counts": {"counts": ("matrix", np.ones((3, 2)))},
+    "data.matrix.DataMatrix.columns": {"indices": ("indices", [0])},
+    "data.matrix.DataMatrix.sweep": {"step": ("object", step), "aligned": (ANYTHING, ()), "reduce":
+        ("object", max), "out": (ANYTHING, ()), "shared": (ANYTHING, {})},
+    "data.views.unit_samples": DATA,
+    "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
+    "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
+    "data.sketch.sketch": {**DATA, "rank": ("size", 2)},
+    "data.sampling.draw_samples": {**DATA, "count": ("integer", 2), "rng": ("rng", RNG)},
+    "data.sampling.evenly_spaced": {"n": ("integer", 9), "count": ("integer", 3)},
+    "data.resources.available_memory": {"root": ("path", "/")},
+    "data.resources.available_threads": {},
+    "data.resources.memory_budget": {"max_memory": ("memory?", "1GB")},
+    "names.Names": {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
+        "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))},
+    "names.Names.of": {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
+        "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))},
+    "names.Names.checked": {"n_samples": ("integer?", N), "n_features": ("integer?", F)},
+    "names.Names.sample": {"index": ("integer", 0)},
+    "names.Names.feature": {"index": ("integer", 0)},
+    "names.Names.turned": {},
+    "names.names_of": {"table": (ANYTHING, X)},
+    "linalg.nnls.nnls": {"G": ("array", G), "C": ("array", C), "Y": ("array?", Y), "max_pivots":
+        ("integer?", 5)},
+    "linalg.spectrum.Spectrum": {**DATA, "form_gram": ("flag?", None), "start": ("array?", None)},
+    "linalg.spectrum.Spectrum.of": {**DATA, **SPECTRAL},
+    "linalg.spectrum.Spectrum.singular_values": {"k": ("size", 2), "normalize": ("flag", False),
+        "rough": ("flag", False), "tol": ("share", 0.1)},
+    "linalg.spectrum.Spectrum.largest_share": {"k": ("size", 2)},
+    "linalg.spectrum.Spectrum.energy_bound": {"k": ("size", 2)},
+    "linalg.spectrum.Spectrum.leading_subspace": {"k": ("size", 2), "tol": ("share", 0.1)},
+    "linalg.spectrum.Spectrum.truncated_svd": {"k": ("size", 2), "tol": ("share", 0.1)},
+    "linalg.energy.energy_above": {"values": ("vector", [4.0, 2.0]), "k": ("size", 2),
+        "residual_gram": ("array", np.zeros((2, 2))), "tail": ("share", 1.0), "rest": ("share",
+        3.0)},
+    "linalg.energy.tail_above": {"apply": ("function", lambda x: 2 * x), "low": ("number", 0.0),
+        "starts": ("array", np.eye(3)), "ceiling": ("share", 3.0)},
+    "cones.clustering.choose_centres": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?",
+        0), "method": ("choice", "exact")},
+    "cones.rank_one.rank_one_factors": {**DATA, "cones": ("object", CONES), "tol": ("share", 0.1),
+        "max_passes": ("integer", 3), "max_products": ("integer", 3)},
+    "cones.rank_one.factors_from_centres": {**DATA, "centres": ("indices", CONES.centres), "Z":
+        ("factor", CONES.directions), "tol": ("share", 0.1)},
+    "cones.rank_one.cr1_error": {**DATA, "W": ("factor", W), "H": ("array", H)},
+    "cones.seeding.cr1_plus_plus": {**DATA, "K": ("size", K), **DRAWING, "runs": ("size", 1), "tol":
+        ("share", 0.1)},
+    "cones.seeding.draw_centres": {**DATA, "K": ("size", K), "rng": ("rng", RNG), "runs": ("size",
+        1)},
+    "cones.geometry.cone_geometry": {**DATA, "labels": ("labels", LABELS)},
+    "cones.geometry.enclosing_cones": {**DATA, "labels": ("labels", LABELS), "tol": ("share", 0.1)},
+    "cones.separation.pairwise_separation": {**DATA, "labels": ("labels", LABELS)},
+    "cones.counting.count_cones": {**DATA, "deadline": ("number?", 1.0)},
+    "cones.certificate.lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
+        **SPECTRAL},
+    "cones.dual_bound.best_lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
+        **SPECTRAL},
+    "cones.bounds.deterministic_bound": {**DATA, "W": ("factor", W), "labels": ("labels", LABELS)},
+    "cones.bounds.weighted_bound": {**DATA, "labels": ("labels", LABELS), "angles": ("vector", [0.1]
+        * K)},
+    "cones.bounds.probabilistic_bound": {"angles": ("vector", [0.1] * K), "rates": ("vector", [1.0]
+        * K), "weights": ("vector?", [1.0] * K)},
+    "cones.bounds.sample_size": {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K),
+        "epsilon": ("share", 0.1), "delta": ("share", 0.1), "weights": ("vector?", None), "F":
+        ("integer?", 9)},
+    "cones.bounds.rank_epsilon": {"F": ("integer", 9), "K": ("size", K), "alpha": ("share", 0.1),
+        "beta": ("share", 1.0), "rate": ("share", 1.0)},
+    "cones.bounds.rank_sample_size": {"F": ("integer", 9), "K": ("size", K), "alpha":
+        ("share", 0.1), "beta": ("share", 1.0), "delta": ("share", 0.1)},
+    "cones.bounds.largest_angle_in_orthant": {"axis": ("vector", [1.0] * K)},
+    "cones.noise.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
+        "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
+        K)},
+    "cones.rank.default_range": DATA,
+    "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
+        "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),
+        "random_state": ("seed?", 0), "options": (ANYTHING, {})},
+    "cones.simulate.equal_angle_axes": {"F": ("size", F), "K": ("size", K), "angle": ("share", 1.0),
+        "rng": ("rng", RNG)},
+    "solve.solvers.Solver": {"update": ("function", hals), "first": ("choice", "H"), "rescale":
+        ("flag", False), "floored": ("flag", False), "lift_zeros": ("flag", False), "sweeps":
+        ("integer?", 1), "extrapolate": ("flag", False)},
+    "solve.solvers.Solver.sweeping": {"affordable": ("limit", 1.0)},
+    "solve.solvers.get_solver": {"solver": ("solver", "hals")},
+    "solve.solvers.hals": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y), "sweeps":
+        ("integer", 1), "floor": ("share", 0.0)},
+    "solve.solvers.mult": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y), "sweeps":
+        ("integer", 1)},
+    "solve.solvers.nnlsb": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)},
+    "solve.loop.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
+        "hals"), "stopping": ("object", STOPPING), "callback": ("function?", None), "leap":
+        ("function?", None), "resume": ("object?", None), "save": ("function?", None)},
+    "solve.loop.iterate": {**DATA, "runs": ("texts", [RUN])},
+    "solve.methods.Method": {"H": ("object", Slot(SOLVERS["hals"])), "loss": (ANYTHING,
+        Method.loss), "W": ("object", Slot(SOLVERS["hals"]))},
+    "solve.methods.Method.of": {"solver": ("solver", "hals")},
+    "solve.methods.Slot": {"solver": ("object", SOLVERS["hals"]), "penalty": ("function?", None)},
+    "solve.losses.Frobenius": {**DATA, "rescale": ("flag", True)},
+    "solve.losses.coefficients": {**DATA, "W": ("factor", W)},
+    "solve.stopping.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
+        "is_plateau": ("function?", None)},
+    "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
+        ("object?", None), **DRAWING, **SPECTRAL},
+    "solve.race.run_race": {**DATA, "K": ("size", K), "solver": ("object?", None), **DRAWING,
+        "rank": ("rank?", None), "remaining": ("object", lambda: None)},
+    "solve.prospect.prospect": {**DATA, "K": ("size", K), "S": ("object?", sketch(V, 5))},
+    "solve.initial.lift_zeros": {**DATA, "H": ("array", H)},
+    "solve.cone_inits.mixing": {**DATA, "K": ("size", K), "axes": ("factor?", W)},
+    "solve.cone_inits.lie_in_cones": {**DATA, "W": ("factor", W), "error": ("share", 0.1)},
+    "solve.separable.spa": {**DATA, "K": ("size", K)},
+    "solve.separable.snpa": {**DATA, "K": ("size", K)},
+    "solve.checkpoint.Checkpoint": {"folder": ("path", "folder"), "every": ("limit", 1.0)},
+    "solve.online.ConeStream": {"F": ("integer", F), "K": ("size", K)},
+    "solve.online.ConeStream.from_factors": {"W": ("factor", W), "HH": ("factor", H @ H.T), "sums":
+        ("vector", H.sum(axis=1)), "n_samples": ("integer", N)},
+    "solve.online.ConeStream.update": DATA,
+    "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
+        "cd"), "random_state": ("seed?", 0)},
+    "judge.uniqueness.component_freedom": {**DATA, "W": ("factor", W), "H": ("factor", H)},
+    "judge.uniqueness.Freedom.turned": {"W": ("factor", W), "H": ("factor", H), "k":
+        ("integer", 1)},
+    "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0)},
+    "judge.uniqueness.Freedom.in_words": {},
+    "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
+    "judge.metrics.dice": {"labels_true": ("classes", LABELS), "labels_pred": ("classes", LABELS)},
+    "judge.metrics.purity": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
+        LABELS)},
+    "judge.metrics.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
+        LABELS)},
+    "judge.metrics.match_components": {"W": ("array", W), "W_other": ("array", W)},
+    "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
+        "passes"), "below": ("number?", 0.1)},
+    "judge.plots.curves": {"histories": ("object", {"a": RESULT.history}), **AXIS},
+    "judge.plots.spectrum": {"rank": ("object", estimate_rank(V)), "K": ("integer", K), **AXIS},
+    "judge.plots.components": {"W": ("array", W), "names": ("object", NAMES), "axes": ("axes?",
+        None), "which": ("indices?", [0]), "top": ("integer", 3)},
+    "judge.plots.cones": {"geometry": ("object", GEOMETRY), **AXIS},
+    "judge.plots.scores": {"ks": ("vector", [2, 3]), "axes": ("axes?", None), "votes": ("object",
+        {"a": (np.ones(2), 2)})},
+    "export.write_tables": {"result": ("object", RESULT), "folder": ("path", "."), "kind":
+        ("choice", "csv"), "batch_rows": ("integer", 5)},
+    "export.write_coefficients": {"path": ("path", "a.csv"), "A": ("table", H.T), "names":
+        ("object", Names())},
+    "export.annotate": {"adata": ("annotated", AnnData(X)), "result": ("object", RESULT), "key":
+        ("text", "nmf")},
+    "export.annotate_file": {"source": ("path", "a.h5ad"), "target": ("path", "b.h5ad"), "result":
+        ("object", RESULT), "key": ("text", "nmf")},
+    "report.render": {"result": ("object", RESULT), "title": ("text?", None), "source": ("text?",
+        None), "view": ("choice", "auto"), "image_shape": ("shape?", None), "extra": ("object?",
+        None)},
+}
+# fmt: on
+INSTANCES = {
+    "Comparison": conenmf.compare(V, K, inits=["cr1"], solvers=["hals"], max_iter=1),
+    "ConeNMF": ConeNMF(K, init="cr1").fit(X),
+    "ConeStream": ConeStream(F, K),
+    "DataMatrix": V,
+    "Factorization": RESULT,
+    "Freedom": component_freedom(V, W, H),
+    "Names": NAMES,
+    "Selection": conenmf.select_k(V, [2, 3], methods=["ratio"]),
+    "Solver": SOLVERS["hals"],
+    "Spectrum": SPECTRUM,
+}
+RESULTS = re.compile(  # and parts, which our own functions construct
+    r"""
+    (Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
+    Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
+    Separation|ConeCount|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
+    Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
+    StreamCones|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
+    """,
+    re.VERBOSE,
+)
+PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
+    r"""
+    (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
+    Stopping\.reason | DataMatrix\.(?!sweep|columns)\w+
+    """,
+    re.VERBOSE,
+)
+
+
+def listed():
+    """What docs/api.rst lists, errors left out."""
+    page = (ROOT / "docs" / "api.rst").read_text("utf-8").partition("\nErrors\n")[0]
+    return re.findall(r"^   ([A-Za-z_][\w.]*)$", page, re.MULTILINE)
+
+
+def callables():
+    """Every public function, class and method by its path."""
+    for path in listed():
+        module, _, name = path.rpartition(".")
+        thing = getattr(importlib.import_module(f"conenmf.{module}".rstrip(".")), name)
+        if not RESULTS.fullmatch(name):
+            yield path, thing
+        if inspect.isclass(thing) and not issubclass(thing, BaseException | str):
+            for method in vars(thing):
+                is_public = not method.startswith("_") and inspect.isroutine(getattr(thing, method))
+                if is_public and not PROTOCOL.fullmatch(f"{name}.{method}"):
+                    yield f"{path}.{method}", getattr(INSTANCES.get(name, thing), method)
+
+
+TARGETS = dict(callables())
+
+
+def test_every_public_function_and_parameter_has_a_valid_example():
+    assert set(TARGETS) == set(CALLS)
+    for path, target in TARGETS.items():
+        assert sorted(inspect.signature(target).parameters) == sorted(CALLS[path]), path
+
+
+def call(path, /, **changed):
+    """Call a public function with its example, in which some arguments are changed."""
+    values = {name: value for name, (_, value) in CALLS[path].items()} | changed
+    if path == "ConeNMF":
+        return ConeNMF(**values).fit(X)  # as in scikit-learn, options are checked there
+    if path.startswith("ConeNMF."):  # a failed fit leaves marks
+        target = getattr(copy.copy(INSTANCES["ConeNMF"]), path.partition(".")[2])
+    else:
+        target = TARGETS[path]
+    bound = inspect.signature(target).bind_partial()
+    bound.arguments.update(values)
+    return target(*bound.args, **bound.kwargs)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files that the examples read."""
+    monkeypatch.chdir(tmp_path)
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    np.savetxt("table.csv", X, delimiter=",")
+    RESULT.save("saved.npz")
+    AnnData(X).write_h5ad("a.h5ad")
+    yield tmp_path
+    plt.close("all")
+
+
+def is_named(problem):
+    """Whether an error is one of ours, short, and the same after it was pickled."""
+    again = pickle.loads(pickle.dumps(problem))
+    is_ours = isinstance(problem, ConeNMFError) and len(str(problem)) < 1000
+    return is_ours and (type(again), str(again)) == (type(problem), str(problem))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", CALLS)
+def test_wrong_arguments_have_named_errors_and_none_is_accepted(path, folder):
+    call(path)
+    raw, accepted = [], []
+    for name, (kind, _) in CALLS[path].items():
+        for value in wrong_values(kind):
+            try:
+                call(path, **{name: value})
+                accepted.append(f"{name}={shown(value)}")
+            except Exception as problem:
+                if not is_named(problem):
+                    raw.append(f"{name}={shown(value)}: {type(problem).__name__}: {problem}")
+    assert (raw, accepted) == ([], [])
+
+
+def test_what_a_message_shows_is_short_and_can_be_copied():
+    values = [Hostile(), 10**5000, "x" * 10**6, np.ones((9, 9)), [[0.5] * 10**4] * 9, quiet, {1: X}]
+    for value in values:
+        problem = OptionError(Message(Option("K", value), ", expected less"))
+        assert len(str(problem)) < 150
+        for again in (copy.copy(problem), pickle.loads(pickle.dumps(problem))):
+            assert (again.args, again.args[0].parts) == (problem.args, problem.args[0].parts)
+    assert shown("a\x1b[31m\n") == r"'a\x1b[31m\n'"
+
+
+def test_limits_in_words():
+    with pytest.raises(OptionError, match="runs=0, expected an integer of at least 1 and at most"):
+        arguments.integer("runs", 0, at_least=1, at_most=9)
+    with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1, or"):
+        arguments.optional(arguments.number, "tol", NAN, above=0, below=1)
+    assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5
