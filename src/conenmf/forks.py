@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["hold_across_forks", "importing", "locks_of_libraries"]
 
-_FORK_SECONDS = 60.0  # that a fork waits for a lock at most
+_FORK_SECONDS = 10.0  # that a fork waits for a lock at most: its holder may wait for the fork
 
 locks_of_libraries: list[Any] = []
 """Locks of libraries that were imported late, such as that of numba's compiler."""
