@@ -148,4 +148,4 @@ def nothing_left(folder: Path, expected: set[str]) -> Iterator[list[str]]:
 
 
 def _unexpected(folder: Path, expected: set[str]) -> list[str]:
-    return sorted({name for name in os.listdir(folder)} - expected)
+    return sorted(set(os.listdir(folder)) - expected)

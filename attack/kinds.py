@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import selftest
+from . import calls, numbers, selftest, squares
 from .cases import Kind
 from .files import arrays, columnar, hdf5, images, matlab, text, zarr_stores
 
@@ -16,6 +16,9 @@ KINDS: dict[str, Kind] = {
         *hdf5.FORMATS,
         *zarr_stores.FORMATS,
         *images.FORMATS,
+        *numbers.KINDS,
+        *squares.KINDS,
+        *calls.KINDS,
         *selftest.KINDS,
     )
 }

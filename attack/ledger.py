@@ -1,8 +1,8 @@
 """The ledger: what was attacked, with which seeds, and how it ended.
 
-Lines of JSON, only ever appended. A batch is one line of counts; what failed or was noted has a line
-of its own, with all that is needed to repeat it. A campaign that is started again with the same
-ledger continues where it was.
+Lines of JSON, only ever appended. A batch is one line of counts; what failed or was noted has a
+line of its own, with all that is needed to repeat it. A campaign that is started again with the
+same ledger and seed continues where it was.
 """
 
 from __future__ import annotations

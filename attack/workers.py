@@ -49,6 +49,7 @@ def context() -> Any:
     """The fork server. Libraries get one thread, so that workers do not crowd each other."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ.setdefault(name, "1")
+    os.environ.setdefault("MPLBACKEND", "Agg")
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(_PRELOADED)
     return server

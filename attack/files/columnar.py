@@ -12,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from ..mutations import INTEGERS, Rng, mutated, packed
-from .formats import Document, Format, Refused, only, pick, small_matrix
+from .formats import Document, Format, RefusedError, only, pick, small_matrix
 
 
 def _make_table(rng: Rng) -> Any:
@@ -121,7 +121,7 @@ def _read_columns(path: Path, V: Any) -> Any:
         missing = [name for name, column in columns.items() if column.null_count]
     numeric = list(columns)[is_text:]
     if set(missing) & set(numeric):
-        raise Refused(f"missing values in {missing}") from None
+        raise RefusedError(f"missing values in {missing}") from None
     return np.stack([columns[name].to_numpy().astype(np.float64) for name in numeric], axis=1)
 
 

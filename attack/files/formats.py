@@ -43,7 +43,7 @@ class Pipe:
     """A named pipe in place of a file."""
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The independent reader does not take the file."""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..mutations import FLOATS, INTEGERS, Rng, mutated
-from .formats import Document, Format, Refused, only, pick, small_matrix
+from .formats import Document, Format, RefusedError, only, pick, small_matrix
 
 
 def _sparse_values(rng: Rng) -> Any:
@@ -228,9 +228,9 @@ def sparse_of(parts: list[Any], shape: tuple[int, ...], order: str) -> Any:
     """A sparse matrix, once SciPy has checked all of it."""
     data, indices, indptr = parts
     if indices.dtype.kind not in "iu" or indptr.dtype.kind not in "iu":
-        raise Refused(f"indices of type {indices.dtype} and {indptr.dtype}")
+        raise RefusedError(f"indices of type {indices.dtype} and {indptr.dtype}")
     if max(shape) > max(INTEGERS[:20]):
-        raise Refused("too large to compare")
+        raise RefusedError("too large to compare")
     kind = {"csr": sp.csr_array, "csc": sp.csc_array}[order]
     matrix = kind((data, indices.astype("i8"), indptr.astype("i8")), shape=shape)
     matrix.check_format(full_check=True)

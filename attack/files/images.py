@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ..mutations import INTEGERS, Rng, mutated, packed
-from .formats import Document, Format, Refused, pick
+from .formats import Document, Format, RefusedError, pick
 
 _KINDS = {
     "png": ("L", "L", "RGB", "RGBA", "P", "1", "I;16", "LA"),
@@ -146,7 +146,7 @@ def _grey(image: Any) -> Any:
         return (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
     if image.mode == "CMYK":
         return np.asarray(image.convert("L"))
-    raise Refused(f"mode {image.mode}")
+    raise RefusedError(f"mode {image.mode}")
 
 
 FORMATS = (Format("images", _make, _mutate, _header, _read).kind(10000),)

@@ -17,7 +17,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from ..mutations import Rng, mutated
-from .formats import Document, Format, Refused, only, pick, small_matrix
+from .formats import Document, Format, RefusedError, only, pick, small_matrix
 
 DELIMITERS = {",": "csv", "\t": "tsv", ";": "csv", " ": "txt", "|": "csv"}
 FIELDS = (
@@ -124,12 +124,12 @@ def _table_header(path: Path) -> None:
     text = _text_beginning(path)
     lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()][:20]
     if not lines or "\x00" in text:
-        raise Refused("no lines")
+        raise RefusedError("no lines")
     for delimiter in DELIMITERS:
         widths = [len(next(csv.reader([line], delimiter=delimiter), [])) for line in lines]
         if len(set(widths[1:])) <= 1 and widths[0] in (widths[-1], widths[-1] - 1):
             return
-    raise Refused("the first lines differ in length")
+    raise RefusedError("the first lines differ in length")
 
 
 def _text_beginning(path: Path) -> str:
@@ -144,7 +144,7 @@ def _read_table(path: Path, V: Any) -> Any:
     lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
     lines = [line for line in lines if line]
     titled, named = V.names.feature_names is not None, V.names.sample_names is not None
-    problem: Exception = Refused("no delimiter suits")
+    problem: Exception = RefusedError("no delimiter suits")
     found = None
     for delimiter in DELIMITERS:
         try:
@@ -165,7 +165,7 @@ def _read_table(path: Path, V: Any) -> Any:
 def _number(field: str, delimiter: str) -> float:
     text = field.strip(" \t")
     if not text.isascii() or "_" in text:
-        raise Refused(f"{text!r} is not a number")
+        raise RefusedError(f"{text!r} is not a number")
     return float(text.replace(",", ".") if delimiter == ";" else text)
 
 
@@ -259,24 +259,24 @@ def _market_lines(path: Path) -> tuple[list[str], list[int], list[str]]:
     lines = _text(path).split("\n")
     banner = lines[0].lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
-        raise Refused("no banner")
+        raise RefusedError("no banner")
     rest = [line for line in lines[1:] if line.strip() and not line.startswith("%")]
     known = (("array", "coordinate"), ("real", "integer", "pattern"), ("general", "symmetric"))
     if any(word not in words for word, words in zip(banner[2:], known, strict=True)) or not rest:
-        raise Refused(f"unknown {banner}")
+        raise RefusedError(f"unknown {banner}")
     return banner, [_integer(word) for word in rest[0].split()], rest[1:]
 
 
 def _integer(text: str) -> int:
     if not text.lstrip("+-").isdigit():
-        raise Refused(f"{text!r} is not an integer")
+        raise RefusedError(f"{text!r} is not an integer")
     return int(text)
 
 
 def _market_header(path: Path) -> Any:
     banner, sizes, _ = _market_lines(path)
     if len(sizes) != (3 if banner[2] == "coordinate" else 2):
-        raise Refused("no sizes")
+        raise RefusedError("no sizes")
     return banner, sizes
 
 
@@ -294,7 +294,7 @@ def _read_market(path: Path, V: Any) -> Any:
         matrix[row, column] = matrix[column, row] = values
         return matrix
     if len(lines) != _market_header(path)[1][2]:
-        raise Refused("another number of entries")
+        raise RefusedError("another number of entries")
     matrix = np.zeros((rows, columns))
     for line in lines:
         row, column, *rest = line.split()
@@ -302,7 +302,7 @@ def _read_market(path: Path, V: Any) -> Any:
         places = {(_integer(row) - 1, _integer(column) - 1)}
         for place in places | ({(c, r) for r, c in places} if symmetric else set()):
             if min(place) < 0:
-                raise Refused(f"entry at {place}")
+                raise RefusedError(f"entry at {place}")
             matrix[place] += value
     return matrix
 
