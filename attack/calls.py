@@ -67,14 +67,12 @@ def _attack(case: Case) -> Ending:
         _close_figures()
         os.chdir(case.folder.parent)
     accepted = [
-        key
-        for key, text in wrong.items()
-        if surely_wrong(parameters(target)[key], WRONG[text]())
+        key for key, text in wrong.items() if surely_wrong(parameters(target)[key], WRONG[text]())
     ]
     return Ending("silent" if accepted else "accepted", note)
 
 
-def _takes_X(X: Any) -> None:  # noqa: N802
+def _takes_X(X: Any) -> None:
     """Its signature is that of `fit`."""
 
 
@@ -103,17 +101,17 @@ def surely_wrong(parameter: inspect.Parameter, value: Any) -> bool:
         return bool(words) and words <= _PLAIN - {"None"}
     if "Generator" in words and not words & {"int", "Any"}:
         return True
-    if not words or not words <= _PLAIN:
+    if not words or not words <= _PLAIN or words <= {"bool", "None"}:  # anything is true or false
         return False
     if isinstance(value, str):
         return "str" not in words or (value == "zebra" and parameter.name not in _FREE_TEXTS)
     if isinstance(value, bool):
-        return not words & {"bool", "int", "float"}
+        return not words & {"int", "float"}
     if isinstance(value, int | float | np.floating):
         if math.isnan(value):
             return True
         if not words & {"int", "float"}:
-            return "bool" not in words or value not in (0, 1)
+            return True
         if isinstance(value, float) and "float" not in words:
             return True
         return value < 0 and parameter.name in _AT_LEAST_ZERO

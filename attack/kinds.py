@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import calls, numbers, selftest, squares
+from . import calls, changes, interrupts, kills, numbers, selftest, squares
 from .cases import Kind
 from .files import arrays, columnar, hdf5, images, matlab, text, zarr_stores
 
@@ -19,6 +19,9 @@ KINDS: dict[str, Kind] = {
         *numbers.KINDS,
         *squares.KINDS,
         *calls.KINDS,
+        *changes.KINDS,
+        *kills.KINDS,
+        *interrupts.KINDS,
         *selftest.KINDS,
     )
 }

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .cases import FAILURES, MB, Case, Ending, Kind
+from .children import open_nursery
 
 ADDRESS_SPACE = 3 << 30  # bytes that a worker may map beyond what it has at its beginning
 CLOCK_FACTOR = 4  # a case may take so many times its processor time by the clock
@@ -144,14 +145,14 @@ class Worker:
     def _died(self) -> Result:
         self.process.join(5)
         code = self.process.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code} {self._last_line()}"
         return self._blamed(Ending("crash", f"{how} {self._stack('Current')}".strip()))
 
     def _hung(self) -> Result:
         os.kill(self.process.pid, signal.SIGUSR1)  # faulthandler writes where it is
         time.sleep(0.3)
         seconds = time.monotonic() - self._since
-        stack, library = self._stack("Thread"), "" if self.kind is None else self.kind.busy_library
+        stack, library = self._stack("Current"), "" if self.kind is None else self.kind.busy_library
         known = bool(library) and stack.startswith(f"in {library}")
         ending = Ending("known" if known else "hang", f"hang after {seconds:.0f} s {stack}".strip())
         self.process.kill()
@@ -196,6 +197,12 @@ class Worker:
         places = [f"{'/'.join(Path(file).parts[-2:])}:{function}" for file, function in calls]
         return "in " + " < ".join(places[:6]) if places else ""
 
+    def _last_line(self) -> str:
+        try:
+            return (self.folder / "output.txt").read_text("utf-8", "replace").strip()[-300:]
+        except OSError:
+            return ""
+
     def close(self, at_once: bool = False) -> None:
         """End the process and those that it started, and remove its folder."""
         self.pipe.close()
@@ -215,6 +222,7 @@ def _serve(pipe: Any, folder: Path) -> None:
     from .kinds import KINDS
 
     os.setpgid(0, 0)  # so that it can be ended with its children
+    open_nursery()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stack = open(folder / "stack.txt", "w")  # noqa: SIM115 - as long as the process
     faulthandler.enable(stack)
@@ -222,9 +230,9 @@ def _serve(pipe: Any, folder: Path) -> None:
     limit = _status("VmSize") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
+    output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     warnings.simplefilter("ignore")
     while True:
         try:
