@@ -188,10 +188,11 @@ def _next_run(case: Case, path: Path, out: Path, options: tuple[str, ...], note:
         log=case.folder / "3.log",
     )
     code = child.wait(PATIENCE)
-    if code != 0 or state_of(out) != "4":
-        return Ending(
-            "different", f"{note}: next run {code}, {state_of(out)} {child.text()[-200:]}"
-        )
+    state = state_of(out)
+    if code == 0 and state.startswith("left"):
+        return Ending("leftover", f"{note}: {state}")
+    if code != 0 or state != "4":
+        return Ending("different", f"{note}: next run {code}, {state} {child.text()[-200:]}")
     hidden = [n for n in os.listdir(case.folder) if n.startswith(".")]
     hidden += sorted(set(os.listdir(path.parent)) - {"x.npy"})
     if hidden:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import calls, changes, interrupts, kills, numbers, selftest, squares
 from .cases import Kind
-from .files import arrays, columnar, hdf5, images, matlab, text, zarr_stores
+from .files import arrays, columnar, hdf5, images, matlab, saved, text, zarr_stores
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -16,6 +16,7 @@ KINDS: dict[str, Kind] = {
         *hdf5.FORMATS,
         *zarr_stores.FORMATS,
         *images.FORMATS,
+        *saved.KINDS,
         *numbers.KINDS,
         *squares.KINDS,
         *calls.KINDS,

@@ -234,6 +234,7 @@ def _serve(pipe: Any, folder: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     warnings.simplefilter("ignore")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder / "tmp")
     while True:
         try:
             name, seed, numbers = pipe.recv()
@@ -252,8 +253,6 @@ def measured(
     place.mkdir(parents=True)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
-    tempfile.tempdir = str(temporary)
-    os.environ["TMPDIR"] = str(temporary)
     report = (lambda ending: None) if pipe is None else lambda e: pipe.send(("reached", e))
     before = _reset_peak()
     began = time.monotonic()
