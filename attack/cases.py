@@ -60,14 +60,15 @@ class Case:
     """One case: its random generator, an empty folder, and a way to say how far it came.
 
     What `report` is given stands as the ending if the process does not survive what follows: the
-    independent readers crash and hang too, which says nothing about this library.
+    independent readers crash and hang too, which says nothing about this library. The time counts
+    from the last report; None says that the case is prepared.
     """
 
     kind: str
     seed: int
     number: int
     folder: Path
-    report: Callable[[Ending], None] = lambda ending: None
+    report: Callable[[Ending | None], None] = lambda ending: None
     rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import calls, changes, interrupts, kills, numbers, selftest, squares
+from . import calls, changes, identity, interrupts, kills, numbers, selftest, squares
 from .cases import Kind
-from .files import arrays, columnar, hdf5, images, matlab, saved, text, zarr_stores
+from .files import arrays, bombs, columnar, hdf5, images, matlab, saved, text, zarr_stores
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -17,10 +17,12 @@ KINDS: dict[str, Kind] = {
         *zarr_stores.FORMATS,
         *images.FORMATS,
         *saved.KINDS,
+        *bombs.KINDS,
         *numbers.KINDS,
         *squares.KINDS,
         *calls.KINDS,
         *changes.KINDS,
+        *identity.KINDS,
         *kills.KINDS,
         *interrupts.KINDS,
         *selftest.KINDS,

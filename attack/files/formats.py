@@ -28,7 +28,7 @@ Document = dict[str, Any]
 BASES = 24  # valid documents of a format, each of which is mutated many times
 UNCHANGED = 0.01  # share of the documents that are not mutated, and must be accepted
 MAX_ENTRIES = 1_000_000  # of a matrix that is compared as a whole
-MAX_MEMORY = ("64MB", "16MB", "200MB")
+MAX_MEMORY = ("64MB", "16MB", "200MB", None)  # None: half of the memory of the machine
 ALLOWANCE = 256 * MB  # beyond max_memory: what a file of any size may expand to
 
 
@@ -85,6 +85,7 @@ class Format:
         write(changed, case.folder)
         path = case.folder / name
         expected = set(os.listdir(case.folder))
+        case.report(None)
         with nothing_left(case.folder, expected) as left:
             ending, V, entries = _opened(path, case)
         if left:
