@@ -47,7 +47,7 @@ class Ending:
     note: str = ""
     past_header: bool | None = None  # files: whether the header could be read
     compared: bool = False  # with an independent reader or method, entry by entry
-    count: int = 1  # problems in this case, where it is a batch
+    count: int = 1  # of what the case holds several of
 
     @property
     def failed(self) -> bool:
@@ -101,6 +101,8 @@ class Kind:
         Bytes by which the peak of a case may exceed what the process had before it.
     busy_library : str
         Part of the path of a library that is documented to hang on malicious files.
+    counted : str
+        What a case holds several of, where it does: problems, signals.
     default : int
         Cases of a run of about ten minutes on two cores.
     """
@@ -112,6 +114,7 @@ class Kind:
     batch: int = 50
     extra_memory: int | None = None
     busy_library: str = ""
+    counted: str = ""
     default: int = 1000
 
 

@@ -78,6 +78,13 @@ def _attack_forks(case: Case) -> Ending:
 
 _OPTIONS_OF_KINDS: dict[str, Any] = {"seconds": 60.0, "batch": 5}
 KINDS = (
-    Kind("interrupts", "interrupts", _attack_interrupts, default=40, **_OPTIONS_OF_KINDS),
-    Kind("forks", "forks", _attack_forks, default=100, **_OPTIONS_OF_KINDS),
+    Kind(
+        "interrupts",
+        "interrupts",
+        _attack_interrupts,
+        default=40,
+        counted="interrupts",
+        **_OPTIONS_OF_KINDS,
+    ),
+    Kind("forks", "forks", _attack_forks, default=100, counted="forks", **_OPTIONS_OF_KINDS),
 )

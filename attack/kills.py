@@ -234,7 +234,14 @@ def _attack_pair(case: Case) -> Ending:
 
 _OPTIONS_OF_KINDS: dict[str, Any] = {"seconds": 100.0, "batch": 5}
 KINDS = (
-    Kind("checkpoint-kills", "kills", _attack_checkpoint, default=150, **_OPTIONS_OF_KINDS),
+    Kind(
+        "checkpoint-kills",
+        "kills",
+        _attack_checkpoint,
+        default=150,
+        counted="signals",
+        **_OPTIONS_OF_KINDS,
+    ),
     Kind("command-faults", "kills", _attack_command, default=150, **_OPTIONS_OF_KINDS),
     Kind("checkpoint-pairs", "kills", _attack_pair, default=50, **_OPTIONS_OF_KINDS),
 )

@@ -77,4 +77,4 @@ def _not_optimal(W: Any, v: Any, y: Any) -> str:
     return ""
 
 
-KINDS = (Kind("nnls", "numbers", _attack, default=40000, batch=200),)
+KINDS = (Kind("nnls", "numbers", _attack, default=40000, batch=200, counted="problems"),)

@@ -28,7 +28,10 @@ def _row(name: str, totals: Totals) -> str:
     failed = ", ".join(f"{count[kind]} {kind}" for kind in FAILURES if count[kind]) or "0"
     numbers = [count["accepted"], totals.compared, count["refused"], count["recovered"]]
     numbers += [count["alone"], count["known"]]
-    cells = [name, f"{totals.cases:,}", share, *(f"{n:,}" if n else "" for n in numbers), failed]
+    cases = f"{totals.cases:,}"
+    if KINDS[name].counted:
+        cases += f" ({totals.problems:,} {KINDS[name].counted})"
+    cells = [name, cases, share, *(f"{n:,}" if n else "" for n in numbers), failed]
     return "| " + " | ".join(cells) + " |"
 
 
