@@ -16,8 +16,9 @@ import h5py
 import numpy as np
 import scipy.sparse as sp
 
-from ..mutations import FLOATS, INTEGERS, Rng, mutated
-from .formats import Document, Format, RefusedError, only, pick, small_matrix
+from ..mutations import FLOATS, Rng, mutated
+from .arrays import sparse_of
+from .formats import Document, Format, only, pick, small_matrix
 
 
 def _sparse_values(rng: Rng) -> Any:
@@ -222,19 +223,6 @@ def _read(path: Path, V: Any) -> Any:
         order = member.attrs.get("encoding-type", "csr")
         order = order.decode() if isinstance(order, bytes) else str(order)
     return sparse_of(parts, shape, order[:3])
-
-
-def sparse_of(parts: list[Any], shape: tuple[int, ...], order: str) -> Any:
-    """A sparse matrix, once SciPy has checked all of it."""
-    data, indices, indptr = parts
-    if indices.dtype.kind not in "iu" or indptr.dtype.kind not in "iu":
-        raise RefusedError(f"indices of type {indices.dtype} and {indptr.dtype}")
-    if max(shape) > max(INTEGERS[:20]):
-        raise RefusedError("too large to compare")
-    kind = {"csr": sp.csr_array, "csc": sp.csc_array}[order]
-    matrix = kind((data, indices.astype("i8"), indptr.astype("i8")), shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
 
 
 def _mat73_header(path: Path) -> Any:

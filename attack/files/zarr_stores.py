@@ -18,8 +18,9 @@ import zarr
 import zarr.codecs
 
 from ..mutations import INTEGERS, Rng, mutated, mutated_json, packed
+from .arrays import sparse_of
 from .formats import Document, Format, Link, Pipe, pick, read_document, small_matrix
-from .hdf5 import make_anndata, sparse_of
+from .hdf5 import make_anndata
 
 _METADATA = (".json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _VERSION_2: dict[str, Callable[[], Any]] = {
