@@ -104,7 +104,7 @@ class Kind:
     counted : str
         What a case holds several of, where it does: problems, signals.
     default : int
-        Cases of a run of about ten minutes on two cores.
+        Cases of a run of about half an hour on two cores.
     """
 
     name: str

@@ -248,4 +248,4 @@ def _attack(case: Case) -> Ending:
     return Ending("accepted", f"{note}: {V.shape}")
 
 
-KINDS = (Kind("bombs", "files", _attack, default=1500, batch=10, extra_memory=_EXTRA),)
+KINDS = (Kind("bombs", "files", _attack, default=300, batch=5, extra_memory=_EXTRA),)

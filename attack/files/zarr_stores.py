@@ -169,5 +169,5 @@ def _read(path: Path, V: Any) -> Any:
 
 FORMATS = (
     Format("zarr", _make, _mutate, _header, _read).kind(10000),
-    Format("zarr-anndata", _make_anndata, _mutate, _header, _read).kind(4000),
+    Format("zarr-anndata", _make_anndata, _mutate, _header, _read).kind(2000),
 )
