@@ -272,4 +272,4 @@ def _same(result: Any, truth: Any) -> bool:
     return np.array_equal(result.W, truth.W) and np.array_equal(result.H, truth.H)
 
 
-KINDS = (Kind("changes", "changes", _attack, default=300, batch=10, seconds=20.0),)
+KINDS = (Kind("file-changes", "changes", _attack, default=300, batch=10, seconds=20.0),)

@@ -131,12 +131,13 @@ class Worker:
 
     def _finished(self, number: int, ending: Ending, seconds: float, extra: int) -> Result:
         assert self.kind is not None
+        place = self.folder / f"{self.kind.name}-{number}"
         if self._keep is not None and (ending.failed or self._keep_all):
             target = self._keep / f"{self.kind.name}-{self.seed}-{number}"
             shutil.rmtree(target, ignore_errors=True)
             with contextlib.suppress(OSError, shutil.Error):
-                shutil.copytree(self.folder / f"case-{number}", target, symlinks=True)
-        shutil.rmtree(self.folder / f"case-{number}", ignore_errors=True)
+                shutil.copytree(place, target, symlinks=True)
+        shutil.rmtree(place, ignore_errors=True)
         self.waiting.remove(number)
         self._done += 1
         self._number = None
@@ -249,7 +250,7 @@ def measured(
     kind: Kind, seed: int, number: int, folder: Path, pipe: Any = None
 ) -> tuple[Ending, float, int]:
     """Run a case: its ending, its seconds, and the memory it took at its peak."""
-    place = folder / f"case-{number}"
+    place = folder / f"{kind.name}-{number}"
     place.mkdir(parents=True)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)

@@ -90,14 +90,14 @@ def test_a_campaign_is_resumed_where_it_was(ledger):
 
 
 def test_every_kind_is_at_the_same_share_at_any_time():
-    batches = schedule([KINDS["npy"], KINDS["changes"]], None)
+    batches = schedule([KINDS["npy"], KINDS["file-changes"]], None)
     first_half = batches[: len(batches) // 2]
     shares = {
         name: sum(batch.last - batch.first for batch in first_half if batch.kind.name == name)
         / KINDS[name].default
-        for name in ("npy", "changes")
+        for name in ("npy", "file-changes")
     }
-    assert shares["npy"] == pytest.approx(shares["changes"], abs=0.05)
+    assert shares["npy"] == pytest.approx(shares["file-changes"], abs=0.05)
 
 
 def endings(kind, folder, numbers=range(40)):
