@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench reproduce docs lint clean
+.PHONY: demo test attack bench reproduce docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, write demo.png and a report
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
 	$(BIN)/python -m pytest -n auto
+
+attack: $(VENV)/test.stamp  ## mutated files, random numbers, wrong calls, kills: ten minutes
+	$(BIN)/python -m attack --minutes $(or $(MINUTES),10) $(ATTACK)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

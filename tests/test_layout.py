@@ -14,6 +14,7 @@ import conenmf
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 NOT_COMPILED = [path for path in SOURCES if path.name != "kernels.py"]  # whose loops are long
+ATTACK = sorted((ROOT / "attack").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MAX_LINES, MAX_TEST_LINES, MAX_FUNCTION_LINES = 400, 500, 60
 
@@ -37,7 +38,7 @@ def functions(path):
             yield node.name, length
 
 
-@pytest.mark.parametrize("path", NOT_COMPILED, ids=relative)
+@pytest.mark.parametrize("path", [*NOT_COMPILED, *ATTACK], ids=relative)
 def test_files_and_functions_are_short(path):
     assert n_lines(path) <= MAX_LINES
     long = {name: length for name, length in functions(path) if length > MAX_FUNCTION_LINES}
@@ -50,7 +51,7 @@ def test_test_files_are_short(path):
 
 
 def test_every_file_says_what_it_is_about():
-    for path in SOURCES:
+    for path in (*SOURCES, *ATTACK):
         assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), relative(path)
 
 

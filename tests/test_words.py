@@ -16,7 +16,9 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.rst")),
 ]
 PROGRAMS = sorted(
-    path for folder in ("src", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("src", "examples", "benchmarks", "attack")
+    for path in (ROOT / folder).rglob("*.py")
 )
 GLOSSARY = ROOT / "docs" / "glossary.md"
 

@@ -1,0 +1,42 @@
+"""All kinds of cases."""
+
+from __future__ import annotations
+
+from . import calls, changes, identity, interrupts, kills, numbers, selftest, squares
+from .cases import Kind
+from .files import arrays, bombs, columnar, hdf5, images, matlab, saved, text, zarr_stores
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        *arrays.FORMATS,
+        *text.FORMATS,
+        *matlab.FORMATS,
+        *columnar.FORMATS,
+        *hdf5.FORMATS,
+        *zarr_stores.FORMATS,
+        *images.FORMATS,
+        *saved.KINDS,
+        *bombs.KINDS,
+        *numbers.KINDS,
+        *squares.KINDS,
+        *calls.KINDS,
+        *changes.KINDS,
+        *identity.KINDS,
+        *kills.KINDS,
+        *interrupts.KINDS,
+        *selftest.KINDS,
+    )
+}
+GROUPS = tuple(dict.fromkeys(kind.group for kind in KINDS.values() if kind.group != "selftest"))
+
+
+def chosen(names: tuple[str, ...]) -> list[Kind]:
+    """The kinds with these names, or in these groups; "all" is all of them."""
+    if not names or "all" in names:
+        names = GROUPS
+    unknown = set(names) - set(GROUPS) - set(KINDS)
+    if unknown:
+        known = ", ".join((*GROUPS, *KINDS))
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; known are all, {known}")
+    return [kind for kind in KINDS.values() if kind.name in names or kind.group in names]
