@@ -12,7 +12,7 @@ from .campaign import run_campaign, run_one
 from .cases import FAILURES
 from .kinds import KINDS, chosen
 from .ledger import Ledger
-from .summary import failures_of, table, write_into
+from .summary import failures_of, heading, table, write_into
 from .workers import Result
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +106,7 @@ def _summary(options: argparse.Namespace) -> int:
     ledger = Ledger(options.ledger)
     if options.failures:
         print(failures_of(ledger))
+    print(heading(ledger))
     print(table(ledger))
     if options.write:
         write_into(PAGE, ledger)

@@ -14,6 +14,17 @@ _COLUMNS = ("kind", "cases", "past header", "accepted", "compared", "refused", "
 _COLUMNS += ("alone", "known", "failed")
 
 
+def heading(ledger: Ledger) -> str:
+    """The seeds, and the cases of each group."""
+    seeds = sorted({line["seed"] for line in ledger.lines() if line["what"] == "batch"})
+    groups: Counter[str] = Counter()
+    for name, totals in ledger.totals().items():
+        groups[KINDS[name].group] += totals.cases
+    counts = ", ".join(f"{count:,} {group}" for group, count in groups.items())
+    plural = "s" if len(seeds) != 1 else ""
+    return f"Seed{plural} {', '.join(map(str, seeds))}; cases: {counts}."
+
+
 def table(ledger: Ledger) -> str:
     """The counts of every kind, as Markdown."""
     totals = ledger.totals()
@@ -56,4 +67,4 @@ def write_into(page: Path, ledger: Ledger) -> None:
     """Replace the table of a page."""
     before, _, rest = page.read_text("utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(ledger)}\n{END}{after}", "utf-8")
+    page.write_text(f"{before}{BEGIN}\n{heading(ledger)}\n\n{table(ledger)}\n{END}{after}", "utf-8")
