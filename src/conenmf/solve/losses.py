@@ -270,8 +270,9 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
     with V.own_threads():
         scale = units if np.any(units != 1) else None
-        step = {"W": W, "G": W.T @ W, "units": scale}
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **step)
+        Ht, labels, squared = V.sweep(
+            _finish_block, V.norms_squared, verify=True, W=W, G=W.T @ W, units=scale
+        )
     return Ht.T, labels, float(squared)
 
 

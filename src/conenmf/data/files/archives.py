@@ -83,16 +83,14 @@ class _Member(NamedTuple):
 class _SealedFile(OpenFile):
     """A zip archive: members that are read in place are compared with their checksums.
 
-    A small one is read once for that when it is opened. The checksum of a larger one adds up as it
-    is read from beginning to end, which the first pass over samples in rows does; if that pass read
-    it in another order, it is read once more before the second.
+    A small one is read once for that when it is opened, and so is one whose samples do not lie one
+    after the other. The checksum of any other adds up as the first pass reads it.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock = threading.Lock()
         self._unread: dict[_Member, tuple[int, int]] = {}  # up to where, and the checksum so far
-        self._n_passes = 0
 
     def seal(self, member: _Member, *, at_once: bool) -> None:
         """Compare a member with its checksum, now or when it has been read."""
@@ -106,13 +104,10 @@ class _SealedFile(OpenFile):
         for start in range(place, member.stop, _PIECE_BYTES):
             self.fill(buffer[: member.stop - start], start)
 
-    def check(self) -> None:
-        """Compare also what the first pass has left unread."""
-        super().check()
-        self._n_passes += 1
-        if self._n_passes > 1:
-            for member in list(self._unread):
-                self._read_through(member)
+    def read_through(self) -> None:
+        """Compare now what will not be read from beginning to end."""
+        for member in list(self._unread):
+            self._read_through(member)
 
     def fill(self, buffer: Array, offset: int) -> Array:
         """Read into a contiguous array from a place in the file."""

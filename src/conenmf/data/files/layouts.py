@@ -66,6 +66,9 @@ class OpenFile:
         """Return a watch of what is read from this file, which has its own blocks."""
         return Watch(str(self.path), (self.watched,), by_contents=self.is_mapped)
 
+    def read_through(self) -> None:
+        """Check now what is else checked while it is read in order: nothing, for most files."""
+
     def fill(self, buffer: Array, offset: int) -> Array:
         """Read into a contiguous array from a place in the file."""
         view: Any = memoryview(buffer.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
@@ -126,6 +129,12 @@ class RawSource(Source):
         """Rows one after the other are the columns, one after the other, of the transpose."""
         array = self.array
         return type(self)(replace(array, shape=array.shape[::-1], fortran=not array.fortran))
+
+    def readable(self, budget: int) -> Any:
+        """Return the source, whose file has been checked if its rows do not come in order."""
+        if self.array.fortran:
+            self.array.file.read_through()
+        return self
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
