@@ -163,7 +163,8 @@ def _read_table(path: Path, V: Any) -> Any:
             continue
         if matrix.shape == (N, F):
             return matrix
-        found = matrix
+        if matrix.ndim == 2 and matrix.shape[1]:  # else it is the wrong delimiter
+            found = matrix
     if found is None:
         raise problem
     return found
