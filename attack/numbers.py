@@ -133,7 +133,8 @@ def _unfounded(error: Exception, X: Any, K: int) -> str:
         limit = 1e15 if X.dtype.itemsize <= 4 and X.dtype.kind == "f" else 1e70
         inside = values.size and values.max() < limit and values.max() > 1 / limit
         return "but the scale is ordinary: " if inside else ""
-    rank = np.linalg.matrix_rank(X.astype(float) / max(1e-300, float(X.max())))
+    rtol = 1e-3 if X.dtype.kind == "f" and X.dtype.itemsize < 8 else 1e-7  # squares are compared
+    rank = np.linalg.matrix_rank(X.astype(float) / max(1e-300, float(X.max())), rtol=rtol)
     return "but the data have so many directions: " if min(rank, *X.shape) > K else ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import conenmf
+from conenmf.errors import CheckpointError
 from conenmf.solve.checkpoint import Checkpoint
 
 from ..cases import Case, Ending, Kind, judged
@@ -75,7 +76,8 @@ def _attack_checkpoint(case: Case) -> Ending:
         result = _fit(run, _ITERATIONS, Checkpoint(case.folder / "run", every=0))
     except Exception as problem:
         ending = judged(problem)
-        if ending.outcome == "refused" and not ending.note.startswith("CheckpointError"):
+        misleading = not (repaired or isinstance(problem, CheckpointError))
+        if ending.outcome == "refused" and misleading:
             return Ending("different", f"{name}: {ending.note}")
         return Ending(ending.outcome, f"{name}: {ending.note}"[:300])
     truth = _truth(run)

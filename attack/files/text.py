@@ -149,6 +149,8 @@ def _read_table(path: Path, V: Any) -> Any:
     lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
     lines = [line for line in lines if line]
     titled, named = V.names.feature_names is not None, V.names.sample_names is not None
+    if len(lines) - titled != N:  # every line, with any fields, is a row
+        return np.empty((len(lines) - titled, F))
     problem: Exception = RefusedError("no delimiter suits")
     found = None
     for delimiter in DELIMITERS:
@@ -161,7 +163,8 @@ def _read_table(path: Path, V: Any) -> Any:
             continue
         if matrix.shape == (N, F):
             return matrix
-        found = matrix
+        if matrix.ndim == 2 and matrix.shape[1]:  # else it is the wrong delimiter
+            found = matrix
     if found is None:
         raise problem
     return found
