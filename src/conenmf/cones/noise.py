@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..data.blocks import Array
 from ..errors import OptionError
 
-__all__ = ["NoiseBound", "noise_bound"]
+__all__ = ["NoiseBound", "noise_bound", "trimmed_bound"]
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
@@ -128,6 +128,38 @@ def noise_bound(
         tolerance=tolerance,
         clusters_kept=sample_noise is not None and bool(sample_noise < tolerance),
     )
+
+
+def trimmed_bound(sine: float, noise: float, share: float) -> float:
+    """Bound the error of cr1-nmf of X = V + E where only a part G of the samples is labelled right.
+
+    ||X - W H||^2 / ||X||^2 <= share sin^2(arcsin s_G + arcsin epsilon_G) + 1 - share
+
+    Whatever the labels of the other samples are, they lose at most everything. `centres_in_noise`
+    finds clusters that are right on all samples that are long enough.
+
+    Parameters
+    ----------
+    sine : float
+        s_G, the relative error of cr1-nmf for the samples of V in G, with their true clusters, or
+        anything above it, such as the largest sine of a size angle.
+    noise : float
+        epsilon_G = ||E_G|| / ||V_G||.
+    share : float
+        ||X_G||^2 / ||X||^2.
+
+    Examples
+    --------
+    >>> round(trimmed_bound(0.1, 0.05, 1.0), 4), round(trimmed_bound(0.1, 0.05, 0.98), 4)
+    (0.1496, 0.2048)
+    """
+    for name, value in (("sine", sine), ("share", share)):
+        if not 0 <= value <= 1:
+            raise OptionError(f"{name}={value}, expected a number between 0 and 1")
+    if not noise >= 0:
+        raise OptionError(f"noise={noise}, expected a nonnegative number, such as ||E|| / ||V||")
+    turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), np.pi / 2)
+    return float(np.sqrt(share * np.sin(turned) ** 2 + 1.0 - share))
 
 
 def _check(alpha: Array, separation: float, noise: float, sample_noise: float | None) -> None:

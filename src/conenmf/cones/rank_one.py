@@ -70,8 +70,8 @@ def cr1_nmf(
     """
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
-        centres, Z = choose_centres(V, K, rng, first, method)
-        return factors_from_centres(V, centres, Z, tol)
+        centres, Z, moved = choose_centres(V, K, rng, first, method)
+        return factors_from_centres(V, centres, Z, tol, moved=moved)
 
 
 def rank_one_factors(
@@ -118,9 +118,12 @@ def rank_one_factors(
 
 
 def factors_from_centres(
-    V: DataMatrix, centres: Array, Z: Array, tol: float
+    V: DataMatrix, centres: Array, Z: Array, tol: float, *, moved: bool = False
 ) -> tuple[Array, Array, Cones]:
-    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
+    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K).
+
+    `moved` says that these are no longer those of samples.
+    """
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
             _assign_and_multiply,
@@ -131,7 +134,7 @@ def factors_from_centres(
         )
         W, H = _factors(V, labels, Z.T, (h, S), tol)
         radius = largest_angle(V, labels, Z, smallest)
-    return W, H, Cones(labels, centres, Z, cosines, radius)
+    return W, H, Cones(labels, centres, Z, cosines, radius, moved)
 
 
 def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:

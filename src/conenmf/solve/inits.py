@@ -128,6 +128,12 @@ def _cr1_plus_plus(V: DataMatrix, K: int, rng: Generator) -> Factors:
     return W, H
 
 
+def _cr1_robust(V: DataMatrix, K: int, rng: Generator) -> Factors:
+    """The same from centres that survive noise."""
+    W, H, *_ = from_cones(V, K, rng, "cr1-robust")
+    return W, H
+
+
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     """Uniform on [0, 1)."""
     rng = np.random.default_rng(rng)
@@ -152,6 +158,7 @@ def _samples(V: DataMatrix, indices: Array) -> Array:
 INITS: dict[str, InitFunction] = {
     "cr1": _cr1,
     "cr1++": _cr1_plus_plus,
+    "cr1-robust": _cr1_robust,
     "random": _random,
     **SVD_INITS,
     "spkm": spkm,
