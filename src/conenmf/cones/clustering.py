@@ -1,9 +1,9 @@
 """Algorithm 1 of the paper: which samples belong to one cone.
 
 First the algorithm as the paper has it, which reads V once for each centre; tests compare the
-other forms with it. Then `cluster_cones`, which offers all of them; then the lazy form, whose choice
-is the same centre for centre, the form that reads V once, and the form that survives noise, most of
-which is in `noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
+other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice is
+the same centre for centre, and the one that reads V once. The one that survives noise is in
+`noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
 error count as equal, and ties go to the lowest index.
