@@ -1,8 +1,8 @@
 """Algorithm 1 of the paper: which samples belong to one cone.
 
 First the algorithm as the paper has it, which reads V once for each centre; tests compare the
-other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice is
-the same centre for centre, and the one that reads V once. The one that survives noise is in
+other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice
+is the same centre for centre, and the one that reads V once. The one that survives noise is in
 `noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
