@@ -2,8 +2,8 @@
 
 An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
 `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
-factors for a solver. The functions themselves are in `cone_inits`, `svd_inits` and `kmeans_inits`;
-`race` lets some of them compete, for "auto".
+factors for a solver. The functions themselves are in `cone_inits`, `svd_inits`, `kmeans_inits` and
+`column_inits`; `race` lets some of them compete, for "auto".
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..data.validate import require_data_matrix
 from ..errors import FactorError, OptionError, check_components
 from ..linalg.spectrum import Spectrum
 from ..text import function_name
+from .column_inits import COLUMN_INITS
 from .cone_inits import CONE_INITS, from_cones
 from .initial import (
     Factors,
@@ -31,7 +32,7 @@ from .initial import (
     lift_zeros,
     random_coefficients,
 )
-from .kmeans_inits import kmeans, spkm
+from .kmeans_inits import CLUSTER_INITS
 from .losses import coefficients
 from .separable import snpa, spa
 from .solvers import Solver
@@ -161,8 +162,8 @@ INITS: dict[str, InitFunction] = {
     "cr1-robust": _cr1_robust,
     "random": _random,
     **SVD_INITS,
-    "spkm": spkm,
-    "kmeans": kmeans,
+    **CLUSTER_INITS,
+    **COLUMN_INITS,
     "spa": _spa,
     "snpa": _snpa,
 }
