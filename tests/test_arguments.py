@@ -212,7 +212,8 @@ CALLS = {
     "datasets.log_counts": {"counts": ("matrix", np.ones((3, 2)))},
     "data.matrix.DataMatrix.columns": {"indices": ("indices", [0])},
     "data.matrix.DataMatrix.sweep": {"step": ("object", step), "aligned": (ANYTHING, ()), "reduce":
-        ("object", max), "out": (ANYTHING, ()), "shared": (ANYTHING, {})},
+        ("object", max), "out": (ANYTHING, ()), "verify": ("flag", False), "shared": (ANYTHING,
+        {})},
     "data.views.unit_samples": DATA,
     "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
     "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
@@ -251,7 +252,7 @@ CALLS = {
     "cones.rank_one.rank_one_factors": {**DATA, "cones": ("object", CONES), "tol": ("share", 0.1),
         "max_passes": ("integer", 3), "max_products": ("integer", 3)},
     "cones.rank_one.factors_from_centres": {**DATA, "centres": ("indices", CONES.centres), "Z":
-        ("factor", CONES.directions), "tol": ("share", 0.1)},
+        ("factor", CONES.directions), "tol": ("share", 0.1), "moved": ("flag", False)},
     "cones.rank_one.cr1_error": {**DATA, "W": ("factor", W), "H": ("array", H)},
     "cones.seeding.cr1_plus_plus": {**DATA, "K": ("size", K), **DRAWING, "runs": ("size", 1), "tol":
         ("share", 0.1)},
@@ -270,6 +271,8 @@ CALLS = {
         * K)},
     "cones.bounds.probabilistic_bound": {"angles": ("vector", [0.1] * K), "rates": ("vector", [1.0]
         * K), "weights": ("vector?", [1.0] * K)},
+    "cones.bounds.smallest_limit": {"F": ("integer", 9), "angles": ("vector", [0.2] * K), "rates":
+        ("vector", [1.0] * K), "weights": ("vector?", None)},
     "cones.bounds.sample_size": {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K),
         "epsilon": ("share", 0.1), "delta": ("share", 0.1), "weights": ("vector?", None), "F":
         ("integer?", 9)},
@@ -281,6 +284,11 @@ CALLS = {
     "cones.noise.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
         "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
         K)},
+    "cones.noise.trimmed_bound": {"sine": ("share", 0.1), "noise": ("share", 0.1), "share":
+        ("share", 0.9)},
+    "cones.noisy.centres_in_noise": {**DATA, "K": ("size", K), "first": ("integer?", 0), "noise":
+        ("share?", 0.1), "lloyd_steps": ("integer", 2)},
+    "cones.outliers.centres_with_outliers": {**DATA, "K": ("size", K), "outliers": ("integer", 1)},
     "cones.rank.default_range": DATA,
     "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
         "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),
@@ -317,6 +325,7 @@ CALLS = {
     "solve.initial.lift_zeros": {**DATA, "H": ("array", H)},
     "solve.cone_inits.mixing": {**DATA, "K": ("size", K), "axes": ("factor?", W)},
     "solve.cone_inits.lie_in_cones": {**DATA, "W": ("factor", W), "error": ("share", 0.1)},
+    "solve.near_separable.separable_bound": {**DATA, "samples": ("indices", [0, 1])},
     "solve.separable.spa": {**DATA, "K": ("size", K)},
     "solve.separable.snpa": {**DATA, "K": ("size", K)},
     "solve.checkpoint.Checkpoint": {"folder": ("path", "folder"), "every": ("limit", 1.0)},

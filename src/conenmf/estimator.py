@@ -194,10 +194,12 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The first call begins a stream, or continues from the model of an earlier `fit` as if its
         samples had been exactly their reconstruction; `fit` starts from the beginning. Of the
         options, `n_components`, which must be a number, `n_threads`, `negative` and `max_memory`
-        are used. Attributes that describe the samples of a fit (`labels_`, `result_` and so on)
-        are removed. While the samples have fewer directions than there are components, the
-        remaining rows of `components_` are zero. `conenmf.solve.online.ConeStream` describes what
-        depends on the order of the samples.
+        are used, and ``solver=None``: the components are then the axes of the cones found so far,
+        whose error in cones is at most 1.05 times that of all samples at once. Attributes that
+        describe the samples of a fit (`labels_`, `result_` and so on) are removed. While the
+        samples have fewer directions than there are components, the remaining rows of
+        `components_` are zero. `conenmf.solve.online.ConeStream` describes what depends on the
+        order of the samples.
 
         Examples
         --------
@@ -221,7 +223,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._forget("labels_", "relative_error_", "reconstruction_err_")
         self._forget("history_", "stop_reason_", "result_")
         self._stream = stream
-        self.components_ = np.ascontiguousarray(stream.W.T, dtype=V.dtype)
+        W = stream.axes if self.solver is None else stream.W
+        self.components_ = np.ascontiguousarray(W.T, dtype=V.dtype)
         self.n_components_ = stream.K
         self.n_samples_seen_ = stream.n_samples
         self.n_iter_ = stream.n_batches

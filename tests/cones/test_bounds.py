@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf import cr1_nmf, from_columns, make_cones
+from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.bounds import (
     deterministic_bound,
     largest_angle_in_orthant,
@@ -11,6 +11,7 @@ from conenmf.cones.bounds import (
     rank_epsilon,
     rank_sample_size,
     sample_size,
+    smallest_limit,
     weighted_bound,
 )
 from conenmf.cones.geometry import enclosing_cones
@@ -119,6 +120,36 @@ def test_theorem_8_without_projection_the_bound_is_the_limit():
     explained = sum(np.linalg.eigvalsh(V_k @ V_k.T)[-1] for V_k in cones)
     error = np.sqrt(1 - explained / (model.V**2).sum())
     assert error == pytest.approx(probabilistic_bound(model.angles, model.rates), rel=0.01)
+
+
+@pytest.mark.parametrize(("F", "K"), [(40, 8), (30, 3), (12, 11)])
+def test_the_smallest_error_of_any_components_has_its_limit(F, K):
+    rng = np.random.default_rng(F)
+    angles, weights = rng.uniform(0.1, 0.3, K), rng.dirichlet(np.full(K, 5.0))
+    options = {"project": False, "weights": weights, "angle": 0.6}
+    model = make_cones(F, K, angles, n_samples=200_000, rng=rng, **options)
+    values = np.linalg.eigvalsh(model.V @ model.V.T)
+    error = np.sqrt(values[: F - K].sum() / values.sum())
+    limit = smallest_limit(F, model.angles, model.rates, weights)
+    assert error == pytest.approx(limit, rel=0.01)
+    assert limit < probabilistic_bound(model.angles, model.rates, weights)
+
+
+def test_nonnegative_components_reach_the_smallest_limit():
+    """Two cones that lie in the orthant."""
+    rng = np.random.default_rng(2)
+    axes = np.array([[3.0, 2.0, 2.0, 1.5], [1.5, 2.0, 2.0, 3.0]]).T
+    axes /= np.linalg.norm(axes, axis=0)
+    model = make_cones(4, 2, 0.2, axes=axes, n_samples=20_000, project=False, rng=rng)
+    assert model.V.min() > 0
+    error = factorize(from_columns(model.V), 2).relative_error
+    assert error == pytest.approx(smallest_limit(4, model.angles, model.rates), rel=0.02)
+
+
+def test_a_wrong_number_of_features_is_named():
+    for F in (1, 2.5, True, "three", None):
+        with pytest.raises(OptionError, match="F="):
+            smallest_limit(F, [0.1, 0.2], [1.0, 1.0])
 
 
 def test_theorem_6_and_8_inside_the_orthant():

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from conenmf import estimate_rank, from_columns, make_cones
 from conenmf.data.sketch import sketch
@@ -67,3 +69,20 @@ def test_a_sketch_is_refused(sample_matrix):
     """It would give its own rank instead of that of the data."""
     with pytest.raises(NotAvailableError, match="pass V itself"):
         estimate_rank(sketch(from_columns(sample_matrix), 4))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**7))
+def test_rank_k_and_noise(seed):
+    rng = np.random.default_rng(seed)
+    K, most = int(rng.integers(2, 6)), 8
+    L = rng.random((30, K)) ** 3 @ rng.random((K, 50)) ** 3
+    E = 10 ** rng.uniform(-3, 0) * rng.standard_normal(L.shape)
+    values, s, eta = (np.linalg.svd(A, compute_uv=False) for A in (L + E, L, E))
+    before = [
+        (s[k - 1] + eta[0]) / (s[k] - eta[0]) if s[k] > eta[0] else np.inf for k in range(2, K)
+    ]
+    after = [eta[k - K - 1] / eta[k + K] for k in range(K + 1, most + 1)]
+    assume((s[K - 1] - eta[0]) / eta[0] > max([0.0, *before, *after]))
+    ratios = values[:-1] / values[1:]
+    assert 2 + int(np.argmax(ratios[1:most])) == K

@@ -2,10 +2,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from conenmf import factorize, from_columns, make_cones
+from conenmf import cr1_nmf, factorize, from_columns, make_cones
+from conenmf.cones.rank_one import cr1_error
+from conenmf.cones.stream import SKETCH_SIZE
 from conenmf.errors import ComponentsError, NotADataMatrixError, ShapeError
 from conenmf.solve.losses import coefficients
 from conenmf.solve.online import ConeStream
@@ -86,6 +88,25 @@ def test_cones_are_right_for_every_order_and_size_of_batch(seed, K, alpha, size,
         axes_error = relative_error(V, stream.cones.sums)
         assert axes_error <= np.sin(2 * alpha) + 1e-12
     assert pickle.loads(pickle.dumps(stream)).W.tobytes() == W.tobytes()
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 10**6),
+    K=st.integers(1, 4),
+    alpha=st.floats(0.05, 0.3),
+    size=st.sampled_from([5, 13, 120]),
+    order=st.sampled_from(ORDERS),
+)
+def test_axes_are_nearly_as_good_as_all_samples_at_once(seed, K, alpha, size, order):
+    rng = np.random.default_rng(seed)
+    model = make_cones(30, K, alpha, n_samples=120, rng=rng)
+    assume(np.unique(model.labels).size == K)
+    V, _ = in_order(model, order, rng)
+    at_once = cr1_error(from_columns(V), *cr1_nmf(from_columns(V), K)[:2])
+    explained = (run(V, K, size).axes.T @ V).max(axis=0)
+    error = np.sqrt(1 - (explained**2).sum() / (V**2).sum())
+    assert error <= np.sqrt(1 + 1 / SKETCH_SIZE) * at_once + 1e-9
 
 
 @pytest.mark.parametrize("size", [1, 20, 150])

@@ -25,6 +25,7 @@ __all__ = [
     "rank_epsilon",
     "rank_sample_size",
     "sample_size",
+    "smallest_limit",
     "weighted_bound",
 ]
 
@@ -126,6 +127,35 @@ def probabilistic_bound(
     """
     angles, shares, _, _ = _model(angles, rates, weights)
     return float(np.sqrt((shares * _mean_squared_sine(angles)).sum()))
+
+
+def smallest_limit(
+    F: int, angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None = None
+) -> float:
+    """Return the limit of the smallest relative error of any K components, of any sign.
+
+    sqrt((F - K) / (F - 1)) times `probabilistic_bound`, which is the limit for cr1-nmf: with many
+    samples of cones inside the orthant no factorisation is better than cr1-nmf by more than a
+    factor of sqrt((F - 1) / (F - K)), and singular vectors are better by just that. The proof is in
+    the documentation, "How good cr1-nmf is at best".
+
+    Parameters
+    ----------
+    F : int
+        Number of features, at least K.
+    angles, rates, weights
+        As in `probabilistic_bound`; K is the number of angles.
+
+    Examples
+    --------
+    >>> rates = 1 / np.arange(1, 41)
+    >>> round(smallest_limit(1600, [0.2] * 40, rates) / probabilistic_bound([0.2] * 40, rates), 4)
+    0.9877
+    """
+    limit = probabilistic_bound(angles, rates, weights)
+    K = np.size(angles)
+    F = integer("F", F, at_least=max(K, 2))
+    return float(np.sqrt((F - K) / (F - 1))) * limit
 
 
 def sample_size(

@@ -1,9 +1,9 @@
 """Algorithm 1 of the paper: which samples belong to one cone.
 
-First the algorithm as the paper has it, which reads V once for each centre; tests compare the two
-other forms with it. Then `cluster_cones`, which offers all three; then the lazy form, whose choice
-is the same centre for centre, and the form that reads V once. The factors of the cones are
-Algorithm 2, in `rank_one`.
+First the algorithm as the paper has it, which reads V once for each centre; tests compare the
+other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice
+is the same centre for centre, and the one that reads V once. The one that survives noise is in
+`noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
 error count as equal, and ties go to the lowest index.
@@ -24,6 +24,7 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, Message, Option, OptionError
 from .angles import angles_between, largest_angle
 from .greedy import LazyScores
+from .noisy import are_evident, centres_in_noise
 
 __all__ = [
     "Cones",
@@ -56,12 +57,14 @@ class Cones:
     centres : array (K,), integers
         The samples chosen as centres.
     directions : array (F, K)
-        The centres as unit vectors z_k.
+        The centres as unit vectors z_k; if they were `moved`, the axes that they were moved to.
     cosines : array (N,)
         Cosine of each sample to the centre of its cone; 0 for zero samples.
     radius : float
         The largest angle between a sample and the centre of its cone, in radians. No size angle
         is above it.
+    moved : bool
+        Whether the directions are no longer those of samples.
     """
 
     labels: Array
@@ -69,6 +72,7 @@ class Cones:
     directions: Array
     cosines: Array
     radius: float
+    moved: bool = False
 
     @property
     def least_size_angle(self) -> float:
@@ -77,7 +81,8 @@ class Cones:
         Half of the radius rho or of the smallest angle between two centres, whichever is smaller
         (after Gonzalez, 1985). It holds for any data and any centres. For those of Algorithm 1 it
         is rho / 2: their clusters have at most twice the smallest possible size angle. Other
-        centres may be close to each other, and rho / 2 is no such bound then.
+        centres may be close to each other, and rho / 2 is no such bound then. Of centres that were
+        moved nothing is known: 0.
 
         Proof. The K centres and a sample at angle rho from its centre, which is the nearest, are
         K + 1 samples that are pairwise at least r apart, with r the smaller of the two angles. Two
@@ -86,6 +91,8 @@ class Cones:
         chosen as the sample farthest from the earlier ones, so no sample, that at rho included, was
         farther from them than it was: centres are at least rho apart.
         """
+        if self.moved:
+            return 0.0
         apart = angles_between(self.directions, self.directions)
         closest = apart[~np.eye(apart.shape[0], dtype=bool)].min(initial=np.inf)
         return min(self.radius, float(closest)) / 2
@@ -197,12 +204,16 @@ def cluster_cones(
         sample with the largest norm, so that the result is always the same.
     first : int, optional
         The first centre itself.
-    method : {"exact", "one-pass", "plain"}
+    method : {"exact", "one-pass", "plain", "robust"}
         "plain" is Algorithm 1 as the paper has it: V is read K times. "exact" makes the same choice
         without scoring every sample for every centre. "one-pass" reads V twice, once to choose
         centres and once to assign samples: every block chooses K centres of its own by Algorithm 1,
         and the final K are chosen among them in the same way; see the notes. If V has one block
-        only, that is Algorithm 1 itself, and what "exact" does too.
+        only, that is Algorithm 1 itself, and what "exact" does too. "robust" is "exact" if its
+        clusters are evident, as they are under the geometric assumption; if not, centres are chosen
+        as noise allows (`cones.noisy`): after projection, among samples that are longer than the
+        noise, and moved to the axes of their clusters. It reads V some three times more, and for
+        the singular vectors.
 
     Notes
     -----
@@ -228,23 +239,24 @@ def cluster_cones(
     """
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
-        centres, Z = choose_centres(V, K, rng, first, method)
+        centres, Z, moved = choose_centres(V, K, rng, first, method)
         labels, cosines, smallest = V.sweep(
             assign, V.norms_squared, reduce=min, Z=Z, tie=cosine_rounding(V)
         )
         radius = largest_angle(V, labels, Z, smallest)
-    return Cones(labels, centres, Z, cosines, radius)
+    return Cones(labels, centres, Z, cosines, radius, moved)
 
 
 def choose_centres(
     V: DataMatrix, K: int, rng: np.random.Generator | None, first: int | None, method: str
-) -> tuple[Array, Array]:
-    """Return which samples are centres, and their directions (F, K); see `cluster_cones`."""
+) -> tuple[Array, Array, bool]:
+    """Return which samples are centres, directions Z (F, K), and whether these were moved."""
     require_data_matrix(V, nonzero=True)
-    K, method = components(K), choice("method", method, _METHODS)
+    K, method = components(K), choice("method", method, (*_METHODS, "robust"))
     rng = optional(generator, "rng", rng)
     require_samples(V, K)
-    return _METHODS[method](V, K, _first_centre(V, rng, first), cosine_rounding(V))
+    options = (K, _first_centre(V, rng, first), cosine_rounding(V))
+    return _robust(V, *options) if method == "robust" else (*_METHODS[method](V, *options), False)
 
 
 def require_samples(V: DataMatrix, K: int) -> None:
@@ -390,6 +402,18 @@ def farthest_first(
         indices.append(n)
         scores = np.minimum(scores, -(block.T @ z) / norms)
     return indices, Z[:, : len(indices)]
+
+
+# --- the form that survives noise -------------------------------------------------------------
+
+
+def _robust(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array, bool]:
+    """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
+    centres, Z = _exact_centres(V, K, first, tie)
+    if K >= min(V.shape) or are_evident(V, Z, tie):
+        return centres, Z, False
+    noisy = centres_in_noise(V, K, first=first)
+    return noisy.centres, noisy.axes, True
 
 
 _METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": _plain_centres}

@@ -18,7 +18,7 @@ from ..arguments import array, number, optional
 from ..data.blocks import Array
 from ..errors import Message, Option, OptionError
 
-__all__ = ["NoiseBound", "noise_bound"]
+__all__ = ["NoiseBound", "noise_bound", "trimmed_bound"]
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
@@ -131,6 +131,36 @@ def noise_bound(
         tolerance=tolerance,
         clusters_kept=sample_noise is not None and bool(sample_noise < tolerance),
     )
+
+
+def trimmed_bound(sine: float, noise: float, share: float) -> float:
+    """Bound the error of cr1-nmf of X = V + E where only a part G of the samples is labelled right.
+
+    ||X - W H||^2 / ||X||^2 <= share sin^2(arcsin s_G + arcsin epsilon_G) + 1 - share
+
+    Whatever the labels of the other samples are, they lose at most everything. `centres_in_noise`
+    finds clusters that are right on all samples that are long enough.
+
+    Parameters
+    ----------
+    sine : float
+        s_G, the relative error of cr1-nmf for the samples of V in G, with their true clusters, or
+        anything above it, such as the largest sine of a size angle.
+    noise : float
+        epsilon_G = ||E_G|| / ||V_G||.
+    share : float
+        ||X_G||^2 / ||X||^2.
+
+    Examples
+    --------
+    >>> round(trimmed_bound(0.1, 0.05, 1.0), 4), round(trimmed_bound(0.1, 0.05, 0.98), 4)
+    (0.1496, 0.2048)
+    """
+    sine = number("sine", sine, at_least=0, at_most=1)
+    noise = number("noise", noise, at_least=0)
+    share = number("share", share, at_least=0, at_most=1)
+    turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), np.pi / 2)
+    return float(np.sqrt(share * np.sin(turned) ** 2 + 1.0 - share))
 
 
 def _sine(alpha: Array, weights: npt.ArrayLike | None) -> float:

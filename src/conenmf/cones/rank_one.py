@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import factor, indices, instance, integer, number
+from ..arguments import array, flag, indices, instance, integer, number
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix, add
@@ -73,8 +73,8 @@ def cr1_nmf(
     require_data_matrix(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
     with V.own_threads():
-        centres, Z = choose_centres(V, K, rng, first, method)
-        return factors_from_centres(V, centres, Z, tol)
+        centres, Z, moved = choose_centres(V, K, rng, first, method)
+        return factors_from_centres(V, centres, Z, tol, moved=moved)
 
 
 def rank_one_factors(
@@ -124,12 +124,16 @@ def rank_one_factors(
 
 
 def factors_from_centres(
-    V: DataMatrix, centres: Array, Z: Array, tol: float
+    V: DataMatrix, centres: Array, Z: Array, tol: float, *, moved: bool = False
 ) -> tuple[Array, Array, Cones]:
-    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K)."""
+    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K).
+
+    `moved` says that these are no longer those of samples, and may have negative entries.
+    """
     require_data_matrix(V, nonzero=True)
     tol, centres = number("tol", tol, at_least=0), indices("centres", centres, V.shape[1])
-    Z = factor("Z", Z, (V.shape[0], centres.size))
+    least = None if flag("moved", moved) else 0
+    Z = array("Z", Z, (V.shape[0], centres.size), at_least=least, error=FactorError)
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
             _assign_and_multiply,
@@ -140,7 +144,7 @@ def factors_from_centres(
         )
         W, H = _factors(V, labels, Z.T, (h, S), tol)
         radius = largest_angle(V, labels, Z, smallest)
-    return W, H, Cones(labels, centres, Z, cosines, radius)
+    return W, H, Cones(labels, centres, Z, cosines, radius, moved)
 
 
 def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:

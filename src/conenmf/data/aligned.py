@@ -160,10 +160,11 @@ def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return function(*arguments, **options)
         except DiskFullError as problem:
-            error: BaseException | None = problem
-            while error is not None:
+            chain: list[BaseException] = [problem]
+            for error in chain:
                 error.__traceback__ = None
-                error = error.__cause__ or error.__context__
+                before = (error.__cause__, error.__context__)
+                chain += [one for one in before if one is not None and one not in chain]
             raise
 
     return call

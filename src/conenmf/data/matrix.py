@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import function, integer, optional
+from ..arguments import flag, function, integer, optional
 from ..arguments import indices as checked_indices
 from ..errors import NotAvailableError, ShapeError
 from ..names import Names
@@ -373,6 +373,7 @@ class DataMatrix(ABC):
     ) -> Work:
         function("step", step)
         function("reduce", reduce)
+        flag("verify", verify)
         for array in aligned:
             n_rows = len(array) if hasattr(array, "__len__") else 0
             if n_rows != self.shape[1]:

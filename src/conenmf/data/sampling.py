@@ -6,19 +6,29 @@ draws them, which can be moved to any place in its sequence.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..arguments import generator, integer
 from .blocks import Array
-from .matrix import DataMatrix
+from .matrix import DataMatrix, Step
 from .resources import require_memory
 from .validate import require_data_matrix
 
-__all__ = ["Seed", "draw_samples", "evenly_spaced", "new_seed", "uniform_rows"]
+__all__ = [
+    "Seed",
+    "draw_longest",
+    "draw_samples",
+    "draw_weighted",
+    "evenly_spaced",
+    "new_seed",
+    "uniform_rows",
+]
 
 Seed: TypeAlias = tuple[int, int]
+_Chosen: TypeAlias = tuple[Array, Array, int]
+"""Keys and indices of samples, and how many are to be chosen."""
 
 
 def evenly_spaced(n: int, count: int) -> Array:
@@ -59,30 +69,62 @@ def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
     Every nonzero sample gets a random number, and those with the largest are taken, in that
     order; V is not read.
     """
+    rng = generator("rng", rng)
+    return _with_largest(V, _uniform_keys, count, seed=new_seed(rng))
+
+
+def draw_weighted(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+    """Draw different samples one after the other, in proportion to their squared norms.
+
+    Each gets an exponential time, divided by its squared norm, and the earliest are taken
+    (Efraimidis and Spirakis, 2006).
+    """
     require_data_matrix(V)
-    count, rng = integer("count", count, at_least=0), generator("rng", rng)
-    count = min(count, V.shape[1])
+    rng = generator("rng", rng)
+    return _with_largest(V, _weighted_keys, count, seed=new_seed(rng), total=V.total)
+
+
+def draw_longest(V: DataMatrix, count: int) -> Array:
+    """Return the indices of the nonzero samples with the largest norms, longest first."""
+    return _with_largest(V, _norm_keys, count)
+
+
+def _with_largest(V: DataMatrix, keys: Step, count: int, **options: Any) -> Array:
+    """The nonzero samples with the largest keys, in that order."""
+    require_data_matrix(V)
+    count = min(integer("count", count, at_least=0), V.shape[1])
     indices: Array
     ((_, indices, _),) = V.map(
-        _draw_numbers, V.norms_squared, reduce=_largest_of_two, count=count, seed=new_seed(rng)
+        keys, V.norms_squared, reduce=_largest_of_two, count=count, **options
     )
     return indices
 
 
-def _draw_numbers(
-    index: range, squared: Array, *, count: int, seed: Seed
-) -> tuple[tuple[Array, Array, int]]:
-    numbers = uniform_rows(index, 1, seed)[:, 0]
+def _uniform_keys(index: range, squared: Array, *, count: int, seed: Seed) -> tuple[_Chosen]:
+    return _nonzero_with_largest(index, squared, uniform_rows(index, 1, seed)[:, 0], count)
+
+
+def _weighted_keys(
+    index: range, squared: Array, *, count: int, seed: Seed, total: float
+) -> tuple[_Chosen]:
+    times = -np.log1p(-uniform_rows(index, 1, seed)[:, 0])
+    weights = np.where(squared > 0, squared / total, 1.0)
+    return _nonzero_with_largest(index, squared, -times / np.maximum(weights, 1e-290), count)
+
+
+def _norm_keys(index: range, squared: Array, *, count: int) -> tuple[_Chosen]:
+    return _nonzero_with_largest(index, squared, squared, count)
+
+
+def _nonzero_with_largest(index: range, squared: Array, keys: Array, count: int) -> tuple[_Chosen]:
     nonzero = np.flatnonzero(squared > 0)
-    return (_largest(numbers[nonzero], nonzero + index.start, count),)
+    return (_largest(keys[nonzero], nonzero + index.start, count),)
 
 
-def _largest_of_two(
-    a: tuple[Array, Array, int], b: tuple[Array, Array, int]
-) -> tuple[Array, Array, int]:
+def _largest_of_two(a: _Chosen, b: _Chosen) -> _Chosen:
     return _largest(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]), a[2])
 
 
-def _largest(numbers: Array, indices: Array, count: int) -> tuple[Array, Array, int]:
+def _largest(numbers: Array, indices: Array, count: int) -> _Chosen:
     order = np.argsort(-numbers, kind="stable")[:count]
     return numbers[order], indices[order], count

@@ -8,6 +8,7 @@ components, they are not, and `mixing` measures by how much.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -39,6 +40,7 @@ _AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
 
 CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
     "cr1": cr1_nmf,
+    "cr1-robust": partial(cr1_nmf, method="robust"),
     "cr1++": cr1_plus_plus,
 }
 

@@ -2,8 +2,8 @@
 
 An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
 `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
-factors for a solver. The functions themselves are in `cone_inits`, `svd_inits` and `kmeans_inits`;
-`race` lets some of them compete, for "auto".
+factors for a solver. The functions themselves are in `cone_inits`, `svd_inits`, `kmeans_inits` and
+`column_inits`; `race` lets some of them compete, for "auto".
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..data.validate import checked_components, require_data_matrix
 from ..errors import FactorError
 from ..linalg.spectrum import Spectrum
 from ..text import function_name, shown
+from .column_inits import COLUMN_INITS
 from .cone_inits import CONE_INITS, from_cones
 from .initial import (
     Factors,
@@ -32,7 +33,7 @@ from .initial import (
     lift_zeros,
     random_coefficients,
 )
-from .kmeans_inits import kmeans, spkm
+from .kmeans_inits import CLUSTER_INITS
 from .losses import coefficients
 from .separable import snpa, spa
 from .solvers import Solver
@@ -133,6 +134,12 @@ def _cr1_plus_plus(V: DataMatrix, K: int, rng: Generator) -> Factors:
     return W, H
 
 
+def _cr1_robust(V: DataMatrix, K: int, rng: Generator) -> Factors:
+    """The same from centres that survive noise."""
+    W, H, *_ = from_cones(V, K, rng, "cr1-robust")
+    return W, H
+
+
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     """Uniform on [0, 1)."""
     rng = np.random.default_rng(rng)
@@ -157,10 +164,11 @@ def _samples(V: DataMatrix, indices: Array) -> Array:
 INITS: dict[str, InitFunction] = {
     "cr1": _cr1,
     "cr1++": _cr1_plus_plus,
+    "cr1-robust": _cr1_robust,
     "random": _random,
     **SVD_INITS,
-    "spkm": spkm,
-    "kmeans": kmeans,
+    **CLUSTER_INITS,
+    **COLUMN_INITS,
     "spa": _spa,
     "snpa": _snpa,
 }

@@ -1,24 +1,22 @@
 """Streams: cones and factors of samples that arrive batch by batch and are not kept.
 
 The paper leaves an online version of its algorithms open; this is one. A stream keeps at most K
-centres and, for each of their cones, the sum of its samples (Algorithm 1 as samples arrive); and K
-components with the statistics HH' and VH' from which they are updated (a loop of its own, one batch
-at a time, since no sample is read twice). Cones affect components in one place only: a cone whose
-sum the components approximate badly gets a component of its own. Nothing grows with the number of
-samples.
+centres and, for each of their cones, a sketch of its samples (`cones.stream`); and K components
+with the statistics HH' and VH' from which they are updated (a loop of its own, one batch at a time,
+since no sample is read twice). Cones affect components in one place only: a cone whose sum the
+components approximate badly gets a component of its own. Nothing grows with the number of samples.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from ..arguments import components, factor, integer
-from ..cones.clustering import cosine_rounding, farthest_first
-from ..data.blocks import Array, Block, exact, norms
+from ..cones.stream import SKETCH_SIZE, StreamCones, update_cones
+from ..data.blocks import Array, Block, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
@@ -26,7 +24,7 @@ from ..errors import ComponentsError, ShapeError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals
 
-__all__ = ["ConeStream", "StreamCones"]
+__all__ = ["ConeStream"]
 
 # Chosen on simulated cones and on spectra, faces and texts; see benchmarks/online.py.
 _BATCH_ITER = 3  # updates of H and W for each batch
@@ -36,25 +34,6 @@ _FORGET_POWER = 0.5  # the past n samples weigh (n / (n + m))^0.5 when m new one
 _EVIDENCE_RATIO = 3.0  # of the error that moving a component removes to the error that it makes
 _NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
 _FLOORED_NORM = 1e-8  # of a component that hals has driven to the floor
-
-
-@dataclass(frozen=True)
-class StreamCones:
-    """The cones that a stream has found so far.
-
-    Attributes
-    ----------
-    directions : array (F, k)
-        One sample of each cone as a unit vector, its centre.
-    sums : array (F, k)
-        The sum of all samples of each cone.
-    counts : array (k,)
-        How many samples those are; zero samples belong to none.
-    """
-
-    directions: Array
-    sums: Array
-    counts: Array
 
 
 @dataclass(frozen=True)
@@ -170,9 +149,10 @@ class ConeStream:
     candidates before it. These include one of each cone without a centre, as in `cluster_cones`
     with method "one-pass", so the proof holds for them.
 
-    The axis s_k / ||s_k|| of a settled cone of size angle alpha_k lies inside it, so all its
-    samples are within 2 alpha_k of it: with the axes as W the relative error of everything seen
-    is at most the largest sin(2 alpha_k), for any order.
+    By 4. a settled cone has all its samples in its sketch. So with `axes` as W, and each sample on
+    the axis of its cone, the relative error of everything seen is at most sqrt(1 + 1 / l) times
+    that of cr1-nmf on all samples at once, for any order, with l = 10 columns in a sketch: see
+    "Streams" in the documentation.
 
     *How the components change.* Each new cone brings a component until there are K. After that, the
     axis of a cone takes over a component where that pays: n_k samples with sum s_k have an error of
@@ -184,12 +164,12 @@ class ConeStream:
     samples enter with the coefficients they had when they arrived, which later components cannot
     change; recent samples weigh more.
 
-    *What is only measured.* About the error of W itself nothing is proved. On simulated cones of
-    a thousand samples or more in random order it was within 0.8% of that of `factorize` on all
-    samples at once; of 200 samples, one at a time, within 1.4%. With one whole cone after the
-    other it was within 1% for 200 features and 8 cones, and up to 1.6% above for fewer: there
-    the init of `factorize`, Algorithm 2, is that much above what its solver reaches, and a
-    stream cannot go back over its samples.
+    *What is only measured.* About the error of W, which is not `axes`, nothing is proved. On
+    simulated cones of a thousand samples or more in random order it was within 0.8% of that of
+    `factorize` on all samples at once; of 200 samples, one at a time, within 1.4%. With one whole
+    cone after the other it was within 1% for 200 features and 8 cones, and up to 1.6% above for
+    fewer: there the init of `factorize`, Algorithm 2, is that much above what its solver reaches,
+    and a stream cannot go back over its samples.
 
     Examples
     --------
@@ -206,7 +186,7 @@ class ConeStream:
         require_memory("K", K, 8 * K * max(F, K), ComponentsError)
         self.n_samples = self.n_batches = 0
         columns, none = np.zeros((F, 0)), np.zeros((0, 0))
-        self.cones = StreamCones(columns, columns, np.zeros(0))
+        self.cones = StreamCones.empty(F)
         self._factors = _Factors(columns, none, columns, none)
 
     @classmethod
@@ -234,7 +214,9 @@ class ConeStream:
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
         sums = np.asarray(sums, dtype=np.float64)[is_used] * size
         # So many equal samples have this sum and this sum of squares.
-        stream.cones = StreamCones(W, W * sums, sums**2 / np.diagonal(A))
+        sketches = np.zeros((*W.T.shape, SKETCH_SIZE))
+        sketches[:, :, 0] = (W * np.sqrt(np.diagonal(A))).T
+        stream.cones = StreamCones(W, W * sums, sums**2 / np.diagonal(A), sketches)
         stream._factors = _Factors(W, A, W @ A, A)
         return stream
 
@@ -243,6 +225,12 @@ class ConeStream:
         """The components, (F, K) with unit columns; zero for those not known yet."""
         W = np.where(self._factors.W > FLOOR, self._factors.W, 0.0)
         return np.pad(W, ((0, 0), (0, self.K - W.shape[1])))
+
+    @property
+    def axes(self) -> Array:
+        """The axes of the cones, (F, K) unit vectors; zero for those not known yet."""
+        axes = self.cones.axes
+        return np.pad(axes, ((0, 0), (0, self.K - axes.shape[1])))
 
     def update(self, V: DataMatrix) -> None:
         """Update cones and components with a batch of samples, a DataMatrix (F, N).
@@ -257,93 +245,11 @@ class ConeStream:
         cones, factors = self.cones, self._factors
         if V.nonzero:
             with V.own_threads():
-                cones = _update_centres(V, cones, self.K)
+                cones = update_cones(V, cones, self.K)
                 factors = _update_W(V, _assign_components(cones, factors), self.n_samples)
         self.cones, self._factors = cones, factors
         self.n_samples += V.shape[1]
         self.n_batches += 1
-
-
-# --- cones ------------------------------------------------------------------------------------
-
-
-class _Scan(NamedTuple):
-    """What blocks yield: samples that may become centres (F, m); sums and counts of the cones."""
-
-    candidates: Array
-    sums: Array
-    counts: Array
-
-
-def _update_centres(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
-    """Find the centres after a batch, and add its samples to their cones."""
-    Z = cones.directions
-    tie = cosine_rounding(V)
-    min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
-    options: dict[str, Any] = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
-    merge = partial(_merge_scans, **options)
-    (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
-    after = _replace_centres(cones, scan.candidates, K, tie)
-    if after.directions is not Z:  # the sums are to be of the new cones
-        options |= {"Z": after.directions, "max_count": 0}
-        merge = partial(_merge_scans, **options)
-        (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
-    return replace(after, sums=after.sums + scan.sums, counts=after.counts + scan.counts)
-
-
-def _scan_block(
-    block: Block, squared: Array, *, Z: Array, max_count: int, min_score: float, tie: float
-) -> tuple[_Scan]:
-    samples, sample_norms, nonzero = exact(block), norms(squared), squared > 0
-    member = np.zeros((squared.size, Z.shape[1]))
-    best = np.full(squared.size, -2.0)
-    if Z.shape[1]:
-        cosines = (samples.T @ Z) / sample_norms[:, None]
-        best = cosines.max(axis=1)
-        nearest = (cosines >= best[:, None] - tie).argmax(axis=1)
-        member[np.arange(squared.size), nearest] = nonzero
-    scores = np.where(nonzero, -best, -np.inf)
-    _, candidates = farthest_first(samples, sample_norms, scores, max_count, min_score, tie)
-    return (_Scan(candidates, samples @ member, member.sum(axis=0)),)
-
-
-def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
-    candidates = np.hstack([a.candidates, b.candidates])
-    if candidates.shape[1]:
-        (both,) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)
-        candidates = both.candidates
-    return _Scan(candidates, a.sums + b.sums, a.counts + b.counts)
-
-
-def _closest_centres(Z: Array) -> tuple[float, int, int]:
-    """The cosine of the two closest centres, and which they are; of a single one, -1."""
-    cosines = Z.T @ Z
-    cosines[np.tril_indices_from(cosines)] = -1.0
-    i, j = np.unravel_index(int(np.argmax(cosines)), cosines.shape)
-    return float(cosines[i, j]), int(i), int(j)
-
-
-def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) -> StreamCones:
-    """Make centres of candidates, the farthest first, as long as one is due."""
-    Z, S, counts = cones.directions, cones.sums, cones.counts
-    while candidates.shape[1]:
-        nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
-        n = int(np.argmin(nearest))
-        if Z.shape[1] < K:
-            if nearest[n] >= 1.0 - tie:
-                break
-            Z = np.column_stack([Z, candidates[:, n]])
-            S, counts = np.pad(S, ((0, 0), (0, 1))), np.append(counts, 0.0)
-            continue
-        cosine, i, j = _closest_centres(Z)
-        if nearest[n] >= cosine - tie or K == 1:
-            break
-        if Z is cones.directions or S is cones.sums or counts is cones.counts:
-            Z, S, counts = Z.copy(), S.copy(), counts.copy()
-        S[:, i] += S[:, j]
-        counts[i] += counts[j]
-        Z[:, j], S[:, j], counts[j] = candidates[:, n], 0.0, 0.0
-    return cones if Z is cones.directions else StreamCones(Z, S, counts)
 
 
 # --- components -------------------------------------------------------------------------------

@@ -1,0 +1,236 @@
+"""Centres that survive noise: Algorithm 1 on projected samples, with angles that are certain.
+
+Algorithm 1 takes the sample farthest from all centres. Under noise that is the shortest one: noise
+of norm r turns a sample of length l by up to arcsin(r / l), and a sample shorter than the noise has
+any direction. Three changes mend this.
+
+1. Samples are projected on the K leading left singular vectors of V. Axes of K cones span nearly
+   this space, and of noise that is spread over F features a share of K / F is left.
+2. An angle counts only as far as it is certain: less what noise may have turned either sample. No
+   sample of a cone that has a centre seems farther than it is, however short it is.
+3. Two steps of Lloyd move each centre to the axis of its samples.
+
+The norm of the noise comes from the singular values beyond K. Theorem and proof are in the
+documentation, on the page "Theorems, code and tests", section "Beyond the paper: noise".
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arguments import integer, number, optional
+from ..data.blocks import Array, Block, exact, norms, products
+from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import checked_components, require_data_matrix
+from ..linalg.spectrum import Spectrum
+
+__all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
+
+_MAX_LLOYD_STEPS = 1000
+_POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
+_VECTOR_TOL = 1e-3  # of the singular vectors: the noise turns them by more
+
+
+class NoisyCentres(NamedTuple):
+    """Centres chosen in spite of noise.
+
+    Attributes
+    ----------
+    centres : array (K,)
+        The samples chosen.
+    axes : array (F, K)
+        Unit vectors in the span of the leading singular vectors: the projected samples, moved to
+        the axes of their clusters.
+    noise : float
+        r, the norm of the projected noise of a sample that was allowed for.
+    largest_turn : float
+        The largest arcsin(r / ||y||) of a centre, in radians: no centre was turned farther, if
+        noise is no larger than r. pi/2 if a centre had to be no longer than r.
+    """
+
+    centres: Array
+    axes: Array
+    noise: float
+    largest_turn: float
+
+
+def centres_in_noise(
+    V: DataMatrix,
+    K: int,
+    *,
+    first: int | None = None,
+    noise: float | None = None,
+    lloyd_steps: int = 2,
+) -> NoisyCentres:
+    """Choose K centres among samples that are longer than the noise, and move them to their axes.
+
+    z_{k+1} is the sample n with the largest min_{i <= k} angle(y_n, z_i) - t_n - t_i, where y_n is
+    the projection of v_n on the K leading singular vectors and t_n = arcsin(r / ||y_n||) is what
+    noise of norm r can have turned it by.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+        At most min(F, N).
+    first : int, optional
+        The first centre, if it is longer than the noise; else, and by default, the sample with
+        the longest projection.
+    noise : float, optional
+        r; by default `noise_norm`.
+    lloyd_steps : int
+        How often samples are assigned to their axes, and axes moved to their samples.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(200, 5, 0.2, n_samples=500, noise=0.05, rng=np.random.default_rng(0))
+    >>> found = centres_in_noise(from_columns(model.V), 5)
+    >>> sorted(model.labels[found.centres].tolist())
+    [0, 1, 2, 3, 4]
+    """
+    require_data_matrix(V, nonzero=True)
+    K = checked_components(K, V)
+    noise = optional(number, "noise", noise, at_least=0)
+    first = optional(integer, "first", first, at_least=0, at_most=V.shape[1] - 1)
+    lloyd_steps = integer("lloyd_steps", lloyd_steps, at_least=0, at_most=_MAX_LLOYD_STEPS)
+    with V.own_threads():
+        U, _ = Spectrum(V).leading_subspace(K, tol=_VECTOR_TOL)
+        U = U[:, :K]
+        Y, squared, explained = V.sweep(_project, U=U)
+        r = noise_norm(V.total - float(explained), V.shape, K) if noise is None else noise
+        centres, Z, turn = _farthest_for_certain(V, Y, squared, r, K, first)
+        for _ in range(lloyd_steps):
+            labels, _ = V.map(_nearest, Y, Z=Z)
+            for _ in range(_POWER_STEPS):
+                (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
+                Z = _units(np.where(sums.any(axis=0), sums, Z))
+    return NoisyCentres(centres, U @ Z, r, turn)
+
+
+def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
+    """Return whether every sample is closer to its own centre than any is to another's.
+
+    Under the geometric assumption, and whenever S_p > 0, the centres of Algorithm 1 are like this:
+    a centre is a sample, and two samples of a cone are closer than two of different cones.
+    """
+    with V.own_threads():
+        own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=_join_extremes, Z=Z)[0]
+    return bool(own > other + tie)
+
+
+def noise_norm(residual_squared: float, shape: tuple[int, int], K: int) -> float:
+    """Return a norm that noise, projected on K directions, hardly exceeds in any of N samples.
+
+    If V is of rank K but for noise with entries of variance s^2, its singular values beyond K have
+    squares that add up to about s^2 (F - K)(N - K). The projected noise of a sample has K entries
+    of that variance. If they are Gaussian, the largest norm of N such vectors is above
+    s (sqrt(K) + sqrt(2 ln(N / eta))) with a probability of at most eta; here eta = 1.
+
+    Parameters
+    ----------
+    residual_squared : float
+        ||V||^2 less the squares of the K largest singular values.
+    shape : (F, N)
+    K : int
+    """
+    F, N = shape
+    entries = max(F - K, 1) * max(N - K, 1)
+    deviation = np.sqrt(max(residual_squared, 0.0) / entries)
+    return float(deviation * (np.sqrt(K) + np.sqrt(2.0 * np.log(N))))
+
+
+def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[tuple[float, float]]:
+    """The smallest cosine to an own centre, and the largest to the centre of another cone."""
+    cosines = np.sort((Z.T @ exact(block)) / norms(squared), axis=0)[:, squared > 0]
+    others = cosines[-2] if len(cosines) > 1 else cosines[:0]
+    return ((float(cosines[-1].min(initial=np.inf)), float(others.max(initial=-np.inf))),)
+
+
+def _join_extremes(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _project(block: Block, *, U: Array) -> tuple[Array, Array, float]:
+    """Y = V'U, the squared norms of its rows, and their sum."""
+    Y = products(exact(block), U)
+    squared = np.vecdot(Y, Y)
+    return Y, squared, float(squared.sum())
+
+
+def _farthest_for_certain(
+    V: DataMatrix, Y: Aligned, squared: Aligned, r: float, K: int, first: int | None
+) -> tuple[Array, Array, float]:
+    """Samples each of which is, for certain, the farthest from those before it.
+
+    Returns their indices, their projections as unit vectors (K, K), and their largest turn.
+    """
+    certain, best = V.map(_first_scores, squared, Y, reduce=_higher, r=r, first=first)
+    centres = np.empty(K, dtype=np.intp)
+    Z, turns = np.empty((K, K)), np.empty(K)
+    for k in range(K):
+        _, centres[k], y = best
+        length_sq = np.vecdot(y, y)
+        Z[:, k] = y / np.sqrt(length_sq) if length_sq > 0 else np.eye(K)[:, k]
+        turns[k] = _turn(length_sq, r)
+        if k + 1 < K:
+            options: dict[str, Any] = {"z": Z[:, k], "turn": turns[k], "r": r}
+            certain, best = V.map(_scores, certain, squared, Y, reduce=_higher, **options)
+    return centres, Z, float(turns.max())
+
+
+def _turn(squared: Array, r: float) -> Array:
+    """arcsin(r / ||y||): by how much noise of norm r can have turned y; pi/2 if y is no longer."""
+    is_longer = squared > r * r
+    sine = r / np.sqrt(np.where(is_longer, squared, 1.0))
+    turn: Array = np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), np.pi / 2)
+    return turn
+
+
+def _first_scores(
+    index: range, squared: Array, Y: Array, *, r: float, first: int | None
+) -> tuple[Array, tuple[float, int, Array]]:
+    """Angles to no centre yet, and the longest sample, or the one asked for."""
+    scores = squared.copy()
+    if first is not None and first in index and squared[first - index.start] > r * r:
+        scores[first - index.start] = np.inf
+    return np.full(len(index), np.inf), _best(index, scores, Y)
+
+
+def _scores(
+    index: range, certain: Array, squared: Array, Y: Array, *, z: Array, turn: float, r: float
+) -> tuple[Array, tuple[float, int, Array]]:
+    """The certain part of the angle to the nearest centre, now that z is one, and the largest."""
+    lengths = np.sqrt(np.where(squared > 0, squared, 1.0))
+    angles = np.arccos(np.clip(Y @ z / lengths, -1.0, 1.0)) - _turn(squared, r) - turn
+    certain = np.minimum(certain, angles)
+    return certain, _best(index, np.where(squared > r * r, certain, -np.inf), Y)
+
+
+def _best(index: range, scores: Array, Y: Array) -> tuple[float, int, Array]:
+    n = int(scores.argmax())
+    return float(scores[n]), index.start + n, Y[n]
+
+
+def _higher(a: tuple[float, int, Array], b: tuple[float, int, Array]) -> tuple[float, int, Array]:
+    """The higher score of two; `a` comes first and keeps ties."""
+    return b if b[0] > a[0] else a
+
+
+def _nearest(index: range, Y: Array, *, Z: Array) -> tuple[Array, None]:
+    return (Y @ Z).argmax(axis=1), None
+
+
+def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[Array]:
+    """One power step for each cluster: sum of <y, z> y over its samples."""
+    H = np.zeros((labels.size, Z.shape[1]))
+    H[np.arange(labels.size), labels] = np.vecdot(Y, Z.T[labels])
+    return (Y.T @ H,)
+
+
+def _units(columns: Array) -> Array:
+    norms = np.linalg.norm(columns, axis=0)
+    units: Array = columns / np.where(norms > 0, norms, 1.0)
+    return units

@@ -1,0 +1,194 @@
+"""Algorithm 1 for samples that arrive batch by batch and are not kept.
+
+A stream keeps at most K centres and, for each of their cones, how many samples it has, their sum,
+and a sketch of them, from which the axis of the cone follows. What is guaranteed for every order of
+the samples and all sizes of batches is stated, and proved, in `solve.online.ConeStream` and, for
+the axes, in the documentation, on the page "Theorems, code and tests", section "Streams".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array, Block, dense, exact, norms
+from ..data.matrix import DataMatrix
+from ..linalg.frequent_directions import leading_direction, merge_sketches, sketch_columns
+from .clustering import cosine_rounding, farthest_first
+
+__all__ = ["SKETCH_SIZE", "StreamCones", "update_cones"]
+
+SKETCH_SIZE = 10
+"""Columns that are kept of each cone: axes are then within sqrt(1.1) of the best."""
+
+
+_DENSE_COLUMNS = 64  # of sparse samples, at a time
+
+
+@dataclass(frozen=True)
+class StreamCones:
+    """The cones that a stream has found so far.
+
+    Attributes
+    ----------
+    directions : array (F, k)
+        One sample of each cone as a unit vector, its centre.
+    sums : array (F, k)
+        The sum of all samples of each cone.
+    counts : array (k,)
+        How many samples those are; zero samples belong to none.
+    sketches : array (k, F, l)
+        The samples of each cone by Frequent Directions.
+    """
+
+    directions: Array
+    sums: Array
+    counts: Array
+    sketches: Array
+
+    @classmethod
+    def empty(cls, F: int) -> StreamCones:
+        """No cones yet."""
+        columns = np.zeros((F, 0))
+        return cls(columns, columns, np.zeros(0), np.zeros((0, F, SKETCH_SIZE)))
+
+    @property
+    def axes(self) -> Array:
+        """The axes of the cones, unit vectors (F, k).
+
+        If each cone's samples are all in its sketch, as under the geometric assumption, the squared
+        error with one axis for each sample is at most 1 + 1 / l times that of cr1-nmf.
+        """
+        F, k = self.directions.shape
+        axes = np.empty((F, k))
+        for i, sketch in enumerate(self.sketches):
+            axis = leading_direction(sketch)
+            axes[:, i] = axis if axis.any() else self.directions[:, i]
+        return axes
+
+
+def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
+    """Find the centres after a batch, and add its samples to their cones."""
+    Z = cones.directions
+    tie = cosine_rounding(V)
+    min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
+    options: dict[str, Any] = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
+    merge = partial(_merge_scans, **options)
+    (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    after = _replace_centres(cones, scan.candidates, K, tie)
+    if after.directions is not Z:  # the sums are to be of the new cones
+        options |= {"Z": after.directions, "max_count": 0}
+        merge = partial(_merge_scans, **options)
+        (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    return replace(
+        after,
+        sums=after.sums + scan.sums,
+        counts=after.counts + scan.counts,
+        sketches=_merged(after.sketches, scan.sketches),
+    )
+
+
+class _Scan(NamedTuple):
+    """What blocks yield: samples that may become centres (F, m); the samples of each cone."""
+
+    candidates: Array
+    sums: Array
+    counts: Array
+    sketches: Array
+
+
+def _scan_block(
+    block: Block, squared: Array, *, Z: Array, max_count: int, min_score: float, tie: float
+) -> tuple[_Scan]:
+    samples, sample_norms, nonzero = exact(block), norms(squared), squared > 0
+    member = np.zeros((squared.size, Z.shape[1]))
+    best = np.full(squared.size, -2.0)
+    if Z.shape[1]:
+        cosines = (samples.T @ Z) / sample_norms[:, None]
+        best = cosines.max(axis=1)
+        nearest = (cosines >= best[:, None] - tie).argmax(axis=1)
+        member[np.arange(squared.size), nearest] = nonzero
+    scores = np.where(nonzero, -best, -np.inf)
+    _, candidates = farthest_first(samples, sample_norms, scores, max_count, min_score, tie)
+    sketches = [_sketch(samples, np.flatnonzero(column)) for column in member.T]
+    shape = (Z.shape[1], Z.shape[0], SKETCH_SIZE)
+    sums, counts = samples @ member, member.sum(axis=0)
+    return (_Scan(candidates, sums, counts, np.array(sketches).reshape(shape)),)
+
+
+def _sketch(samples: Block, indices: Array) -> Array:
+    """The sketch of some samples of a block, a few made dense at a time."""
+    sketch = np.zeros((samples.shape[0], SKETCH_SIZE))
+    for first in range(0, indices.size, _DENSE_COLUMNS):
+        part = dense(samples[:, indices[first : first + _DENSE_COLUMNS]])
+        sketch = merge_sketches(sketch, sketch_columns(part, SKETCH_SIZE))
+    return sketch
+
+
+def _merged(a: Array, b: Array) -> Array:
+    """The sketches of all cones, from those of two parts of the samples."""
+    both = [merge_sketches(of_a, of_b) for of_a, of_b in zip(a, b, strict=True)]
+    return np.array(both).reshape(a.shape)
+
+
+def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
+    candidates = np.hstack([a.candidates, b.candidates])
+    if candidates.shape[1]:
+        (both,) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)
+        candidates = both.candidates
+    sketches = _merged(a.sketches, b.sketches)
+    return _Scan(candidates, a.sums + b.sums, a.counts + b.counts, sketches)
+
+
+def _closest_centres(Z: Array) -> tuple[float, int, int]:
+    """The cosine of the two closest centres, and which they are; of a single one, -1."""
+    cosines = Z.T @ Z
+    cosines[np.tril_indices_from(cosines)] = -1.0
+    i, j = np.unravel_index(int(np.argmax(cosines)), cosines.shape)
+    return float(cosines[i, j]), int(i), int(j)
+
+
+def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) -> StreamCones:
+    """Make centres of candidates, the farthest first, as long as one is due."""
+    while candidates.shape[1]:
+        Z = cones.directions
+        nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
+        n = int(np.argmin(nearest))
+        if Z.shape[1] < K:
+            if nearest[n] >= 1.0 - tie:
+                break
+            cones = _with_centre(cones, candidates[:, n])
+            continue
+        cosine, i, j = _closest_centres(Z)
+        if nearest[n] >= cosine - tie or K == 1:
+            break
+        cones = _with_centre(_joined(cones, i, j), candidates[:, n], j)
+    return cones
+
+
+def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) -> StreamCones:
+    """The same with a new cone that has no samples yet, by default the last one."""
+    at = cones.counts.size if at is None else at
+    return StreamCones(
+        np.insert(cones.directions, at, direction, axis=1),
+        np.insert(cones.sums, at, 0.0, axis=1),
+        np.insert(cones.counts, at, 0.0),
+        np.insert(cones.sketches, at, 0.0, axis=0),
+    )
+
+
+def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
+    """The same with the samples of cone j in cone i, which keeps its centre; j is gone."""
+    sums, counts, sketches = cones.sums.copy(), cones.counts.copy(), cones.sketches.copy()
+    sums[:, i] += sums[:, j]
+    counts[i] += counts[j]
+    sketches[i] = merge_sketches(sketches[i], sketches[j])
+    return StreamCones(
+        np.delete(cones.directions, j, axis=1),
+        np.delete(sums, j, axis=1),
+        np.delete(counts, j),
+        np.delete(sketches, j, axis=0),
+    )

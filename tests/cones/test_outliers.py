@@ -1,0 +1,71 @@
+"""k-centre with outliers: the factor of 3, and cones found although some samples are in none."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import cluster_cones, from_columns, make_cones
+from conenmf.cones.outliers import centres_with_outliers
+from conenmf.errors import ComponentsError, OptionError
+
+
+def angles_of(V):
+    unit = V / np.linalg.norm(V, axis=0)
+    apart = np.linalg.norm(unit[:, :, None] - unit[:, None, :], axis=0)
+    return 2 * np.arcsin(np.minimum(apart / 2, 1))
+
+
+def best_radius(angles, K, outliers):
+    """The smallest angle within which some K samples cover all but the outliers."""
+    kept = len(angles) - 1 - outliers
+    return min(
+        np.sort(angles[list(chosen)].min(axis=0))[kept]
+        for chosen in combinations(range(len(angles)), K)
+    )
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**7))
+def test_the_radius_is_at_most_three_times_the_best(seed):
+    rng = np.random.default_rng(seed)
+    N, K = int(rng.integers(5, 12)), int(rng.integers(1, 4))
+    outliers = int(rng.integers(0, N - K))
+    V = rng.random((int(rng.integers(2, 6)), N)) ** 3 + 1e-3
+    best = best_radius(angles_of(V), K, outliers)
+    found = centres_with_outliers(from_columns(V), K, outliers)
+    assert np.unique(found.centres).size == K
+    assert found.radius <= 3 * best + 1e-9
+    assert found.least_radius <= best + 1e-9
+    assert found.radius <= 3 * found.least_radius + 1e-9
+
+
+def test_cones_are_found_although_some_samples_are_in_none():
+    rng = np.random.default_rng(4)
+    model = make_cones(50, 4, 0.1, n_samples=200, rng=rng)
+    strange = np.abs(rng.standard_normal((50, 6))) * (rng.random((50, 6)) < 0.1) * 5 + 1e-3
+    X = np.hstack([model.V, strange])
+    V = from_columns(X)
+    assert cluster_cones(V, 4).centres.max() >= 200
+    found = centres_with_outliers(V, 4, 6)
+    assert found.centres.max() < 200
+    assert np.unique(model.labels[found.centres]).size == 4
+
+
+def test_large_data_are_represented_by_some_samples():
+    model = make_cones(20, 3, 0.1, n_samples=5000, rng=np.random.default_rng(0))
+    found = centres_with_outliers(from_columns(model.V), 3, 100)
+    assert np.unique(model.labels[found.centres]).size == 3
+
+
+@pytest.mark.parametrize("outliers", [-1, 1.5, True, "two", None])
+def test_a_wrong_number_of_outliers_is_named(outliers):
+    with pytest.raises(OptionError, match="outliers"):
+        centres_with_outliers(from_columns(np.eye(3)), 2, outliers)
+
+
+def test_too_few_samples_are_left():
+    with pytest.raises(ComponentsError, match="outliers"):
+        centres_with_outliers(from_columns(np.eye(3)), 2, 2)
