@@ -387,14 +387,14 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
-    StreamCones|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
+    StreamCones|NoisyCentres|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
     re.VERBOSE,
 )
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
     (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
-    Stopping\.reason | DataMatrix\.(?!sweep|columns)\w+
+    Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+
     """,
     re.VERBOSE,
 )

@@ -112,11 +112,11 @@ def test_places_that_cannot_be_written_are_named(tmp_path, monkeypatch, result, 
         writers.append(lambda path: write_coefficients(f"{path}/a.csv", result.H.T, result.names))
         writers.append(lambda path: write_coefficients(f"{path}/a.npy", result.H.T, result.names))
     for write in writers:
-        with pytest.raises(OutputError):
+        with pytest.raises(OutputError if place not in ("", "a\0b") else OptionError):
             write(place)
     assert sorted(os.listdir()) == ["file", "folder"]
     for wrong in (None, 3):
-        with pytest.raises(OptionError, match="is not the path of a file"):
+        with pytest.raises(OptionError, match="expected the path of a file"):
             result.save(wrong)
 
 

@@ -165,7 +165,7 @@ class DiskFullError(ConeNMFError, OSError):
     """The disk is full, so a file could not be written; the message says what is left."""
 
 
-class OutOfMemoryError(ConeNMFError, MemoryError):
+class OutOfMemoryError(MemoryError, ConeNMFError):  # in this order it can be pickled
     """There is not enough memory; the message says for what, and what to do."""
 
 

@@ -61,9 +61,9 @@ def test_an_exact_factorisation_has_no_residual():
 def test_bad_factors(sample_matrix):
     V = from_columns(sample_matrix)
     good_W, good_H = np.ones((12, 2)), np.ones((2, 40))
-    with pytest.raises(FactorError, match=r"expected \(12, K\) and \(K, 40\)"):
-        certify(V, good_W.T, good_H)
     with pytest.raises(FactorError, match=r"expected \(12, K\)"):
+        certify(V, good_W.T, good_H)
+    with pytest.raises(FactorError, match=r"H has shape .* expected numbers of \(2, 40\)"):
         certify(V, good_W, good_H[:1])
     with pytest.raises(FactorError, match="finite and nonnegative"):
         certify(V, -good_W, good_H)
@@ -108,5 +108,5 @@ def test_a_certificate_says_with_which_probability_it_holds():
 
 @pytest.mark.parametrize("effort", [-1, 2.5, True, "much"])
 def test_an_effort_is_a_number_of_steps(sample_matrix, effort):
-    with pytest.raises(OptionError, match="give a number of steps, 0 or more"):
+    with pytest.raises(OptionError, match=r"effort=.*, expected an integer of at least 0"):
         lower_bound(from_columns(sample_matrix), 2, effort=effort)

@@ -180,7 +180,8 @@ def open_data(
 
     Examples
     --------
-    >>> import tempfile, os
+    >>> import os, tempfile
+    >>> import numpy as np
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.npy")
     >>> np.save(path, np.array([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]]))
     >>> open_data(path, max_memory="100MB").shape

@@ -269,15 +269,15 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
     with V.own_threads():
-        scale = units if np.any(units != 1) else None
+        shared: dict[str, Any] = {"units": units} if np.any(units != 1) else {}
         Ht, labels, squared = V.sweep(
-            _finish_block, V.norms_squared, verify=True, W=W, G=W.T @ W, units=scale
+            _finish_block, V.norms_squared, verify=True, W=W, G=W.T @ W, **shared
         )
     return Ht.T, labels, float(squared)
 
 
 def _finish_block(
-    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None
+    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
 ) -> tuple[Array, Array, float]:
     """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)

@@ -77,12 +77,12 @@ def test_a_source_is_read_in_either_orientation(tmp_path, X, kind, turns):
 
 
 def test_a_matrix_is_turned_with_its_names(X):
-    names = Names.of("abcdefg", "vwxyz")
+    names = Names.of(list("abcdefg"), list("vwxyz"))
     turned = NamedMatrix(X, names).turned()
     np.testing.assert_array_equal(turned.whole(BUDGET), X.T)
-    assert turned.names == Names.of("vwxyz", "abcdefg")
+    assert turned.names == Names.of(list("vwxyz"), list("abcdefg"))
 
 
 def test_names_whose_roles_are_stored_are_not_turned(X):
-    names = Names.of("vwxyz", "abcdefg")
+    names = Names.of(list("vwxyz"), list("abcdefg"))
     assert NamedMatrix(X, names, roles_stored=True).turned().names == names
