@@ -196,10 +196,8 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         options, `n_components`, which must be a number, `n_threads`, `negative` and `max_memory`
         are used, and ``solver=None``: the components are then the axes of the cones found so far,
         whose error in cones is at most 1.05 times that of all samples at once. Attributes that
-        describe the samples of a fit (`labels_`, `result_` and so on) are removed. While the
-        samples have fewer directions than there are components, the remaining rows of
-        `components_` are zero. `conenmf.solve.online.ConeStream` describes what depends on the
-        order of the samples.
+        describe the samples of a fit (`labels_`, `result_` and so on) are removed. Components
+        without samples so far are zero. See `conenmf.solve.online.ConeStream` for guarantees.
 
         Examples
         --------

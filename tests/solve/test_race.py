@@ -52,7 +52,7 @@ def test_the_winner_has_the_lowest_error_reached(sample_matrix, rank):
     outcome = run_race(V, 4, HALS, rank=rank)
     race = outcome.race
     assert race.data == ("all" if rank is None else "sketch")
-    assert [one.init for one in race.entrants][:4] == ["cr1", "nndsvd", "spa", "random"]
+    assert [one.init for one in race.entrants][:4] == ["cr1-robust", "nndsvd", "spa", "random"]
     assert race.winner.relative_error <= errors(race).min() * 1.00002
     assert outcome.initial.name == race.winner.init
     assert all(one.iterations >= 1 and one.seconds > 0 for one in race.entrants)

@@ -2,8 +2,8 @@
 
 First the algorithm as the paper has it, which reads V once for each centre; tests compare the
 other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice
-is the same centre for centre, and the one that reads V once. The one that survives noise is in
-`noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
+is the same centre for centre. The one that reads V once is in `farthest`, the one that survives
+noise in `noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
 error count as equal, and ties go to the lowest index.
@@ -12,17 +12,17 @@ error count as equal, and ties go to the lowest index.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arguments import choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import DataMatrix, sample_indices
+from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, Message, Option, OptionError
 from .angles import angles_between, largest_angle
+from .farthest import SCORE_OF_ZERO, one_pass_centres, require_new_direction, unit
 from .greedy import LazyScores
 from .noisy import are_evident, centres_in_noise
 
@@ -32,16 +32,10 @@ __all__ = [
     "choose_centres",
     "cluster_cones",
     "cosine_rounding",
-    "farthest_first",
-    "require_new_direction",
     "require_samples",
 ]
 
-# The score of a sample is minus its largest cosine to a centre: the largest score is chosen.
-_SCORE_OF_FIRST = np.inf  # chosen before all others
-_SCORE_WITHOUT_CENTRES = 2.0  # above minus any cosine
 _NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
-_SCORE_OF_ZERO = -np.inf  # a zero sample has no direction and is never chosen
 
 
 @dataclass(frozen=True)
@@ -139,12 +133,7 @@ def _plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
 
 def _direction(V: DataMatrix, n: int) -> Array:
     """v'_n."""
-    return _unit(dense(V.columns([n]))[:, 0])
-
-
-def _unit(column: Array) -> Array:
-    unit: Array = column / np.linalg.norm(column)
-    return unit
+    return unit(dense(V.columns([n]))[:, 0])
 
 
 def _largest_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Array, float]:
@@ -268,15 +257,6 @@ def require_samples(V: DataMatrix, K: int) -> None:
         )
 
 
-def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
-    """Raise an error if the sample farthest from k centres has the direction of one of them."""
-    if cosine >= 1.0 - tie:
-        raise ComponentsError(
-            f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
-            f"the {K} components asked for: use at most {k}"
-        )
-
-
 def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
     if first is not None:
         first = integer("first", first)
@@ -304,7 +284,7 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     A matrix of one block is read once instead, and the loop runs while the block is at hand.
     """
     if V.is_one_block:
-        return _one_pass_centres(V, K, first, tie)
+        return one_pass_centres(V, K, first, tie)
     centres = np.empty(K, dtype=np.intp)
     Z = np.empty((V.shape[0], K), order="F")
     centres[0], Z[:, 0] = first, _direction(V, first)
@@ -313,14 +293,14 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     for k in range(1, K):
         centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
         require_new_direction(-farthest, k, K, tie)
-        Z[:, k] = _unit(column)
+        Z[:, k] = unit(column)
     return centres, Z
 
 
 def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, None]:
     """Minus the cosine to the first centre."""
     cosines = exact(block).T @ z / norms(squared)
-    return np.where(squared > 0, -cosines, _SCORE_OF_ZERO), None
+    return np.where(squared > 0, -cosines, SCORE_OF_ZERO), None
 
 
 def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
@@ -328,80 +308,6 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
     products = Z[:, n_choices:].T @ exact(block)
     largest: Array = products.max(axis=0) / np.sqrt(squared)
     return -largest
-
-
-# --- the form that reads V once ---------------------------------------------------------------
-
-
-def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
-    """Choose K centres in every block, and K among those of two blocks, until all are joined."""
-    index, _ = V.map(sample_indices)
-    options: dict[str, Any] = {"K": K, "first": first, "tie": tie}
-    (choice,) = V.sweep(
-        _centres_of_block, index, V.norms_squared, reduce=_centres_of_two, **options
-    )
-    if choice.centres.size < K:
-        require_new_direction(1.0, choice.centres.size, K, tie)
-    return choice.centres, choice.Z
-
-
-class _Choice(NamedTuple):
-    """Centres chosen from some of the samples: their indices and directions (F, K)."""
-
-    centres: Array
-    Z: Array
-    options: dict[str, Any]
-
-
-def _centres_of_block(block: Block, index: Array, squared: Array, **options: Any) -> tuple[_Choice]:
-    """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
-    scores = np.where(squared > 0, _SCORE_WITHOUT_CENTRES, _SCORE_OF_ZERO)
-    scores[index == options["first"]] = _SCORE_OF_FIRST
-    indices, Z = farthest_first(
-        exact(block), norms(squared), scores, options["K"], -1.0, options["tie"]
-    )
-    return (_Choice(index[indices], Z, options),)
-
-
-def _centres_of_two(a: _Choice, b: _Choice) -> _Choice:
-    centres, Z = np.concatenate([a.centres, b.centres]), np.hstack([a.Z, b.Z])
-    return _centres_of_block(Z, centres, np.ones(centres.size), **a.options)[0]
-
-
-def farthest_first(
-    block: Block, norms: Array, scores: Array, most: int, enough: float, tie: float
-) -> tuple[list[int], Array]:
-    """Choose samples of a block, each the farthest from all centres before it.
-
-    Parameters
-    ----------
-    block : float64 block (F, n)
-    norms : array (n,)
-        Those of the samples; any positive number for a zero sample.
-    scores : array (n,)
-        Minus the largest cosine to the centres there are already; -inf for a sample that must
-        not be chosen.
-    most : int
-        Choose no more samples than this.
-    enough : float
-        Choose only samples with scores above this; -1 asks for a new direction only.
-    tie : float
-        Scores closer than this count as equal, and the first sample wins.
-
-    Returns
-    -------
-    indices : list of int
-    Z : array (F, m)
-        Their directions, unit vectors.
-    """
-    indices: list[int] = []
-    Z = np.empty((block.shape[0], most), order="F")
-    while len(indices) < most and scores.max() > enough + tie:
-        n = int(np.argmax(scores >= scores.max() - tie))
-        z = Z[:, len(indices)] = _unit(dense(block[:, [n]])[:, 0])
-        indices.append(n)
-        scores = np.minimum(scores, -(block.T @ z) / norms)
-    return indices, Z[:, : len(indices)]
 
 
 # --- the form that survives noise -------------------------------------------------------------
@@ -416,4 +322,4 @@ def _robust(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array
     return noisy.centres, noisy.axes, True
 
 
-_METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": _plain_centres}
+_METHODS = {"exact": _exact_centres, "one-pass": one_pass_centres, "plain": _plain_centres}

@@ -138,7 +138,7 @@ def trimmed_bound(sine: float, noise: float, share: float) -> float:
 
     ||X - W H||^2 / ||X||^2 <= share sin^2(arcsin s_G + arcsin epsilon_G) + 1 - share
 
-    Whatever the labels of the other samples are, they lose at most everything. `centres_in_noise`
+    The other samples, with any labels, lose at most everything. `centres_in_noise`
     finds clusters that are right on all samples that are long enough.
 
     Parameters

@@ -2,7 +2,7 @@
 
 Algorithm 1 takes the sample farthest from all centres. Under noise that is the shortest one: noise
 of norm r turns a sample of length l by up to arcsin(r / l), and a sample shorter than the noise has
-any direction. Three changes mend this.
+any direction. Three changes help.
 
 1. Samples are projected on the K leading left singular vectors of V. Axes of K cones span nearly
    this space, and of noise that is spread over F features a share of K / F is left.

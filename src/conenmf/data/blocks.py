@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import xlogy
 
 from .. import kernels
 from ..errors import ShapeError
@@ -24,6 +25,7 @@ __all__ = [
     "cone_products",
     "cross_products",
     "dense",
+    "entropies",
     "exact",
     "feature_gram",
     "is_sparse",
@@ -228,6 +230,16 @@ def feature_gram(block: Block, weights: Array | None = None) -> Array:
 def cross_products(block: Block, other: Block) -> Array:
     """Return the products of all samples of two blocks, (n, m) in float64."""
     return dense(exact(block).T @ exact(other))
+
+
+def entropies(block: Block) -> Array:
+    """Return the sum of v log v - v over the entries of each sample, with 0 log 0 = 0."""
+    if not is_sparse(block):
+        entries: Any = block
+        return np.asarray((xlogy(entries, entries) - entries).sum(axis=0))
+    values = xlogy(block.data, block.data) - block.data
+    sums = sp.csc_array((values, block.indices, block.indptr), shape=block.shape).sum(axis=0)
+    return np.asarray(sums).ravel()
 
 
 def with_entries(block: Block, indices: Array, values: Array) -> Block:

@@ -1,6 +1,6 @@
 """Frequent Directions: a sketch of samples that arrive one after the other and are not kept.
 
-The sketch S (F, l) of samples V (F, N) has l columns, whatever N is. For every unit vector x it
+The sketch S (F, l) of samples V (F, N) has l columns for any N. For every unit vector x it
 loses at most a small part of what V has in that direction:
 
 0 <= ||V'x||^2 - ||S'x||^2 <= sum_{j > k} sigma_j(V)^2 / (l + 1 - k)   for every k <= l

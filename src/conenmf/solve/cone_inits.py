@@ -46,8 +46,13 @@ CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
 
 
 def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> InitialFactors:
-    """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error."""
-    W, H, _ = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
+
+    "cr1-robust" is "cr1", and is named so, where clusters are evident.
+    """
+    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    if name == "cr1-robust" and not cones.moved:
+        name = "cr1"
     return InitialFactors(W, H, name, error=cr1_error(V, W, H))
 
 

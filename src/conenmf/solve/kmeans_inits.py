@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from ..cones.clustering import require_samples
-from ..data.blocks import Array, Block, dense, exact, is_sparse
+from ..data.blocks import Array, Block, dense, entropies, exact
 from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.sampling import draw_samples
 from .initial import Factors, Generator, random_coefficients
@@ -190,18 +189,9 @@ def _distances(
     """
     if kind == "divergence":
         sizes = centroids.sum(axis=0)
-        return _entropies(block), sizes - block.T @ np.log(centroids), sizes
+        return entropies(block), sizes - block.T @ np.log(centroids), sizes
     sizes = (centroids**2).sum(axis=0)
     return squared * weights**2, sizes - 2.0 * (block.T @ centroids) * weights[:, None], sizes
-
-
-def _entropies(block: Block) -> Array:
-    """sum_f v log v - v of each sample, with 0 log 0 = 0."""
-    if is_sparse(block):
-        entries = block.copy()
-        entries.data = xlogy(entries.data, entries.data) - entries.data
-        return np.asarray(entries.sum(axis=0)).ravel()
-    return np.asarray((xlogy(block, block) - block).sum(axis=0))
 
 
 def _fuzzy_sums(block: Block, squared: Array, *, centroids: Array) -> tuple[tuple[Array, Array]]:

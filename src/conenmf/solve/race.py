@@ -3,8 +3,8 @@
 Several inits compete by the error that the solver reaches from them, not by the error they begin
 with. They run where an iteration is cheap (`arena`). The order is:
 
-1. cr1 runs a few iterations. If its error is as low as the singular values allow (`prospect`), no
-   other init can do better, and the race is over.
+1. cr1, or cr1-robust if clusters are not evident, runs a few iterations. If its error is as low
+   as the singular values allow (`prospect`), no other init can do better, and the race is over.
 2. The others run as many. Those that lead continue until the best one is known.
 3. If the best one is on a plateau all the same, all continue: which one leaves it cannot be
    seen before. Where three reach the same error, it is taken for the end and not for a plateau.
@@ -49,7 +49,7 @@ _PLACES = {
     "samples": "some of the samples",
     "features": "some of the features",
 }
-_INITS = ("cr1", "nndsvd", "spa", "random", "random", "random")
+_INITS = ("cr1-robust", "nndsvd", "spa", "random", "random", "random")
 _TOLS, _WINDOWS = (3e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
 _SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
 _MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
@@ -180,7 +180,7 @@ def run_race(
     rank = checked_rank("rank", rank)
     function("remaining", remaining, takes=0)
     if solver is None or min(V.shape) < K:
-        return RaceOutcome(initialize(V, K, _INITS[0], solver, rng))
+        return RaceOutcome(initialize(V, K, "cr1", solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
     track = _Track(choose_arena(V, K, rank), K, rng, remaining)
@@ -209,15 +209,12 @@ def _identity(V: DataMatrix) -> InitialFactors:
 
 @dataclass(eq=False)
 class _Entered:
-    """An init that takes part: its number, its run so far, and the seconds that it took."""
+    """An init that takes part: its number and name, its run so far, and what seconds it took."""
 
     number: int
+    name: str
     run: Run
     seconds: float
-
-    @property
-    def name(self) -> str:
-        return _INITS[self.number]
 
     @property
     def error(self) -> float:
@@ -292,7 +289,7 @@ class _Track:
             except ComponentsError:
                 continue
             run = Run(self.arena.data, initial.W, initial.H, _SOLVER, Stopping(max_iter=0))
-            entered.append(_Entered(number, run, time.perf_counter() - began))
+            entered.append(_Entered(number, initial.name, run, time.perf_counter() - began))
         self.entered += entered
         self._continue(entered, round=0)
 
