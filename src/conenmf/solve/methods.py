@@ -17,7 +17,7 @@ from ..arguments import function, instance, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from .losses import Frobenius, Loss, column_units
-from .solvers import FLOOR, Solver, Update, get_solver
+from .solvers import FLOOR, Solver, Update, get_solver, unchecked
 
 __all__ = ["Method", "Penalty", "Slot", "without_floor"]
 
@@ -67,7 +67,7 @@ class Slot:
         """Return the update with the penalty, and with as many sweeps as pay."""
         update = self.solver.sweeping(affordable_sweeps)
         if self.penalty is None:
-            return update
+            return unchecked(update)
         return partial(_penalised_update, update=update, penalty=self.penalty)
 
 
