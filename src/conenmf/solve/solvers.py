@@ -71,7 +71,7 @@ def _mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
             ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
             new = np.maximum(y * ratio, FLOOR)
             distance_sq = ((new - y) ** 2).sum(axis=1)
-            if not np.isfinite(distance_sq).all():  # perhaps as a ratio is beyond the range
+            if not distance_sq.max(initial=0.0) < np.inf:  # perhaps as a ratio is beyond the range
                 new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
                 distance_sq = ((new - y) ** 2).sum(axis=1)
         return new, distance_sq
