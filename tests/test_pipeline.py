@@ -52,6 +52,22 @@ def check_factors(V, init, solver, sample_matrix):
         assert result.relative_error <= result.history.relative_error[-1] + 1e-8
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_component_near_the_floor_is_not_lost(dtype):
+    """A column of W near the floor with a huge row in H is part of the error in the history."""
+    rng = np.random.default_rng(19)
+    V = rng.random((5, 3)) @ rng.random((3, 12)) * 10.0 ** rng.uniform(-3, 3, 12)
+    options = {"init": "random", "solver": "plain-hals", "max_iter": 10, "rng": rng}
+    result = factorize(from_columns(V.astype(dtype)), 4, **options)
+    assert result.relative_error <= result.history.relative_error[-1] + 1e-8
+    assert result.H.max() < 1e6 * V.max()
+
+
+def test_a_tiny_init_that_no_iteration_has_changed_is_kept(cones):
+    result = factorize(from_columns(cones), 4, init=1e-20 * cones[:, :4], solver="mult", max_iter=0)
+    assert result.relative_error < 0.9
+
+
 def test_auto_finds_the_number_of_cones(cones, main_backend):
     result = factorize(main_backend(cones))
     assert result.K == 4

@@ -33,10 +33,11 @@ from .solve.identity import described
 from .solve.inits import Init, initialize
 from .solve.loop import alternate
 from .solve.losses import Frobenius
+from .solve.methods import without_floor
 from .solve.prospect import Prospect, prospect
 from .solve.race import Race, RaceOutcome, run_race
 from .solve.runs import Leap
-from .solve.solvers import FLOOR, Solver, Update, get_solver
+from .solve.solvers import Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
 
@@ -305,8 +306,8 @@ def _solve(
     errors = solution.history.relative_error
     is_ahead = bool(errors.size and errors[-1] <= begun.error)
     W = solution.W if is_ahead else begun.W  # a run that was stopped early may be worse
-    if solver.floored:  # the floor represents zero
-        W = np.where(W > FLOOR, W, 0)
+    if solver.floored and is_ahead:
+        W = without_floor(V, W, solution.H)
     return W, solution.history, solution.stop_reason
 
 

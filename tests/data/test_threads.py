@@ -121,6 +121,33 @@ def test_a_child_begins_with_no_threads_and_all_of_blas(small_blocks, sample_mat
     assert blas_threads(None) == before
 
 
+def test_a_child_is_not_inside_what_its_parent_was_inside(small_blocks, sample_matrix):
+    V = from_columns(sample_matrix, **small_blocks)
+
+    def inside():
+        with V.own_threads():
+            return blas_threads(None)
+
+    with threadpool_limits(2, user_api="blas"), V.own_threads():
+        assert in_child(inside) == "(1,)"
+
+
+def test_what_a_user_of_blas_calls_does_not_ask_again(monkeypatch, small_blocks, sample_matrix):
+    V = from_columns(sample_matrix, **small_blocks)
+    with V.own_threads():
+        monkeypatch.setattr(threads._keeper, "_enter", None)
+        with V.own_threads():
+            assert blas_threads(None) == (1,)
+        assert blas_threads(None) == (1,)
+        monkeypatch.undo()
+    abandoned = V.own_threads()
+    abandoned.__enter__()
+    del abandoned  # as an interrupt may leave it
+    gc.collect()
+    with threadpool_limits(2, user_api="blas"), V.own_threads():
+        assert blas_threads(None) == (1,)
+
+
 def failing_step(block):
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("lost a worker")

@@ -107,3 +107,20 @@ def test_errors_in_single_precision_do_not_rise_near_an_exact_fit(solver, kind, 
             stopping=Stopping(0, max_iter=60),
         )  # fmt: skip
         assert np.diff(run.history.relative_error).max(initial=0) < 1e-4
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 10.0])
+def test_single_precision_remains_where_it_shows_the_error(sample_matrix, init, scale):
+    """Also if W has been scaled after the pass."""
+    W, H = (factor.astype(np.float32) for factor in init)
+    loss = Frobenius(from_columns(sample_matrix.astype(np.float32)))
+    arguments = {"update": keep, "beta": 0.0, "floor": 0.0, **loss.shared(W / scale)}
+    *_, sums = loss.V.sweep(Frobenius.step, *loss.aligned, H.T, **arguments)
+    types = []
+
+    def update(G, C, Y):
+        types.append(Y.dtype)
+        return Y
+
+    loss.update_W(sums, W, update)
+    assert types == [np.float32]

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from conenmf import cr1_nmf, from_columns, kernels
 from conenmf.errors import OptionError
-from conenmf.solve.solvers import FLOOR, SOLVERS, Solver, get_solver, hals, mult, nnlsb, solver_name
+from conenmf.solve.solvers import (
+    FLOOR,
+    SOLVERS,
+    Solver,
+    get_solver,
+    hals,
+    mult,
+    nnlsb,
+    solver_name,
+    unchecked,
+)
 
 UPDATES = {
     "mult": mult,
@@ -162,3 +172,24 @@ def test_squares_beyond_single_precision(both_twins):
 def test_squares_that_have_lost_their_digits(update, both_twins):
     Y = update(np.diag([1.0, 5e-324]), np.array([[1.0, 1.0]]), np.ones((1, 2)))
     assert np.isfinite(Y).all()
+
+
+@pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
+def test_without_checks_an_update_is_the_same(update, both_twins):
+    rng = np.random.default_rng(0)
+    W, V, Y = rng.random((9, 4)), rng.random((9, 30)), rng.random((30, 4))
+    inner = unchecked(update)
+    assert inner is not update
+    np.testing.assert_array_equal(inner(W.T @ W, V.T @ W, Y), update(W.T @ W, V.T @ W, Y))
+
+
+def test_the_checks_of_others_are_their_own():
+    for own in (partial(hals, np.eye(2)), partial(min, key=abs), UPDATES.get):
+        assert unchecked(own) is own
+
+
+def test_mult_with_a_ratio_beyond_the_range():
+    """The entry stays, as do those of a row whose squares overflow."""
+    C, Y = np.array([[1.0, 1.0], [1e200, 1.0]]), np.ones((2, 2))
+    updated = mult(np.diag([1.0, 5e-324]), C, Y)
+    np.testing.assert_array_equal(updated, [[1.0, 1.0], [1e200, 1.0]])

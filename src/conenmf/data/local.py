@@ -151,14 +151,17 @@ class LocalMatrix(DataMatrix):
 
         It is also where an error ends an algorithm: if the data have changed, that is the error.
         """
-        F, N = self.shape
-        advice = "take fewer components, or remove features and samples that are empty"
         with (
             nullcontext() if self.watch is None else self._explained(),
-            name_out_of_memory(f"computing with {F} features and {N} samples", advice),
             nullcontext() if self._leave_to_blas else one_blas_thread(),
         ):
-            yield
+            try:
+                yield
+            except MemoryError:
+                what = "computing with {} features and {} samples".format(*self.shape)
+                advice = "take fewer components, or remove features and samples that are empty"
+                with name_out_of_memory(what, advice):
+                    raise
 
     def _explained(self) -> AbstractContextManager[None]:
         """Blame an error on the data if they have changed."""

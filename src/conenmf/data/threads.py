@@ -243,24 +243,34 @@ class _BlasKeeper:
     and restores it after the last, regardless of which threads those are.
 
     A user who is interrupted may not get to say that it is gone. It is a user only as long as it
-    holds its token: the end of that reaches the keeper too.
+    holds its token: the end of that reaches the keeper too. What it calls on its thread need not
+    ask again.
     """
 
     def __init__(self) -> None:
         self.lock = hold_across_forks(threading.RLock())
         self._users: set[Any] = set()
+        self._here = threading.local()  # `user`: the one on this thread, if any
         self._limit: Any = None
         self._left: SimpleQueue[Any] = SimpleQueue()
 
+    def one_thread(self) -> AbstractContextManager[None]:
+        user = getattr(self._here, "user", None)
+        if user is not None and user() is not None:
+            return nullcontext()
+        return self._new_user()
+
     @contextmanager
-    def one_thread(self) -> Iterator[None]:
+    def _new_user(self) -> Iterator[None]:
         token = _Token()
         user = weakref.ref(token, self._left.put)
         try:
             self._enter(user)
             with _own_limit():
+                self._here.user = user
                 yield
         finally:
+            self._here.user = None
             self._exit(user)
             del user  # before the token, so that the keeper is not woken by its end
 
@@ -318,6 +328,7 @@ class _BlasKeeper:
         """Restore the old limit in a process that has none of the threads, and no users."""
         limit, self._limit = self._limit, None
         self._users, self._left = set(), SimpleQueue()
+        self._here = threading.local()
         if limit is not None:
             with limit:
                 pass

@@ -217,7 +217,8 @@ class Frobenius(Loss):
         """The type of V, or float64 if single precision does not show what is left of V."""
         if self.V.dtype == np.float64:
             return self.V.dtype
-        left = self.total - 2.0 * sums["inner"] + float(np.vdot(W.T @ W, sums["HH"]))
+        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled since the pass
+        left = self.total - 2.0 * inner + float(np.vdot(W.T @ W, sums["HH"]))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(np.float64)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:

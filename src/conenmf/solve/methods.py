@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ..arguments import function, instance, optional
-from ..data.blocks import Array
-from .losses import Frobenius, Loss
-from .solvers import FLOOR, Solver, Update, get_solver
+import numpy as np
 
-__all__ = ["Method", "Penalty", "Slot"]
+from ..arguments import function, instance, optional
+from ..data.blocks import Array, exact
+from ..data.matrix import Aligned, DataMatrix
+from .losses import Frobenius, Loss, column_units
+from .solvers import FLOOR, Solver, Update, get_solver, unchecked
+
+__all__ = ["Method", "Penalty", "Slot", "without_floor"]
+
+_SMALL_ENTRY = 1e-2  # a column with a larger one would not miss entries of the size of the floor
+_FLOOR_SHARE = 1e-11  # of ||V||, below which nothing misses them
 
 
 class Penalty(Protocol):
@@ -61,7 +67,7 @@ class Slot:
         """Return the update with the penalty, and with as many sweeps as pay."""
         update = self.solver.sweeping(affordable_sweeps)
         if self.penalty is None:
-            return update
+            return unchecked(update)
         return partial(_penalised_update, update=update, penalty=self.penalty)
 
 
@@ -103,3 +109,24 @@ class Method:
     def is_penalised(self) -> bool:
         """Whether the objective is more than the loss."""
         return self.H.penalty is not None or self.W.penalty is not None
+
+
+def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:
+    """Return W (F, K) of a solver that floors, with zeros for the entries at the floor.
+
+    The floor represents zero, but not in a component whose whole column is near it, with a huge row
+    in H: there the entries at the floor are part of W H. Such a column keeps them, and is brought
+    to an ordinary size.
+    """
+    floorless = np.where(W > FLOOR, W, 0)
+    is_small = W.max(axis=0) < _SMALL_ENTRY
+    if is_small.any():
+        (squares,) = V.map(_squares, H.T)
+        lost = FLOOR * np.sqrt(len(W) * squares)
+        is_real = is_small & (lost > _FLOOR_SHARE * V.norm)
+        floorless[:, is_real] = (W / column_units(W))[:, is_real]
+    return floorless
+
+
+def _squares(index: range, H: Array) -> tuple[Array]:
+    return ((exact(H) ** 2).sum(axis=0),)

@@ -39,6 +39,7 @@ __all__ = [
     "mult",
     "nnlsb",
     "solver_name",
+    "unchecked",
 ]
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
@@ -60,15 +61,20 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     array([[2.]])
     """
     G, C, Y = _checked(G, C, Y)
-    sweeps = integer("sweeps", sweeps, at_least=1)
+    return _mult(G, C, Y, sweeps=integer("sweeps", sweeps, at_least=1))
 
+
+def _mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = C[rows] / denominator
-        ratio = np.where((denominator > 0) & np.isfinite(ratio), ratio, 1.0)
-        new = np.maximum(y * ratio, FLOOR)
-        return new, ((new - y) ** 2).sum(axis=1)
+            ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
+            new = np.maximum(y * ratio, FLOOR)
+            distance_sq = ((new - y) ** 2).sum(axis=1)
+            if not distance_sq.max(initial=0.0) < np.inf:  # perhaps as a ratio is beyond the range
+                new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
+                distance_sq = ((new - y) ** 2).sum(axis=1)
+        return new, distance_sq
 
     return _swept(Y, sweeps, sweep)
 
@@ -85,8 +91,12 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     """
     G, C, Y = _checked(G, C, Y)
     sweeps, floor = integer("sweeps", sweeps, at_least=1), number("floor", floor, at_least=0)
+    return _hals(G, C, Y, sweeps=sweeps, floor=floor)
+
+
+def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR) -> Array:
     if not kernels.AVAILABLE:
-        return _hals(G, C, Y, sweeps, floor)
+        return _hals_twin(G, C, Y, sweeps, floor)
     dtype = Y.dtype
     Y = np.array(Y, _sufficient(dtype, G), order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
@@ -102,9 +112,12 @@ def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
     """
     if dtype == np.float64:
         return dtype
-    squares = np.diagonal(G, axis1=-2, axis2=-1)
     smallest, largest = _SINGLE_RANGE
-    fits = np.all((squares == 0) | ((squares > smallest) & (squares < largest)))
+    if G.ndim == 2:  # asked for every block: an array of a few numbers would be slower
+        fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
+    else:
+        squares = np.diagonal(G, axis1=-2, axis2=-1)
+        fits = bool(np.all((squares == 0) | ((squares > smallest) & (squares < largest))))
     return dtype if fits else np.dtype(np.float64)
 
 
@@ -115,7 +128,7 @@ def _checked(G: Array, C: Array, Y: Array) -> tuple[Array, Array, Array]:
     return G, C, guess
 
 
-def _hals(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
+def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         y = np.asfortranarray(y)
         distance_sq = np.zeros(rows.size)
@@ -161,6 +174,19 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     array([[2., 0.]])
     """
     return nnls(*_checked(G, C, Y))
+
+
+_INNER: dict[Update, Update] = {mult: _mult, hals: _hals, nnlsb: nnls}
+
+
+def unchecked(update: Update) -> Update:
+    """Return the update for a loop whose arguments fit together: not checked in every iteration."""
+    for outer, inner in _INNER.items():
+        if update is outer:
+            return inner
+        if isinstance(update, partial) and update.func is outer and not update.args:
+            return partial(inner, **update.keywords)
+    return update
 
 
 @dataclass(frozen=True)
