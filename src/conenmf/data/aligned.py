@@ -160,10 +160,14 @@ def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return function(*arguments, **options)
         except DiskFullError as problem:
-            error: BaseException | None = problem
-            while error is not None:
+            errors: list[BaseException] = [problem]  # each once: causes can go in a circle
+            for error in errors:
                 error.__traceback__ = None
-                error = error.__cause__ or error.__context__
+                errors += [
+                    other
+                    for other in (error.__cause__, error.__context__)
+                    if other is not None and not any(other is one for one in errors)
+                ]
             raise
 
     return call
