@@ -44,6 +44,7 @@ __all__ = ["Factorization", "factorize"]
 
 _MIN_GAIN_SHARE = 1e-3  # share of the error that an iteration must still bring for a sketch to pay
 _SKETCH_TOL = 2e-3  # tol on a sketch, which V itself then refines
+_NEAR_FLOOR = 1e8 * FLOOR  # in a column of W that is nowhere larger, the floor counts
 
 
 @freeing_disk
@@ -305,7 +306,8 @@ def _solve(
     is_ahead = bool(errors.size and errors[-1] <= begun.error)
     W = solution.W if is_ahead else begun.W  # a run that was stopped early may be worse
     if solver.floored:  # the floor represents zero
-        W = np.where(W > FLOOR, W, 0)
+        largest = W.max(axis=0)  # ... but in a column near the floor, whose row of H is huge
+        W = np.where((W > FLOOR) | ((largest > FLOOR) & (largest < _NEAR_FLOOR)), W, 0)
     return W, solution.history, solution.stop_reason
 
 
