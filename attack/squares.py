@@ -59,7 +59,8 @@ def _attack(case: Case) -> Ending:
 
 def _not_optimal(W: Any, v: Any, y: Any) -> str:
     try:
-        _, norm = scipy.optimize.nnls(W, v)
+        best, _ = scipy.optimize.nnls(W, v)
+        norm = float(np.linalg.norm(W @ best - v))  # the one that it returns can be far too small
     except RuntimeError:  # too many iterations
         norm = np.inf
     residual = W @ y - v

@@ -147,6 +147,8 @@ def _text_beginning(path: Path) -> str:
 def _read_table(path: Path, V: Any) -> Any:
     F, N = V.shape
     lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
+    while lines and not lines[0].strip():  # before the first row there may be anything blank
+        del lines[0]
     lines = [line for line in lines if line]
     titled, named = V.names.feature_names is not None, V.names.sample_names is not None
     if len(lines) - titled != N:  # every line, with any fields, is a row
