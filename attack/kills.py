@@ -119,6 +119,8 @@ def state_of(out: Path) -> str:
     try:
         summary = json.loads((out / "summary.json").read_text())
         missing = [name for name in summary["files"] if not (out / name).exists()]
+        visible = {name for name in os.listdir(out) if not name.startswith(".")}
+        others = sorted(visible - {*summary["files"], "summary.json"})
         with np.load(out / "result.npz", allow_pickle=False) as saved:
             found = {saved["W"].shape[1]}
         for table in ("components", "coefficients"):
@@ -126,8 +128,8 @@ def state_of(out: Path) -> str:
             found |= {lines[0].count(",")}
     except Exception as problem:
         return f"broken: {type(problem).__name__}: {problem}"
-    if missing:
-        return f"missing: {missing}"
+    if missing or others:
+        return f"missing: {missing}, of another result: {others}"
     return str(found.pop()) if len(found) == 1 else f"a mixture of {sorted(found)}"
 
 
@@ -200,6 +202,30 @@ def _next_run(case: Case, path: Path, out: Path, options: tuple[str, ...], note:
     return Ending("recovered", note, compared=True)
 
 
+def _attack_command_pair(case: Case) -> Ending:
+    """Three times two commands that write different files to a folder with an earlier result."""
+    path, out = write_data(case, 800), case.folder / "out"
+    run, held = "attack.programs:command_line", {"none"}
+    for number in range(3):
+        children = []
+        for K, options in ((4, ()), (5, ("--no-report",))):
+            log = case.folder / f"{number}-{K}.log"
+            children.append(Child(run, _arguments(path, out, K, *options), None, log=log))
+            time.sleep(float(case.rng.uniform(0, 0.2)))
+        codes = [child.wait(PATIENCE) for child in children]
+        if None in codes:
+            return Ending("hang", "two commands with one folder")
+        for child, code in zip(children, codes, strict=True):
+            if code not in (0, 5) or "Traceback" in child.text():
+                return Ending("unnamed", f"exit code {code}: {child.text()[-200:]}")
+        held = {str(K) for K, code in zip((4, 5), codes, strict=True) if code == 0} or held
+        state = state_of(out)
+        if state not in held:
+            return Ending("different", f"two commands: codes {codes}, the folder holds {state}")
+        held = {state}
+    return Ending("recovered", "two commands with one folder", compared=True)
+
+
 # --- two fits with one checkpoint -----------------------------------------------------------------
 
 
@@ -243,5 +269,6 @@ KINDS = (
         **_OPTIONS_OF_KINDS,
     ),
     Kind("command-faults", "kills", _attack_command, default=150, **_OPTIONS_OF_KINDS),
+    Kind("command-pairs", "kills", _attack_command_pair, default=30, **_OPTIONS_OF_KINDS),
     Kind("checkpoint-pairs", "kills", _attack_pair, default=50, **_OPTIONS_OF_KINDS),
 )

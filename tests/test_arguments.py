@@ -495,3 +495,5 @@ def test_limits_in_words():
     with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1, or"):
         arguments.optional(arguments.number, "tol", NAN, above=0, below=1)
     assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5
+    with pytest.raises(OptionError, match=r"runs=10{5}.*, expected an integer of 64 bits"):
+        arguments.integer("runs", 10**30, at_least=1)

@@ -10,7 +10,7 @@ import pytest
 from anndata import AnnData, read_h5ad
 
 from conenmf import export, factorize, from_rows, make_cones, open_data
-from conenmf.errors import DiskFullError, OptionError, OutputError, ShapeError
+from conenmf.errors import DiskFullError, MaskedDataError, OptionError, OutputError, ShapeError
 from conenmf.export import (
     annotate,
     annotate_file,
@@ -152,6 +152,17 @@ def test_coefficients_in_the_format_of_the_name(tmp_path, result):
         write_tables(result, tmp_path, "xls")
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.csv", "a.parquet"])
+def test_coefficients_that_are_no_numbers_are_refused(tmp_path, name):
+    A = np.ones((3, 2))
+    with pytest.raises(MaskedDataError, match="A: some entries are masked"):
+        write_coefficients(tmp_path / name, np.ma.masked_array(A, mask=A > 0), Names.of())
+    A[1, 1] = np.nan
+    with pytest.raises(OptionError, match=r"A is nan at \(1, 1\), expected finite numbers"):
+        write_coefficients(tmp_path / name, A, Names.of())
+    assert os.listdir(tmp_path) == []
+
+
 def test_facts_are_plain_and_include_what_was_judged(frame):
     result = factorize(from_rows(frame), 3)
     assert "certificate" not in facts(result)
@@ -199,6 +210,17 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
         annotate_file(source, source, result)
     assert source.read_bytes() == before_it
     assert (tmp_path / "cells.h5ad").read_bytes() == before
+
+
+@pytest.mark.parametrize("key", ["x\0y", "", ".", "a/b", "a\n"])
+def test_keys_that_name_no_part_of_a_file_are_refused(key, result, frame, tmp_path):
+    cells = AnnData(frame)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(OptionError, match="expected a name without / and control characters"):
+        annotate_file(tmp_path / "cells.h5ad", tmp_path / "out.h5ad", result, key)
+    with pytest.raises(OptionError, match="expected a name"):
+        annotate(cells, result, key)
+    assert os.listdir(tmp_path) == ["cells.h5ad"]
 
 
 # --- packages ---------------------------------------------------------------------------------

@@ -149,6 +149,8 @@ def test_a_file_that_unpacks_to_more_than_it_is_large_is_refused(tmp_path, cones
     ("part", "value", "message"),
     [
         ("W", np.array([["a"]]), "W holds <U1"),
+        ("W", -np.ones((40, 4)), "W holds negative or infinite numbers"),
+        ("H", np.full((4, 300), np.inf), "H holds negative or infinite numbers"),
         ("labels", np.zeros(300), "labels holds float64"),
         ("sample_names", np.frombuffer(b"only one", np.uint8), "1 names for 300 samples"),
     ],

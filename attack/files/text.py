@@ -73,6 +73,11 @@ def mutated_table(data: bytes, rng: Rng) -> bytes:
     if rng.random() < 0.6 and len(lines) > 22:  # behind what the dialect is guessed from
         at = int(rng.integers(20, len(lines)))
     what, line = rng.random(), lines[at]
+    if max(map(line.count, (b",", b";", b"\t", b" ", b"|"))) > 200 and rng.random() < 0.3:
+        for row in rng.integers(at, len(lines), int(rng.integers(1, 4))):  # a bare carriage return
+            cut = int(rng.integers(len(lines[row]) + 1))
+            lines[row] = lines[row][:cut] + b"\r" + lines[row][cut + int(rng.integers(2)) :]
+        return b"\n".join(lines)
     present = [d for d in DELIMITERS if d.encode() in line] or [","]
     sign = pick(rng, present).encode()
     fields = line.split(sign)
@@ -147,6 +152,8 @@ def _text_beginning(path: Path) -> str:
 def _read_table(path: Path, V: Any) -> Any:
     F, N = V.shape
     lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
+    while lines and not lines[0].strip():  # before the first row there may be anything blank
+        del lines[0]
     lines = [line for line in lines if line]
     titled, named = V.names.feature_names is not None, V.names.sample_names is not None
     if len(lines) - titled != N:  # every line, with any fields, is a row

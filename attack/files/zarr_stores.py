@@ -116,6 +116,8 @@ def _without_conflicts(document: Document) -> Document:
 def mutated_chunk(data: bytes, rng: Rng) -> bytes:
     """Change a chunk as it is stored, its header, or its numbers."""
     what = rng.random()
+    if what < 0.2 and _may_decode("blosc", data):
+        return _mutated_blosc(data, rng)
     if what < 0.3:
         return mutated(data, rng)
     if what < 0.55 and len(data) >= 24:  # the header of a codec, blosc's sizes among them
@@ -132,6 +134,21 @@ def mutated_chunk(data: bytes, rng: Rng) -> bytes:
         except Exception:  # packed with another codec
             continue
     return mutated(data, rng)
+
+
+def _mutated_blosc(data: bytes, rng: Rng) -> bytes:
+    """Change fields of the header: versions, flags, size of type; lengths; starts of blocks."""
+    changed = bytearray(data)
+    for _ in range(int(rng.integers(1, 3))):
+        if rng.random() < 0.4:
+            at = int(rng.integers(4))
+            changed[at] = int(pick(rng, (0, 1, 2, 255, changed[at] ^ (1 << int(rng.integers(8))))))
+            continue
+        at = int(pick(rng, (4, 8, 12, 16, 20)))
+        value = int.from_bytes(changed[at : at + 4], "little")
+        near = (value + 1, value - 1, value + 4, value // 2, 2 * value, len(data), len(data) - 1)
+        changed[at : at + 4] = packed("<I", int(pick(rng, (*near, *INTEGERS))))
+    return bytes(changed[: len(data)])
 
 
 def _may_decode(codec: str, data: bytes) -> bool:

@@ -13,6 +13,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -94,7 +95,7 @@ def optional(
 def integer(
     name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
-    """Return an integer within limits; a bool is none.
+    """Return an integer of 64 bits within limits; a bool is none.
 
     >>> integer("runs", np.int64(4), at_least=1)
     4
@@ -102,6 +103,8 @@ def integer(
     whole = _whole(value)
     if whole is None or not _within(whole, at_least, at_most):
         raise _refused(name, value, f"an integer{_limits(at_least, at_most)}")
+    if abs(whole) >= 1 << 63:
+        raise _refused(name, value, "an integer of 64 bits")
     return whole
 
 
@@ -212,11 +215,9 @@ def several(name: str, values: Any, what: str = "a list") -> list[Any]:
     try:
         if isinstance(values, str | bytes):
             raise TypeError
-        elements = []
-        for element in values:
-            elements.append(element)
-            if len(elements) > _MAX_SEVERAL:
-                raise TypeError
+        elements = list(islice(values, _MAX_SEVERAL + 1))
+        if len(elements) > _MAX_SEVERAL:
+            raise TypeError
     except Exception:  # an iterable of the caller's own may raise anything
         raise _refused(name, values, what) from None
     return elements
@@ -350,7 +351,7 @@ def indices(name: str, value: Any, count: int) -> Array:
     if numbers.size == 0 and numbers.ndim == 1:
         return np.empty(0, dtype=np.intp)
     is_list = numbers.ndim == 1 and numbers.dtype.kind in "iu"
-    if not is_list or not (0 <= numbers.min() and numbers.max() < count):
+    if not is_list or not 0 <= numbers.min() <= numbers.max() < count:
         raise _refused(name, value, f"a list of indices from 0 to {count - 1}")
     return numbers.astype(np.intp, copy=False)
 
@@ -374,7 +375,7 @@ def classes(name: str, value: Any) -> Array:
 def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
     """Return the shape of an image."""
     pair = several(name, value, what := "a pair of integers, rows and columns")
-    sides = [whole for side in pair if (whole := _whole(side)) is not None and whole > 0]
+    sides = [whole for side in pair if (whole := _whole(side) or 0) > 0]
     if len(pair) != 2 or len(sides) != 2:
         raise _refused(name, value, what)
     return sides[0], sides[1]
@@ -396,5 +397,4 @@ def _numbers(
 
 
 def _written(shape: tuple[int | str, ...]) -> str:
-    sides = ", ".join(map(str, shape))
-    return f"({sides},)" if len(shape) == 1 else f"({sides})"
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"

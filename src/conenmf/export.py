@@ -23,7 +23,7 @@ from .arguments import array, choice, instance, integer, text
 from .arguments import path as checked_path
 from .data.blocks import Array
 from .data.files.atomic import files_written_whole, output_file, writing, written_whole
-from .errors import DataTypeError, OptionError, OutputError, ShapeError
+from .errors import DataTypeError, Message, Option, OptionError, OutputError, ShapeError
 from .names import Names
 from .result import Factorization
 from .text import shown
@@ -173,7 +173,7 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     """
     check_table(checked_path("path", path))
     target = output_file(path)
-    if not hasattr(A, "dtype"):
+    if isinstance(A, np.ndarray) or not hasattr(A, "dtype"):  # else one that is read in parts
         A = array("A", A, ("N", "K"))
     if len(A.shape) != 2 or A.dtype.kind not in "fiub":
         raise ShapeError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
@@ -249,7 +249,7 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     """
     check_annotated(adata)
     instance("result", result, Factorization)
-    key = text("key", key)
+    key = _checked_key(key)
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
     if tuple(adata.shape) != (N, F):
         raise ShapeError(
@@ -264,6 +264,16 @@ def check_annotated(adata: Any) -> None:
     parts = ("X", "layers", "obs", "obsm", "obs_names", "shape", "uns", "var_names", "varm")
     if isinstance(adata, type) or not all(hasattr(adata, part) for part in parts):
         raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
+
+
+def _checked_key(key: Any) -> str:
+    """A name for a part of an HDF5 file."""
+    key = text("key", key)
+    if key in ("", ".") or "/" in key or not key.isprintable():
+        raise OptionError(
+            Message(Option("key", key), ", expected a name without / and control characters")
+        )
+    return key
 
 
 def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
@@ -288,7 +298,7 @@ def annotate_file(
     """
     source, path = checked_path("source", source), output_file(checked_path("target", target))
     instance("result", result, Factorization)
-    key = text("key", key)
+    key = _checked_key(key)
     if path.exists() and os.path.samefile(source, path):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)

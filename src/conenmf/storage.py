@@ -115,7 +115,8 @@ def _read_fields(archive: Any) -> dict[str, Any]:
     plain = str | int | float | None
     if not (isinstance(settings, dict) and all(isinstance(v, plain) for v in settings.values())):
         raise FileFormatError("its settings are not plain values")
-    W, H, labels = (_numbers(archive, *key) for key in (("W",), ("H",), ("labels", "i")))
+    W, H = _factor(archive, "W"), _factor(archive, "H")
+    labels = _numbers(archive, "labels", "i")
     if labels.size and not -1 <= labels.min() <= labels.max() < W.shape[1]:
         raise FileFormatError("its labels are not those of its components")
     diagnosis = _read_diagnosis(archive, W, H)
@@ -167,6 +168,13 @@ def _numbers(archive: Any, name: str, kinds: str = "f") -> Array:
         raise FileFormatError(f"{name} holds {array.dtype}, not numbers of the expected kind")
     if np.isnan(array).any():
         raise FileFormatError(f"{name} holds NaN")
+    return array
+
+
+def _factor(archive: Any, name: str) -> Array:
+    array = _numbers(archive, name)
+    if array.size and not 0 <= array.min() <= array.max() < np.inf:
+        raise FileFormatError(f"{name} holds negative or infinite numbers")
     return array
 
 

@@ -261,3 +261,18 @@ def test_a_checkpoint_in_the_folder_of_the_result(folder, run):
 def test_no_work_is_done_for_a_place_that_cannot_be_written(folder, capsys, run):
     assert run("fit", "gone.csv", "-o", "no/where") == 5  # the data were not even looked for
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_an_empty_folder_name_is_refused(folder, capsys, run):
+    assert run("fit", "cells.npy", "-k", 2, "-o", "") == 4
+    error = capsys.readouterr().err
+    assert error == "conenmf: --output '', expected the path of a file or folder\n"
+
+
+@pytest.mark.parametrize("flag", ["--solver", "-k", "--tol", "--max-iter", "-o", "--seed"])
+@pytest.mark.parametrize("value", ["a" * 9000, "9" * 9000, "a " * 4500, "\x1b" * 9000])
+def test_long_values_are_not_shown_whole(folder, capsys, run, flag, value):
+    options = {"-k": 2, "--max-iter": 1, "--tables": "none", flag: value}
+    assert run("fit", "cells.npy", *(one for pair in options.items() for one in pair)) in (2, 4, 5)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) < 2100

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, open_data
-from conenmf.data.aligned import check_file, keep_file, new_file, save_array
+from conenmf.data.aligned import check_file, freeing_disk, keep_file, new_file, save_array
 from conenmf.errors import CheckpointError, DiskFullError
 
 FLOAT = np.dtype(float)
@@ -96,3 +96,14 @@ def test_checksums(tmp_path):
             check_file(path, wrong)
     with pytest.raises(CheckpointError, match=r"b\.npy cannot be read: No such file"):
         check_file(tmp_path / "b.npy", checksum)
+
+
+def test_errors_that_cause_each_other_are_raised_and_not_followed_forever():
+    @freeing_disk
+    def full():
+        first, second = DiskFullError("full"), OSError("as well")
+        first.__cause__, second.__context__ = second, first
+        raise first
+
+    with pytest.raises(DiskFullError, match="full"):
+        full()

@@ -20,7 +20,7 @@ def test_budgets(text, bytes_):
     assert memory_budget(text) == bytes_
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1GB", "1XB", 0, True, 1.5e300, "GB", "nan"])
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "1XB", 0, True, 3.5, 1.5e300, "GB", "nan"])
 def test_bad_budgets(text, tmp_path):
     np.save(tmp_path / "data.npy", np.eye(3))
     with pytest.raises(OptionError, match="max_memory="):

@@ -300,3 +300,24 @@ def test_a_place_where_no_folder_can_be(tmp_path, cones):
     for place in (tmp_path / "file", tmp_path / "missing" / "run"):
         with pytest.raises(CheckpointError, match="cannot be used as a folder"):
             factorize(from_columns(cones), 3, checkpoint=place)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("W", np.ones((3, 3))),
+        ("elapsed", np.array(1.0)),
+        ("values", np.array([[1.0]])),
+        ("sum HH", 0),
+    ],
+)
+def test_a_changed_array_is_noticed_though_its_archive_is_sound(tmp_path, cones, part, value):
+    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+    factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)
+    (state,) = tmp_path.glob("*/state.npz")
+    with np.load(state) as stored:
+        parts = {name: stored[name] for name in stored.files}
+    assert part in parts
+    np.savez(state, **parts | {part: value})
+    with pytest.raises(CheckpointError, match="its checksum is another"):
+        factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)

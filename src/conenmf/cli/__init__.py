@@ -23,6 +23,9 @@ from .failures import EXIT_CODES, error_line, exit_code, flags_of, in_words
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
+_MAX_WORD_CHARS, _END_CHARS = 500, 100  # paths of ordinary length are shown whole
+_MAX_LINE_CHARS = 2000
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, having printed one line for an error."""
@@ -68,4 +71,9 @@ def _warn(state: dict[str, Any], message: Any, category: Any, *_: Any, **__: Any
 
 
 def _say(message: str) -> None:
-    print(f"conenmf: {visible(' '.join(message.split()), None)}", file=sys.stderr)
+    """Print one line. Of a long word, such as the value of a flag, both ends are shown."""
+    words = (
+        word if len(word) <= _MAX_WORD_CHARS else f"{word[:_END_CHARS]}…{word[-_END_CHARS:]}"
+        for word in message.split()
+    )
+    print(f"conenmf: {visible(' '.join(words), _MAX_LINE_CHARS)}", file=sys.stderr)

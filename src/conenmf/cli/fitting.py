@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from .. import __version__
+from ..arguments import path as checked_path
 from ..data.files.atomic import writing
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
@@ -46,6 +47,7 @@ from .options import (
 )
 from .places import (
     check_folder,
+    check_name,
     earlier_files,
     files_of_result,
     write_csv,
@@ -189,8 +191,11 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
     if options.anndata and source.suffix.lower() != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {common.data}: leave it out")
     check_packages(options.tables, anndata=options.anndata)
-    target = Path(f"{source.resolve().name}-conenmf" if output is None else output)
+    if output is None:
+        output = f"{source.resolve().name}-conenmf"
+    target = Path(checked_path("output", output))
     names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)
+    check_name(target)
     settle(target)
     check_folder(target, options.force, names)
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):

@@ -25,6 +25,7 @@ __all__ = [
     "MOVING",
     "SUMMARY_FILE",
     "check_folder",
+    "check_name",
     "check_parent",
     "check_picture",
     "earlier_files",
@@ -42,6 +43,16 @@ COMPLETE, MOVING, EARLIER = (
 )
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150
+
+
+def check_name(target: Path) -> None:
+    """Refuse a name that no folder can have, such as one that is too long."""
+    try:
+        os.lstat(target)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as problem:
+        raise OutputError(f"{target}: {problem.strerror}; name another folder") from problem
 
 
 def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:

@@ -111,7 +111,7 @@ def rank_one_factors(
     require_data_matrix(V)
     instance("cones", cones, Cones, "cluster_cones(V, K)")
     tol, max_passes = number("tol", tol, at_least=0), integer("max_passes", max_passes, at_least=1)
-    max_products = integer("max_products", max_products, at_least=0)
+    max_products = min(integer("max_products", max_products, at_least=0), max_passes + 1)
     if cones.directions.shape[0] != V.shape[0]:
         raise ShapeError(
             f"the cones have directions of {cones.directions.shape[0]} features, "

@@ -160,11 +160,14 @@ def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return function(*arguments, **options)
         except DiskFullError as problem:
-            chain: list[BaseException] = [problem]
-            for error in chain:
+            errors: list[BaseException] = [problem]  # each once: causes can go in a circle
+            for error in errors:
                 error.__traceback__ = None
-                before = (error.__cause__, error.__context__)
-                chain += [one for one in before if one is not None and one not in chain]
+                errors += [
+                    other
+                    for other in (error.__cause__, error.__context__)
+                    if other is not None and not any(other is one for one in errors)
+                ]
             raise
 
     return call

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from ..arguments import number, path
+from ..arguments import integer, path
 from ..errors import ConeNMFError, Message, Option, OptionError
 from ..forks import importing
 
@@ -95,7 +95,7 @@ def memory_budget(max_memory: int | str | None) -> int:
     budget = -1.0
     if not isinstance(max_memory, str):
         with suppress(OptionError):
-            budget = number("max_memory", max_memory)
+            budget = integer("max_memory", max_memory)
     else:
         text = max_memory.strip().lower().removesuffix("b")
         base = 1000

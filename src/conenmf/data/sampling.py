@@ -37,7 +37,7 @@ def evenly_spaced(n: int, count: int) -> Array:
     >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
     ([0, 3, 6, 9], [0, 1, 2])
     """
-    n, count = integer("n", n, at_least=0), integer("count", count, at_least=0)
+    n, count = integer("n", n, at_least=0, at_most=1 << 53), integer("count", count, at_least=0)
     require_memory("count", count, 16 * min(n, count))
     return np.linspace(0, n - 1, min(n, count)).astype(np.intp)
 

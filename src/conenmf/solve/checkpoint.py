@@ -3,8 +3,8 @@
 A checkpoint is a folder, which one run uses at a time. Each save writes a new folder inside it
 under a temporary name and moves it into place when all of it is on the disk; only then is the one
 before it removed. On a cluster the workers write their own partitions of H, so the folder must be
-one that all of them see. Every file has a checksum. The sums of a pass are saved under the names
-that their loss gives them.
+one that all of them see. Every file has a checksum; that of ``state.npz`` is in it, and is of its
+header and its arrays. The sums of a pass are saved under the names that their loss gives them.
 """
 
 from __future__ import annotations
@@ -160,22 +160,24 @@ class CheckpointedRun:
     def _read(self, folder: Path, max_iter: int) -> Saved:
         with (
             open(folder / "state.npz", "rb") as file,
-            np.load(file, allow_pickle=False) as arrays,
+            np.load(file, allow_pickle=False) as archive,
         ):
-            header = json.loads(str(arrays["header"]))
+            header = json.loads(str(archive["header"]))
             if header["format"] != _FORMAT:
                 raise CheckpointError(
                     f"{folder} has format {header['format']!r}, this version reads {_FORMAT!r}: "
                     "resume it with the version that wrote it, or delete it"
                 )
-            sums = {
-                name.removeprefix(_SUM_PREFIX): arrays[name]
-                for name in arrays.files
-                if name.startswith(_SUM_PREFIX)
-            }
-            log = Log(**{name: arrays[name].tolist() for name in _LOG_FIELDS})
-            W, values = arrays["W"], arrays["values"].tolist()
-            W_before = arrays["W before"] if header["momentum"] is not None else None
+            arrays = {name: archive[name] for name in archive.files}
+        if str(arrays.pop("checksum")) != _checksum(arrays):
+            raise ValueError("its checksum is another")
+        sums = {
+            name.removeprefix(_SUM_PREFIX): array
+            for name, array in arrays.items()
+            if name.startswith(_SUM_PREFIX)
+        }
+        log = Log(**{name: arrays[name].tolist() for name in _LOG_FIELDS})
+        W, values = arrays["W"], arrays["values"].tolist()
         self._compare(folder, header["settings"])
         if len(log.elapsed) > max_iter:
             raise CheckpointError(
@@ -187,9 +189,9 @@ class CheckpointedRun:
             )
         files = {name: tuple(checksum) for name, checksum in header["files"].items()}
         state = State(W, self._V.load_aligned(folder, "H", files), sums, values)
-        if W_before is not None:
+        if header["momentum"] is not None:
             before = self._V.load_aligned(folder, "before", files)
-            state.momentum = Momentum(W_before, before, **header["momentum"])
+            state.momentum = Momentum(arrays["W before"], before, **header["momentum"])
         self.facts = header["facts"]
         if self._rng is not None and header["rng"] is not None:
             self._rng.bit_generator.state = _from_json(header["rng"])
@@ -257,8 +259,9 @@ class CheckpointedRun:
             "rng": None if self._rng is None else _to_json(self._rng.bit_generator.state),
             "files": files,
         }
+        arrays["header"] = np.array(json.dumps(header))
         with written_whole(folder / "state.npz") as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+            np.savez(stream, checksum=np.array(_checksum(arrays)), **arrays)
         return files
 
     def _compare(self, folder: Path, settings: dict[str, Any]) -> None:
@@ -281,6 +284,15 @@ def fingerprint(*parts: str | npt.ArrayLike) -> str:
             digest.update(part.encode())
         else:
             digest.update(np.ascontiguousarray(part, dtype=np.float64).data)
+    return digest.hexdigest()
+
+
+def _checksum(arrays: dict[str, Any]) -> str:
+    """The SHA-256 of arrays with their names, types and shapes."""
+    facts = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     return digest.hexdigest()
 
 

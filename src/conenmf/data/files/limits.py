@@ -155,7 +155,14 @@ def attribute(member: Any, name: str, default: Any = None) -> Any:
                 f"{visible(member.name)}: the attribute {visible(name)} has shape {shape}, "
                 f"expected at most {_MAX_ATTRIBUTE_SIZE} values"
             )
-    return attributes[name]
+    try:
+        return attributes[name]
+    except (ConeNMFError, MemoryError):
+        raise
+    except Exception as problem:  # of types that do not exist, for one
+        raise FileFormatError(
+            f"{visible(member.name)}: the attribute {visible(name)} is damaged: {visible(problem)}"
+        ) from problem
 
 
 @contextmanager
