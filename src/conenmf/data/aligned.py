@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar
 import numpy as np
 
 from ..errors import CheckpointError, DiskFullError, Message, Option, is_disk_full
+from ..signals import interrupt_again
 from .blocks import Array
 from .files.atomic import flush
 from .files.locks import Temporary, remove_leftovers
@@ -144,8 +145,21 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     mapping = _mapping_of(array)
     assert mapping is not None
     _ours.add(mapping)
-    _temporary[mapping] = (temporary, weakref.finalize(mapping, temporary.remove))
+    _temporary[mapping] = (temporary, weakref.finalize(mapping, _remove, temporary))
     return array
+
+
+def _remove(temporary: Temporary) -> None:
+    """Remove a file where Python cannot raise, as its array goes; Ctrl-C comes again afterwards."""
+    is_interrupted, is_removed = False, False
+    while not is_removed:
+        try:
+            temporary.remove()
+            is_removed = True
+        except KeyboardInterrupt:
+            is_interrupted = True
+    if is_interrupted:
+        interrupt_again()
 
 
 def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -161,7 +175,9 @@ def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
             return function(*arguments, **options)
         except DiskFullError as problem:
             error: BaseException | None = problem
-            while error is not None:
+            seen: set[int] = set()  # an error of a worker may lead back to itself
+            while error is not None and id(error) not in seen:
+                seen.add(id(error))
                 error.__traceback__ = None
                 error = error.__cause__ or error.__context__
             raise
