@@ -12,7 +12,8 @@ finish its import; it is released for as long as the fork waits.
 from __future__ import annotations
 
 import _imp
-import logging  # noqa: F401
+import concurrent.futures.thread  # noqa: F401 - first: its hook then takes its lock after ours
+import logging  # noqa: F401 - like that
 import os
 import sys
 import threading
@@ -77,6 +78,7 @@ def _lock_of_h5py() -> Any:
 
 def _before() -> None:
     until = time.monotonic() + _FORK_SECONDS
+    is_new = _lock_of_h5py() is None
     while not _take_all() and time.monotonic() < until:
         h5py = _lock_of_h5py()
         is_held = h5py is not None and h5py._is_owned()
@@ -87,6 +89,8 @@ def _before() -> None:
         finally:
             if is_held:
                 h5py.acquire()
+    if is_new and (h5py := _lock_of_h5py()) in _taken.locks:
+        _taken.locks.remove(h5py)  # imported meanwhile, its own hook will release it
 
 
 def _take_all() -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "map_file",
     "new_file",
     "release_rows",
+    "remove_kept_file",
     "save_array",
     "write_array",
 ]
@@ -50,6 +51,9 @@ _temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Temporary, Any]] = (
     weakref.WeakKeyDictionary()
 )
 """Files that are deleted together with the arrays in them."""
+
+_kept: weakref.WeakKeyDictionary[mmap.mmap, Path] = weakref.WeakKeyDictionary()
+"""Files that got a lasting name in this process."""
 
 
 def write_array(stream: Any, array: Any) -> None:
@@ -214,7 +218,17 @@ def keep_file(array: Array, stem: str) -> Array:
             lasting = lasting.with_name(f"{stem}.H-{number}.npy")
     finalizer()
     del _temporary[mapping]
-    return map_file(lasting)
+    kept = map_file(lasting)
+    _kept[_mapping_of(kept)] = lasting  # type: ignore[index] # it has one
+    return kept
+
+
+def remove_kept_file(array: Any) -> None:
+    """Remove the name that `keep_file` gave; the array can be used for as long as it lives."""
+    mapping = _mapping_of(array)
+    path = None if mapping is None else _kept.pop(mapping, None)
+    if path is not None:
+        path.unlink(missing_ok=True)
 
 
 def release_rows(array: Array, start: int, stop: int) -> None:
