@@ -20,7 +20,7 @@ import threading
 import time
 import weakref
 from contextlib import suppress
-from importlib import _bootstrap  # type: ignore[attr-defined]
+from importlib import _bootstrap
 from typing import Any
 
 __all__ = ["hold_across_forks"]
@@ -47,7 +47,7 @@ class _ImportLock:
     def acquire(self, *, blocking: bool) -> bool:
         _imp.acquire_lock()
         me = threading.get_ident()
-        locks: dict[str, Any] = _bootstrap._module_locks
+        locks: dict[str, Any] = vars(_bootstrap).get("_module_locks", {})
         # A lock lives from the beginning of an import to its end.
         under_way = [lock for ref in list(locks.values()) if (lock := ref()) is not None]
         if all(getattr(lock, "owner", me) == me for lock in under_way):
