@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .forks import importing, locks_of_libraries
+from .forks import hold_across_forks
 
 __all__ = [
     "AVAILABLE",
@@ -44,6 +44,7 @@ SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
+_replacing = hold_across_forks(threading.RLock())
 
 
 def __getattr__(name: str) -> bool:
@@ -81,7 +82,7 @@ def _load() -> None:
 def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
     """Replace all kernels at once: some call others."""
     try:
-        with importing:
+        with _replacing:
             if _plain:
                 kernels, available = dict(_plain), False
                 if os.environ.get("CONENMF_NUMBA", "1") != "0":
@@ -92,9 +93,7 @@ def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
                     else:
                         available = True
                         kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
-                        locks_of_libraries.append(
-                            numba.core.compiler_lock.global_compiler_lock._lock
-                        )
+                        hold_across_forks(numba.core.compiler_lock.global_compiler_lock._lock)
                 globals().update(kernels)
                 globals().setdefault("AVAILABLE", available)
                 _plain.clear()

@@ -8,13 +8,15 @@ happens is ignored for a moment, since it would end the removal. No signal leave
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
 import time
+import weakref
 from typing import Any
 
-__all__ = ["ExitSignals", "Terminated"]
+__all__ = ["ExitSignals", "Terminated", "interrupt_again"]
 
 _GRACE_SECONDS = 1.0  # to clean up in, during which further signals are ignored
 _AGAIN_SECONDS = 0.01  # after which a signal whose exception was lost is repeated
@@ -22,6 +24,23 @@ _AGAIN_SECONDS = 0.01  # after which a signal whose exception was lost is repeat
 
 class Terminated(BaseException):
     """SIGTERM was received; like KeyboardInterrupt, no error that a program should handle."""
+
+
+def interrupt_again() -> None:
+    """Repeat a KeyboardInterrupt that came in a finalizer, where Python drops it, after that."""
+    _thread.start_new_thread(_interrupt_after_finalizers, (_thread.get_ident(),))
+
+
+def _interrupt_after_finalizers(thread: int) -> None:
+    frame: Any = True
+    while frame:
+        time.sleep(_AGAIN_SECONDS)
+        frame = sys._current_frames().get(thread)
+        while frame and frame.f_code is not weakref.finalize.__call__.__code__:
+            frame = frame.f_back
+    for signals in _installed:
+        signals.listen()
+    _thread.interrupt_main()
 
 
 class ExitSignals:
@@ -48,6 +67,11 @@ class ExitSignals:
         if hasattr(signal, "setitimer"):
             signal.signal(signal.SIGALRM, self._repeat)
             sys.unraisablehook = self._unraisable
+        _installed.append(self)
+
+    def listen(self) -> None:
+        """End the moment in which signals are ignored."""
+        self._ignored_until = 0.0
 
     def begin(self) -> None:
         """There may be something to clean up from now on."""
@@ -77,5 +101,8 @@ class ExitSignals:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
     def _repeat(self, number: int, frame: Any) -> None:
-        self._ignored_until = 0.0
+        self.listen()
         signal.raise_signal(self._lost)
+
+
+_installed: list[ExitSignals] = []

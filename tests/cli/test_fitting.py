@@ -190,6 +190,19 @@ def test_a_report_that_fails_leaves_the_earlier_result(folder, monkeypatch, caps
     assert {name: Path("out", name).read_bytes() for name in before} == before
 
 
+@pytest.mark.parametrize("command", ["fit", "diagnose"])
+def test_a_large_h_leaves_no_file_beside_the_data(folder, run, command):
+    (folder / "data").mkdir()
+    np.save("data/large.npy", np.random.default_rng(0).random((600, 20)))
+    output = ("-o", "out", "--tables", "none") if command == "fit" else ()
+    limits = ("--max-memory", "100kB", "--max-iter", 3, "--effort", 0)
+    assert run(command, "data/large.npy", "-k", 3, *limits, *output) == 0
+    assert os.listdir("data") == ["large.npy"]
+    if output:
+        with np.load("out/result.npz") as saved:
+            assert saved["H"].shape == (3, 600)
+
+
 def test_two_commands_for_one_folder(folder, capsys, run, start):
     """The second is refused at once; when the first is killed, nothing of it stays."""
     np.save("large.npy", np.random.default_rng(0).random((2000, 300)))

@@ -35,9 +35,9 @@ def test_files_of_others_stay(tmp_path, summary):
 def test_a_summary_cannot_name_files_elsewhere(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "precious").write_text("mine")
-    summary = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv"]}
+    summary = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv", "labels.csv"]}
     (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
-    assert earlier_files(tmp_path / "out") == {"a.csv"}
+    assert earlier_files(tmp_path / "out") == {"labels.csv"}
 
 
 def test_places_are_checked_before_there_is_work(tmp_path):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from dataclasses import replace
 from multiprocessing import forkserver
@@ -330,8 +331,10 @@ def test_a_checkpoint_cut_differently_is_refused(client, X, tmp_path):
         factorize(from_rows(chunked(X, 400)), 4, tol=0, checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("by", ["callback", "thread"])
 @pytest.mark.parametrize("what", ["client", "cluster"])
-def test_a_client_or_cluster_that_is_closed_is_a_named_error(X, what):
+def test_a_client_or_cluster_that_is_closed_is_a_named_error(X, what, by, persist):
     with (
         dask.config.set({"scheduler": None}),
         LocalCluster(
@@ -339,13 +342,19 @@ def test_a_client_or_cluster_that_is_closed_is_a_named_error(X, what):
         ) as cluster,
         Client(cluster) as client,
     ):
-        V = from_rows(chunked(X, 1000))
+        V = from_rows(chunked(X, 1000), persist=persist)
+        closer = threading.Thread(target=(client if what == "client" else cluster).close)
 
         def close(progress):
-            (client if what == "client" else cluster).close()
+            if by == "callback":
+                closer.run()
+            elif closer.ident is None:
+                closer.start()
 
         with pytest.raises(ClusterError, match=r"the cluster was lost|the client .* is closed"):
-            factorize(V, 2, init="cr1", sketch=None, tol=0, max_iter=5, callback=close)
+            factorize(V, 2, init="cr1", sketch=None, tol=0, max_iter=10**6, callback=close)
+        if by == "thread":
+            closer.join(60)
 
 
 def wait_for(path):

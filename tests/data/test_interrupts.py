@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_info
 
 import conenmf
 from conenmf import factorize, forks, from_rows, kernels, open_data
-from conenmf.data import threads
+from conenmf.data import aligned, threads
+from conenmf.data.files import locks
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -186,6 +187,25 @@ def test_workers_that_were_interrupted_have_ended_when_the_interrupt_arrives():
     assert at_work == []
 
 
+def test_an_interrupt_while_a_temporary_file_is_removed_is_not_lost(tmp_path, monkeypatch):
+    """Arrays go where Python drops exceptions; their files are removed all the same."""
+    remove, calls = locks.Temporary.remove, []
+
+    def interrupted(self):
+        calls.append(self.path)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.05)  # longer than it takes until the interrupt could come again
+        remove(self)
+
+    arrays = [aligned.new_file(tmp_path, "X", (10, 2), np.dtype(float))]
+    monkeypatch.setattr(locks.Temporary, "remove", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        wait_until(arrays.clear)
+    assert len(calls) == 2
+    assert os.listdir(tmp_path) == []
+
+
 # --- forks ------------------------------------------------------------------------------------
 
 
@@ -245,12 +265,16 @@ def test_a_child_may_leave_what_its_parent_had_entered():
 
 @forking
 @needs_fork
-@pytest.mark.parametrize("place", ["keeper", "imports", "numba"])
+@pytest.mark.parametrize("place", ["keeper", "kernels", "temporary files", "numba"])
 def test_a_fork_waits_for_the_locks_that_a_child_needs(place):
     if place == "numba" and not kernels.AVAILABLE:
         pytest.skip("numba is not installed")
-    lock = {"keeper": threads._keeper.lock, "imports": forks.importing}.get(place)
-    lock = lock or sys.modules["numba"].core.compiler_lock.global_compiler_lock._lock
+    ours = {
+        "keeper": threads._keeper.lock,
+        "kernels": kernels._replacing,
+        "temporary files": locks._opening,
+    }
+    lock = ours.get(place) or sys.modules["numba"].core.compiler_lock.global_compiler_lock._lock
     held, released = threading.Event(), []
 
     def hold():
@@ -266,6 +290,68 @@ def test_a_fork_waits_for_the_locks_that_a_child_needs(place):
     holder.join(60)
     assert lock.acquire(timeout=1)
     lock.release()
+
+
+@forking
+@needs_fork
+def test_a_lock_that_is_held_for_too_long_is_new_in_the_child(monkeypatch, recwarn):
+    monkeypatch.setattr(forks, "_FORK_SECONDS", 0.01)
+    lock, held, go = threads._keeper.lock, threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            go.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(60)
+    assert status_of_child(lambda: lock.acquire(timeout=1)) == 0
+    assert not lock.acquire(blocking=False)  # the parent's is what it was
+    go.set()
+    holder.join(60)
+    assert lock.acquire(timeout=1)
+    lock.release()
+    assert not [
+        w for w in recwarn if issubclass(w.category, pytest.PytestUnraisableExceptionWarning)
+    ]
+
+
+@forking
+@needs_fork
+def test_a_fork_waits_for_an_import_that_needs_the_lock_of_h5py(tmp_path, monkeypatch):
+    """The hook of h5py takes its lock before ours waits; the import could not end without it."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time, h5py\ntime.sleep(0.1)\nwith h5py._objects.phil:\n    done = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(forks, "_FORK_SECONDS", 60)
+    importer = threading.Thread(target=__import__, args=("slow_to_import",))
+    importer.start()
+    wait_until(lambda: "slow_to_import" in sys.modules)
+    try:
+        assert status_of_child(lambda: __import__("slow_to_import").done) == 0
+    finally:
+        importer.join(60)
+        del sys.modules["slow_to_import"]
+
+
+@forking
+@needs_fork
+def test_threads_that_fork_at_the_same_time_release_each_their_own():
+    codes = []
+    users = [
+        threading.Thread(target=lambda: codes.append(status_of_child(lambda: True)))
+        for _ in range(6)
+    ]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(60)
+    assert codes == [0] * 6
+    for lock in forks._ours():
+        assert lock.acquire(blocking=False)
+        lock.release()
 
 
 @forking

@@ -13,6 +13,7 @@ import click
 
 from .. import __version__
 from ..arguments import path as checked_path
+from ..data.aligned import remove_kept_file
 from ..data.files.atomic import writing
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
@@ -165,6 +166,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 checkpoint=options.checkpoint,
                 **options.limits,
             )
+        remove_kept_file(result.H)  # one beside the data, if it is large: the result will have it
         command = shlex.join(["conenmf", *context.obj["arguments"]])
         result = replace(
             result,

@@ -10,6 +10,7 @@ import click
 
 from .. import comparison
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED
+from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import facts
@@ -128,6 +129,7 @@ def diagnose(common: CommonOptions, K: int | str, effort: int, **limits: Any) ->
             callback=display.iterations(**limits, what="solving"),
             **limits,
         )
+    remove_kept_file(result.H)
     with display.working("judging the result"):
         result.diagnose(effort=effort)
     common.answer(facts(result), lambda out: show_diagnosis(out, result), V)

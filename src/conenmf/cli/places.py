@@ -100,15 +100,23 @@ def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
     ]
 
 
+_NAMES = {
+    name for kind in TABLES for name in files_of_result(kind, anndata=True, report=True)
+}  # of all files that a result may have
+
+
 def earlier_files(folder: Path) -> set[str]:
-    """The files of an earlier result in a folder; none if there is no result."""
+    """The files of an earlier result in a folder; none if there is no result.
+
+    Whatever its summary lists, only names that are written here count: no other file is removed.
+    """
     try:
         summary = json.loads((folder / SUMMARY_FILE).read_bytes())
         is_ours = summary["made_by"] == "conenmf"
         names = {str(name) for name in summary["files"]} if is_ours else set()
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-    return {name for name in names if Path(name).name == name}
+    return names & _NAMES
 
 
 def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:

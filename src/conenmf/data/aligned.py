@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar
 import numpy as np
 
 from ..errors import CheckpointError, DiskFullError, Message, Option, is_disk_full
+from ..signals import interrupt_again
 from .blocks import Array
 from .files.atomic import flush
 from .files.locks import Temporary, remove_leftovers
@@ -32,6 +33,7 @@ __all__ = [
     "map_file",
     "new_file",
     "release_rows",
+    "remove_kept_file",
     "save_array",
     "write_array",
 ]
@@ -49,6 +51,9 @@ _temporary: weakref.WeakKeyDictionary[mmap.mmap, tuple[Temporary, Any]] = (
     weakref.WeakKeyDictionary()
 )
 """Files that are deleted together with the arrays in them."""
+
+_kept: weakref.WeakKeyDictionary[mmap.mmap, Path] = weakref.WeakKeyDictionary()
+"""Files that got a lasting name in this process."""
 
 
 def write_array(stream: Any, array: Any) -> None:
@@ -144,8 +149,21 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     mapping = _mapping_of(array)
     assert mapping is not None
     _ours.add(mapping)
-    _temporary[mapping] = (temporary, weakref.finalize(mapping, temporary.remove))
+    _temporary[mapping] = (temporary, weakref.finalize(mapping, _remove, temporary))
     return array
+
+
+def _remove(temporary: Temporary) -> None:
+    """Remove a file where Python cannot raise, as its array goes; Ctrl-C comes again afterwards."""
+    is_interrupted, is_removed = False, False
+    while not is_removed:
+        try:
+            temporary.remove()
+            is_removed = True
+        except KeyboardInterrupt:
+            is_interrupted = True
+    if is_interrupted:
+        interrupt_again()
 
 
 def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -202,7 +220,17 @@ def keep_file(array: Array, stem: str) -> Array:
             lasting = lasting.with_name(f"{stem}.H-{number}.npy")
     finalizer()
     del _temporary[mapping]
-    return map_file(lasting)
+    kept = map_file(lasting)
+    _kept[_mapping_of(kept)] = lasting  # type: ignore[index] # it has one
+    return kept
+
+
+def remove_kept_file(array: Any) -> None:
+    """Remove the name that `keep_file` gave; the array can be used for as long as it lives."""
+    mapping = _mapping_of(array)
+    path = None if mapping is None else _kept.pop(mapping, None)
+    if path is not None:
+        path.unlink(missing_ok=True)
 
 
 def release_rows(array: Array, start: int, stop: int) -> None:

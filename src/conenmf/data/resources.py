@@ -16,7 +16,6 @@ from pathlib import Path
 
 from ..arguments import integer, path
 from ..errors import ConeNMFError, Message, Option, OptionError
-from ..forks import importing
 
 __all__ = ["available_memory", "available_threads", "memory_budget", "require_memory"]
 
@@ -32,8 +31,7 @@ def available_threads() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
-    with importing:
-        from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
+    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
 
     return int(cpu_count())
 

@@ -101,7 +101,8 @@ def naming_failures(client: str | None, *, opening: bool = False) -> Iterator[No
     except ConeNMFError:
         raise
     except StepError as failed:
-        raise failed.problem from failed
+        error = failed.problem  # whose own cause stays: `failed` would lead back to it
+        raise error from error.__cause__
     except (Exception, CancelledError) as problem:
         _require_client(client, problem)
         cause = f"{type(problem).__name__}: {problem}"

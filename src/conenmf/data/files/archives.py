@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataTypeError, FileFormatError
+from ...forks import hold_across_forks
 from ...names import Names
 from ...text import decoded, visible
 from ..blocks import Array
@@ -89,7 +90,7 @@ class _SealedFile(OpenFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._lock = threading.Lock()
+        self._lock = hold_across_forks(threading.RLock())
         self._unread: dict[_Member, tuple[int, int]] = {}  # up to where, and the checksum so far
 
     def seal(self, member: _Member, *, at_once: bool) -> None:

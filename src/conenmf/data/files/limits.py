@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
-from ...forks import importing
 from ...text import excerpt, visible
 
 __all__ = [
@@ -186,8 +185,7 @@ def named_damage(path: object) -> Iterator[None]:
 def require_package(library: str, path: Path) -> Any:
     """Import a package that only some files need."""
     try:
-        with importing:
-            return importlib.import_module(library)
+        return importlib.import_module(library)
     except ImportError as problem:
         package = library.partition(".")[0]
         package = {"PIL": "Pillow"}.get(package, package)

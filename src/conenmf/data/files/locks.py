@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ...errors import LockWarning, OutputError
+from ...forks import hold_across_forks
 
 fcntl: ModuleType | None
 try:
@@ -46,7 +47,8 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0)
 
 _held: set[_Lock] = set()
-_opening = threading.RLock()  # no child is forked between opening a file and knowing its lock
+_opening = hold_across_forks(threading.RLock())
+"""No child is forked between the opening of a file and the knowledge of its lock."""
 
 
 class _Lock:
@@ -66,8 +68,6 @@ class _Lock:
 
 def _close_in_child() -> None:
     """A forked child has no part in the locks of its parent, which outlive these copies."""
-    global _opening
-    _opening = threading.RLock()
     for lock in _held:
         with suppress(OSError):
             os.close(lock.descriptor)
@@ -76,11 +76,7 @@ def _close_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: _opening.acquire(),
-        after_in_parent=lambda: _opening.release(),
-        after_in_child=_close_in_child,
-    )
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 class _BusyError(Exception):
