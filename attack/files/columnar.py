@@ -116,6 +116,8 @@ def _read_columns(path: Path, V: Any) -> Any:
             raise
         table = (pq.read_table if is_parquet else pyarrow.feather.read_table)(path)
         table.validate(full=True)
+        if len(set(table.column_names)) < table.num_columns:
+            raise RefusedError("several columns of the same name") from None
         is_text = not pa.types.is_primitive(table.schema.types[0])
         columns = dict(zip(table.column_names, table.columns, strict=True))
         missing = [name for name, column in columns.items() if column.null_count]

@@ -266,9 +266,9 @@ def check_annotated(adata: Any) -> None:
         raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
 
 
-def _checked_key(key: Any) -> str:
+def _checked_key(value: Any) -> str:
     """A name for a part of an HDF5 file."""
-    key = text("key", key)
+    key = text("key", value)
     if key in ("", ".") or "/" in key or not key.isprintable():
         raise OptionError(
             Message(Option("key", key), ", expected a name without / and control characters")

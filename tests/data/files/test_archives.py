@@ -309,3 +309,9 @@ def test_names_that_take_more_memory_than_their_number(tmp_path, X):
     assert open_data(tmp_path / "a.npz").names.sample_names[0].endswith("…")
     np.savez(tmp_path / "a.npz", V=X, sample_names=names)
     assert open_data(tmp_path / "a.npz", max_memory="1MB").names.sample_names is None
+
+
+def test_coordinates_are_refused_with_what_to_do(tmp_path, X):
+    sp.save_npz(tmp_path / "x.npz", sp.coo_array(X))
+    with pytest.raises(FileFormatError, match=r"by coordinates \(COO\).*matrix.tocsr\(\)"):
+        open_data(tmp_path / "x.npz")

@@ -271,3 +271,11 @@ def test_entries_that_are_marked_as_missing(tmp_path, shape):
         file["X"][0, ..., 0] = 65535
     with pytest.raises(MaskedDataError, match=r"a\.h5:/X: some entries are 65535"):
         open_data(tmp_path / "a.h5")
+
+
+def test_a_chunk_without_its_checksum_is_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        data = file.create_dataset("X", data=np.ones((20, 4)), chunks=(10, 4), fletcher32=True)
+        data.id.write_direct_chunk((10, 0), b"12")
+    with pytest.raises(FileFormatError, match="X has a damaged chunk"):
+        open_data(tmp_path / "x.h5")

@@ -225,6 +225,11 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
             shape = np.asarray(archive.member("shape"))
             source = CompressedSource(str(path), path, parts, shape, decoded(order), budget)
             return NamedMatrix(source, archive.names(), roles_stored=True)
+        if {"data", "row", "col", "shape"} <= members.keys():
+            raise FileFormatError(
+                f"{path} holds a sparse matrix by coordinates (COO), which is not read in blocks: "
+                "save it with scipy.sparse.save_npz(path, matrix.tocsr())"
+            )
         matrices = sorted(members.keys() - set(_NAME_MEMBERS))
         if dataset is None and len(matrices) == 1:
             (dataset,) = matrices

@@ -40,6 +40,7 @@ _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 _HARMLESS_TEXT_BYTES = 16 << 20  # all names together
 _BEGINNING_CHARS = 1000  # of a name, of which less is shown
 _PARTS = ("data", "indices", "indptr")
+_FLETCHER_BYTES = 4  # of the checksum of that name
 _HARMLESS_CHUNKS = 1 << 14  # of an array of which nothing is stored; each is looked for
 
 
@@ -224,6 +225,9 @@ class _HDF5Store(Store):
                 f"{name} is truncated: its header claims {size} bytes in a file of {file_size}; "
                 "copy or download it again"
             )
+        has_checksums = array.chunks and array.fletcher32  # without its own, a chunk is a crash
+        if has_checksums and array.id.chunk_iter(lambda c: c.size < _FLETCHER_BYTES or None):
+            raise FileFormatError(f"{name} has a damaged chunk; copy or download it again")
         return size
 
     def _parts_of_texts(self, member: Any) -> Iterator[list[Any]]:
