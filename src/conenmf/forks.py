@@ -112,7 +112,7 @@ def _release() -> None:
 
 
 def _begin_child() -> None:
-    """Release what the fork took, and make anew what it could not."""
+    """Release what the fork took, and replace what it could not."""
     _release()
     for lock in _ours():
         if lock.acquire(blocking=False):

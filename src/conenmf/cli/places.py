@@ -108,7 +108,7 @@ _NAMES = {
 def earlier_files(folder: Path) -> set[str]:
     """The files of an earlier result in a folder; none if there is no result.
 
-    Whatever its summary lists, only names that are written here count: no other file is removed.
+    Of those that its summary lists, only names that are written here count: others are not removed.
     """
     try:
         summary = json.loads((folder / SUMMARY_FILE).read_bytes())
