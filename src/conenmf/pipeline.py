@@ -218,7 +218,7 @@ class Begun:
 
     def decisions(self) -> dict[str, Any]:
         """What a resumed run takes over, in plain values."""
-        names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling")
+        names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling", "error")
         race = None if self.race is None else self.race.plain()
         return {name: getattr(self, name) for name in names} | {"race": race}
 
@@ -226,6 +226,7 @@ class Begun:
         """Leave to a checkpointed run what it is to save, unless it has been resumed."""
         if run is not None and not run.facts:
             run.facts = {"begun": self.decisions(), "seconds": dict(stages.seconds)}
+            run.initial_W = self.W
 
     def take_H(self) -> Aligned | None:
         """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
@@ -277,7 +278,8 @@ def _resume(run: CheckpointedRun | None, max_iter: int, stages: Stages) -> Begun
         return None
     stages.seconds |= run.facts["seconds"]
     begun = run.facts["begun"]
-    return Begun(saved.state.W, saved=saved, **begun | {"race": Race.of_plain(begun["race"])})
+    W = saved.state.W if run.initial_W is None else run.initial_W
+    return Begun(W, saved=saved, **begun | {"race": Race.of_plain(begun["race"])})
 
 
 def _solve(

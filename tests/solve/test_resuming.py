@@ -218,6 +218,19 @@ def test_a_folder_in_use_is_refused(cones, run):
     assert os.listdir(folder) == ["00000005"]
 
 
+def test_a_run_that_ends_above_its_init_resumes_with_the_same_bits(cones, tmp_path):
+    """Then W is that of the init, which the checkpoint keeps."""
+    options = {"init": "cr1", "solver": "plain-mult", "max_iter": 3, "tol": 0}
+    V = from_columns(cones)
+    alone = factorize(V, 3, **options)
+    assert alone.relative_error < alone.history.relative_error[-1]
+    run = Checkpoint(tmp_path / "run", every=0)
+    factorize(V, 3, checkpoint=run, callback=lambda now: now.iteration == 2, **options)
+    resumed = factorize(V, 3, checkpoint=run, **options)
+    np.testing.assert_array_equal(resumed.W, alone.W)
+    np.testing.assert_array_equal(resumed.H, alone.H)
+
+
 @pytest.mark.parametrize("place", ["/proc", "/proc/run", "file/run", "file", "a\0b", "x" * 300])
 def test_an_unusable_folder_is_refused_at_the_start(cones, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)

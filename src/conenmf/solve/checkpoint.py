@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arguments import number, path
+from ..data.blocks import Array
 from ..data.digest import digest
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
@@ -107,6 +108,7 @@ class CheckpointedRun:
         self._rng = rng
         self._last = time.perf_counter()
         self.facts: dict[str, Any] = {}
+        self.initial_W: Array | None = None
 
     @classmethod
     @contextmanager
@@ -178,6 +180,7 @@ class CheckpointedRun:
         }
         log = Log(**{name: arrays[name].tolist() for name in _LOG_FIELDS})
         W, values = arrays["W"], arrays["values"].tolist()
+        self.initial_W = arrays.get("W of the init")
         self._compare(folder, header["settings"])
         if len(log.elapsed) > max_iter:
             raise CheckpointError(
@@ -247,6 +250,8 @@ class CheckpointedRun:
         arrays: dict[str, Any] = {"W": state.W, "values": np.array(state.values)}
         arrays |= {name: np.array(getattr(run.log, name)) for name in _LOG_FIELDS}
         arrays |= {_SUM_PREFIX + name: np.asarray(value) for name, value in state.sums.items()}
+        if self.initial_W is not None:
+            arrays["W of the init"] = self.initial_W
         if momentum is not None:
             arrays["W before"] = momentum.W
             files |= self._V.save_aligned(momentum.Ht, folder, "before")
