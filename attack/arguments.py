@@ -31,7 +31,9 @@ NOT_CALLED = {
     *("solve.losses.Frobenius", "solve.stopping.Iteration", "solve.stopping.StopReason"),
     *("solve.stopping.History", "solve.race.run_race", "solve.arena.Arena"),
     *("solve.race.Race", "solve.race.Entrant", "solve.race.RaceOutcome"),
-    *("solve.prospect.Prospect", "solve.initial.InitialFactors", "solve.online.StreamCones"),
+    *("solve.prospect.Prospect", "solve.initial.InitialFactors", "cones.stream.StreamCones"),
+    *("cones.noisy.NoisyCentres", "cones.outliers.CoveringCentres"),
+    *("solve.near_separable.SeparableBound",),
     *("judge.diagnosis.ConeDiagnosis", "judge.diagnosis.InspectedSamples"),
     *("judge.uniqueness.Freedom", "judge.estimators.Vote", "judge.selection.Decision"),
     *("comparison.Contender", "data.resources.available_memory"),
@@ -176,6 +178,10 @@ VALID: dict[str, Callable[[], Any]] = {
     "source": lambda: Path("valid.h5ad"),
     "target": lambda: Path("annotated.h5ad"),
     "samples_in": lambda: "rows",
+    "sine": lambda: 0.1,
+    "share": lambda: 0.9,
+    "outliers": lambda: 2,
+    "samples": lambda: [0, 1, 2],
 }
 OWN: dict[str, dict[str, Callable[[], Any]]] = {
     "from_columns": {"V": _matrix},
