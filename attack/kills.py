@@ -120,7 +120,8 @@ def state_of(out: Path) -> str:
         summary = json.loads((out / "summary.json").read_text())
         missing = [name for name in summary["files"] if not (out / name).exists()]
         visible = {name for name in os.listdir(out) if not name.startswith(".")}
-        others = sorted(visible - {*summary["files"], "summary.json"})
+        kept_aside = {name for name in visible if name.startswith("unfinished-result")}
+        others = sorted(visible - {*summary["files"], "summary.json"} - kept_aside)
         with np.load(out / "result.npz", allow_pickle=False) as saved:
             found = {saved["W"].shape[1]}
         for table in ("components", "coefficients"):

@@ -126,6 +126,17 @@ def test_short_samples_of_any_direction_are_no_centres():
     assert found.largest_turn <= np.arcsin(0.2)
 
 
+def test_fewer_directions_than_cones_are_left_to_algorithm_1():
+    rng = np.random.default_rng(180)
+    for _ in range(40):
+        V = from_columns(rng.random((9, 2)) @ rng.random((2, 12)))
+        W, H, cones = cr1_nmf(V, 5, method="robust", tol=5e-2)
+        assert np.isfinite(W).all()
+        assert W.min() >= 0
+        assert np.bincount(cones.labels, minlength=5).min() > 0
+        assert cr1_error(V, W, H) < 1
+
+
 def test_the_noise_is_estimated_from_the_singular_values_beyond_k():
     rng = np.random.default_rng(0)
     F, K, N, delta = 200, 4, 1000, 0.05

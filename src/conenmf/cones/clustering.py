@@ -319,6 +319,8 @@ def _robust(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array
     if K >= min(V.shape) or are_evident(V, Z, tie):
         return centres, Z, False
     noisy = centres_in_noise(V, K, first=first)
+    if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
+        return centres, Z, False
     return noisy.centres, noisy.axes, True
 
 

@@ -48,12 +48,15 @@ class NoisyCentres(NamedTuple):
     largest_turn : float
         The largest arcsin(r / ||y||) of a centre, in radians: no centre was turned farther, if
         noise is no larger than r. pi/2 if a centre had to be no longer than r.
+    counts : array (K,)
+        How many samples are nearest to each axis.
     """
 
     centres: Array
     axes: Array
     noise: float
     largest_turn: float
+    counts: Array
 
 
 def centres_in_noise(
@@ -107,7 +110,8 @@ def centres_in_noise(
             for _ in range(_POWER_STEPS):
                 (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
                 Z = _units(np.where(sums.any(axis=0), sums, Z))
-    return NoisyCentres(centres, U @ Z, r, turn)
+        (counts,) = V.map(_counts, Y, squared, Z=Z)
+    return NoisyCentres(centres, U @ Z, r, turn, counts)
 
 
 def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
@@ -221,6 +225,11 @@ def _higher(a: tuple[float, int, Array], b: tuple[float, int, Array]) -> tuple[f
 
 def _nearest(index: range, Y: Array, *, Z: Array) -> tuple[Array, None]:
     return (Y @ Z).argmax(axis=1), None
+
+
+def _counts(index: range, Y: Array, squared: Array, *, Z: Array) -> tuple[Array]:
+    nearest = (Y[squared > 0] @ Z).argmax(axis=1)
+    return (np.bincount(nearest, minlength=Z.shape[1]),)
 
 
 def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[Array]:

@@ -211,6 +211,7 @@ def _factors(
     are too many to be remembered, or w had negative entries.
     """
     w, mix, heights = _leading_vectors(V, labels, first, products, tol, max_passes, max_products)
+    w = np.where(w.any(axis=1, keepdims=True), w, first)  # a cone without samples has any axis
     signs = np.where(w.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     scale = signs * np.sqrt(_dots(w, w))
     w /= scale

@@ -306,3 +306,11 @@ def test_what_numpy_writes(tmp_path):
     assert names == Names(("ab", "cd"), ("cell 1", "c2"))
     _, names = read(tmp_path / "c.csv", b"a name,x\nb c,1\nd e f,2\n")
     assert names == Names(("b c", "d e f"), ("x",))
+
+
+def test_a_fault_far_inside_a_long_table_is_found_by_halving(tmp_path):
+    rows = ["a,b"] + ["1,2"] * 400_000
+    rows[300_000] = "1,x"
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(FileFormatError, match="line 300001, column 'b': 'x' is not a number"):
+        open_data(tmp_path / "a.csv")

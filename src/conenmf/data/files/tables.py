@@ -36,6 +36,7 @@ _HEAD_LINES = 20  # from which the dialect is guessed ...
 _HEAD_BYTES = 1 << 20  # ... or fewer lines, if they are long
 _MAX_PARSED_COLUMNS = 200  # each costs more than its numbers: more are parsed as a single one
 _MAX_EMPTY_LINES = 10_000  # before the first row
+_SMALL_BYTES = 1 << 20  # of text that Python's own parser looks through for a fault
 _MAX_REASON_CHARS = 100  # of what the parser says, which quotes the text
 _QUOTED = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"')
 
@@ -91,14 +92,35 @@ def open_text(
 def _parsed(block: Block, parse: _Parser, path: Path, dialect: Dialect) -> tuple[Any, Array]:
     """The names and the numbers of a block, in as many rows as there are lines."""
     try:
-        texts, numbers = parse(block.text)
-        if not block.has_rows(len(numbers)):
-            raise FileFormatError(f"the lines from {block.number} on do not give a row each")
+        return _rows_of(block, parse)
     except Exception as problem:
         check_fields(path, block, dialect.delimiter.encode())
-        description = fault(block, dialect) or Message(visible(problem, _MAX_REASON_CHARS))
+        part = _first_faulty(block, parse)
+        description = fault(part, dialect) or Message(visible(problem, _MAX_REASON_CHARS))
         raise FileFormatError(Message(f"{path}: ", *description.parts)) from problem
+
+
+def _rows_of(block: Block, parse: _Parser) -> tuple[Any, Array]:
+    texts, numbers = parse(block.text)
+    if not block.has_rows(len(numbers)):
+        raise FileFormatError(f"the lines from {block.number} on do not give a row each")
     return texts, numbers
+
+
+def _first_faulty(block: Block, parse: _Parser) -> Block:
+    """A small part of a block that cannot be parsed, all before which can; halved until then."""
+    while len(block.text) > _SMALL_BYTES:
+        middle = block.text.find(b"\n", len(block.text) // 2) + 1
+        if not 0 < middle < len(block.text):
+            break
+        half = Block.of(block.number, block.text[:middle])
+        try:
+            _rows_of(half, parse)
+        except Exception:
+            block = half
+        else:
+            block = Block.of(block.number + half.ends, block.text[middle:])
+    return block
 
 
 def _dialect(head: list[bytes], path: Path, choice: ColumnChoice) -> Dialect:
