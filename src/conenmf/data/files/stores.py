@@ -41,7 +41,7 @@ _HARMLESS_TEXT_BYTES = 16 << 20  # all names together
 _BEGINNING_CHARS = 1000  # of a name, of which less is shown
 _PARTS = ("data", "indices", "indptr")
 _FLETCHER_BYTES = 4  # of the checksum of that name
-_HARMLESS_CHUNKS = 1 << 14  # of an array of which nothing is stored; each is looked for
+_HARMLESS_CHUNKS = 1 << 12  # of an array of which nothing is stored; each is looked for
 
 
 # --- objects that the caller has opened -------------------------------------------------------
