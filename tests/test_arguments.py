@@ -20,14 +20,13 @@ import pytest
 from anndata import AnnData
 
 import conenmf
-from conenmf import ConeNMF, ConeNMFError, arguments, factorize, from_columns
+from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
 from conenmf.cones.certificate import certify
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank import estimate_rank
 from conenmf.cones.simulate import make_cones
 from conenmf.data.sketch import sketch
-from conenmf.errors import Message, Option, OptionError
 from conenmf.judge.uniqueness import component_freedom
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
@@ -148,13 +147,14 @@ FITTING = {"init": ("init", "cr1"), "solver": ("solver?", "hals"), **LIMITS, "ca
 DRAWING = {"rng": ("rng?", RNG)}
 GEOMETRY = cone_geometry(V, CONES.labels)
 AXIS = {"ax": ("axes?", None)}
+FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?", None)}
 CALLS = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
         "verbose": ("verbosity", 0)},
-    "ConeNMF.fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
-    "ConeNMF.fit_transform": {"X": ("matrix", X), "y": (ANYTHING, None)},
-    "ConeNMF.fit_predict": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.fit": FITTED,
+    "ConeNMF.fit_transform": FITTED,
+    "ConeNMF.fit_predict": FITTED,
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
     "ConeNMF.transform": {"X": ("matrix", X)},
     "ConeNMF.predict": {"X": ("matrix", X)},
@@ -231,6 +231,7 @@ CALLS = {
     "names.Names.sample": {"index": ("integer", 0)},
     "names.Names.feature": {"index": ("integer", 0)},
     "names.Names.turned": {},
+    "names.Names.updated": {"other": ("object", NAMES)},
     "names.names_of": {"table": (ANYTHING, X)},
     "linalg.nnls.nnls": {"G": ("array", G), "C": ("array", C), "Y": ("array?", Y), "max_pivots":
         ("integer?", 5)},
@@ -340,6 +341,11 @@ CALLS = {
         ("integer", 1)},
     "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0)},
     "judge.uniqueness.Freedom.in_words": {},
+    "judge.named.NamedComponents.top_features": {"n": ("integer", 3), "feature_names": ("texts?",
+        list("abcdefgh"))},
+    "judge.named.NamedComponents.components_frame": {"feature_names": ("texts?", None)},
+    "judge.named.largest_features": {"W": ("array", W), "names": ("object", NAMES), "n": ("integer",
+        3)},
     "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
     "judge.metrics.dice": {"labels_true": ("classes", LABELS), "labels_pred": ("classes", LABELS)},
     "judge.metrics.purity": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
@@ -376,6 +382,7 @@ INSTANCES = {
     "DataMatrix": V,
     "Factorization": RESULT,
     "Freedom": component_freedom(V, W, H),
+    "NamedComponents": RESULT,
     "Names": NAMES,
     "Selection": conenmf.select_k(V, [2, 3], methods=["ratio"]),
     "Solver": SOLVERS["hals"],
@@ -387,13 +394,14 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
-    StreamCones|NoisyCentres|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
+    StreamCones|NamedComponents|NoisyCentres|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
     re.VERBOSE,
 )
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
     (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
+    ConeNMF\.set_fit_request |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+
     """,
     re.VERBOSE,
@@ -477,23 +485,3 @@ def test_wrong_arguments_have_named_errors_and_none_is_accepted(path, folder):
                 if not is_named(problem):
                     raw.append(f"{name}={shown(value)}: {type(problem).__name__}: {problem}")
     assert (raw, accepted) == ([], [])
-
-
-def test_what_a_message_shows_is_short_and_can_be_copied():
-    values = [Hostile(), 10**5000, "x" * 10**6, np.ones((9, 9)), [[0.5] * 10**4] * 9, quiet, {1: X}]
-    for value in values:
-        problem = OptionError(Message(Option("K", value), ", expected less"))
-        assert len(str(problem)) < 150
-        for again in (copy.copy(problem), pickle.loads(pickle.dumps(problem))):
-            assert (again.args, again.args[0].parts) == (problem.args, problem.args[0].parts)
-    assert shown("a\x1b[31m\n") == r"'a\x1b[31m\n'"
-
-
-def test_limits_in_words():
-    with pytest.raises(OptionError, match="runs=0, expected an integer of at least 1 and at most"):
-        arguments.integer("runs", 0, at_least=1, at_most=9)
-    with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1, or"):
-        arguments.optional(arguments.number, "tol", NAN, above=0, below=1)
-    assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5
-    with pytest.raises(OptionError, match=r"runs=10{5}.*, expected an integer of 64 bits"):
-        arguments.integer("runs", 10**30, at_least=1)

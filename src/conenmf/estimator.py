@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from types import MethodType
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, choice, components, factor, function, integer, seeded
+from .arguments import array, choice, components, factor, function, integer
 from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
@@ -27,9 +25,11 @@ from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative, checked_components, unmasked
 from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
-from .names import names_of
+from .judge.named import NamedComponents
+from .names import Names, names_of
 from .pipeline import factorize
 from .result import Factorization
+from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
 from .solve.initial import check_factor, lift_zeros
 from .solve.inits import Init
@@ -41,24 +41,12 @@ from .solve.stopping import Callback, Iteration
 __all__ = ["ConeNMF", "sklearn_init"]
 
 
-class _NeedsNumberOfComponents:
-    """A method that is available only if the number of components is given."""
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self.method = method
-
-    def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
-        if model is None:
-            return self.method
-        if isinstance(model.n_components, str) and model.n_components == "auto":
-            raise NotAvailableError(
-                "n_components='auto' needs all samples at once, and partial_fit has one batch: "
-                "give a number; after fit, model.set_params(n_components=model.n_components_)"
-            )
-        return MethodType(self.method, model)
-
-
-class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ConeNMF(
+    NamedComponents,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Nonnegative matrix factorization, initialised from cones.
 
     Finds nonnegative coefficients A and components C such that X is close to A C in the
@@ -151,28 +139,33 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.max_memory = max_memory
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(
+        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+    ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
         X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
-        matrix that `open_data` returned.
+        matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
+        such as the words of a sparse one.
         """
-        self.fit_transform(X)
+        self.fit_transform(X, feature_names=feature_names)
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> Aligned:
+    def fit_transform(
+        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+    ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
-        V = self._read(X, reset=True)
+        V = self._read(X, reset=True, feature_names=feature_names)
         n_components, init = self._init_in_letters(V)
         result = factorize(
             V,
             n_components,
             init=init,
             callback=self._callback(),
-            rng=_generator(self.random_state),
+            rng=scikit_learn_rng(self.random_state),
             **self._options("solver", "max_iter", "tol", "max_time", "sketch", "checkpoint"),
         )
         self.result_ = result
@@ -187,7 +180,7 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
-    @_NeedsNumberOfComponents
+    @NeedsNumberOfComponents
     def partial_fit(self, X: Any, y: object = None) -> Self:
         """Learn from one more batch of samples, which need not be kept.
 
@@ -253,9 +246,11 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return self.result_.certify(effort=effort)
 
-    def fit_predict(self, X: Any, y: object = None) -> Aligned:
+    def fit_predict(
+        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+    ) -> Aligned:
         """Learn the components and return the label of each sample."""
-        self.fit_transform(X)
+        self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
     def transform(self, X: Any) -> Aligned:
@@ -285,13 +280,25 @@ class ConeNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         H, labels, squared = coefficients(V, self.components_.T)
         return V, H.T, labels, squared
 
-    def _read(self, X: Any, *, reset: bool) -> DataMatrix:
+    def _named_components(self) -> tuple[Array, Names]:
+        check_is_fitted(self)
+        if hasattr(self, "result_"):
+            return self.result_.W, self.result_.names
+        names = Names.of(feature_names=getattr(self, "feature_names_in_", None))
+        return self.components_.T, names  # after partial_fit
+
+    def _read(
+        self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
+    ) -> DataMatrix:
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
         options = self._options("negative", "n_threads", "max_memory")
+        options["names"] = names = Names.of(feature_names=feature_names)
         if not is_elsewhere(X):
-            options["names"] = names_of(X)
+            options["names"] = names_of(X).updated(names)
             X = unmasked(X)
             return from_rows(self._checked(X, reset=reset, accept_sparse=True), **options)
+        if isinstance(X, DataMatrix) and feature_names is not None:
+            raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
         outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
         self._checked(outline, reset=reset, skip_check_array=True)
@@ -386,15 +393,8 @@ def sklearn_init(
     (3, 2)
     """
     solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
-    W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
+    W, H, _ = cr1_nmf(V, n_components, rng=scikit_learn_rng(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
         components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
     return np.ascontiguousarray(lift_zeros(V, H).T), components
-
-
-def _generator(random_state: Any) -> np.random.Generator | None:
-    """Turn a random state of scikit-learn into a Generator."""
-    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
-        random_state = check_random_state(random_state).randint(2**31)
-    return None if random_state is None else seeded("random_state", random_state)

@@ -74,6 +74,8 @@ def facts(result: Factorization) -> dict[str, Any]:
         "init_used": result.init_used,
         "summary": list(result.summary()),
     }
+    if result.names.feature_names is not None:
+        values["top_features"] = result.top_features()
     if result.race is not None:
         values["race"] = {
             "data": result.race.data,

@@ -7,19 +7,19 @@ pages: control characters are spelled out as soon as a name is read.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .arguments import integer, optional, rows_and_columns, several
+from .arguments import instance, integer, optional, rows_and_columns, several
 from .errors import Message, Option, OptionError, ShapeError
-from .text import visible
+from .text import shown, visible
 
 __all__ = ["Names", "names_of"]
 
 _TEXTS = "a list of names"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Names:
     """The names of samples and features, where they have any.
 
@@ -90,9 +90,18 @@ class Names:
                 )
         return self
 
+    def updated(self, other: Names) -> Names:
+        """These names, but for what the others have: that replaces it."""
+        given = vars(instance("other", other, Names)).items()
+        return replace(self, **{key: value for key, value in given if value is not None})
+
     def turned(self) -> Names:
         """Swap what belongs to samples and to features: the names of the transposed matrix."""
         return Names(self.feature_names, self.sample_names, self.pixels_shape, self.image_shape)
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return f"Names({', '.join(f'{name}={shown(value)}' for name, value in given.items())})"
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""

@@ -25,6 +25,7 @@ from .data.matrix import Aligned, DataMatrix
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
 from .judge import plots
 from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
+from .judge.named import NamedComponents
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .solve.prospect import Prospect
@@ -38,7 +39,7 @@ _MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly the
 
 
 @dataclass(frozen=True, eq=False)
-class Factorization:
+class Factorization(NamedComponents):
     """A factorisation V ~ W H, how it was computed, and how good it is.
 
     Attributes
@@ -74,17 +75,13 @@ class Factorization:
         it.
     prospect : Prospect or None
         What the singular values say about the error; None if the fit did not ask.
-    certificate : Certificate or None
-        What `certify()` returned; None until it is called.
-    diagnosis : Diagnosis or None
-        What `diagnose()` returned; None until it is called.
+    certificate, diagnosis : Certificate or None, Diagnosis or None
+        What `certify()` and `diagnose()` returned; None until they are called.
     names : Names
         The names of samples and features, if the data have any.
-    spectrum : Spectrum or None
-        The singular values of the data that were computed so far, for `certify()`; None once the
-        result was pickled or loaded.
-    data : DataMatrix or None
-        The data; None once the result was pickled or loaded.
+    spectrum, data : Spectrum or None, DataMatrix or None
+        The singular values computed so far, for `certify()`, and the data; None once the result was
+        pickled or loaded.
     """
 
     W: Array

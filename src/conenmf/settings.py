@@ -1,20 +1,32 @@
-"""What a fit accepts: checks of the options of `factorize`, and how a result keeps them."""
+"""What a fit accepts: checks of its options, and how a result keeps them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
-from .arguments import components, function, generator, optional
+import numpy as np
+from sklearn.utils import check_random_state
+
+from .arguments import components, function, generator, optional, seeded
 from .data.matrix import DataMatrix
 from .data.sketch import checked_rank
 from .data.validate import checked_components
-from .errors import Message, Option, OptionError
+from .errors import Message, NotAvailableError, Option, OptionError
 from .solve.inits import Init
 from .solve.solvers import Solver, Update, solver_name
 from .solve.stopping import Stopping
 from .text import function_name
 
-__all__ = ["check_limits", "checked_K", "checked_sketch", "plain_settings"]
+__all__ = [
+    "NeedsNumberOfComponents",
+    "check_limits",
+    "checked_K",
+    "checked_sketch",
+    "plain_settings",
+    "scikit_learn_rng",
+]
 
 
 def checked_K(K: object, V: DataMatrix) -> int | str:
@@ -64,3 +76,27 @@ def plain_settings(
         "tol": float(tol),
         "max_time": None if max_time is None else float(max_time),
     }
+
+
+class NeedsNumberOfComponents:
+    """A method that is available only if the number of components is given."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
+        if model is None:
+            return self.method
+        if isinstance(model.n_components, str) and model.n_components == "auto":
+            raise NotAvailableError(
+                "n_components='auto' needs all samples at once, and partial_fit has one batch: "
+                "give a number; after fit, model.set_params(n_components=model.n_components_)"
+            )
+        return MethodType(self.method, model)
+
+
+def scikit_learn_rng(random_state: Any) -> np.random.Generator | None:
+    """Turn a random state of scikit-learn into a Generator."""
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        random_state = check_random_state(random_state).randint(2**31)
+    return None if random_state is None else seeded("random_state", random_state)

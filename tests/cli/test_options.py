@@ -100,6 +100,28 @@ def test_how_a_table_was_read_is_kept_and_used_again(tables, run, capsys):
     assert len(pd.read_csv("new.csv")) == 40
 
 
+def test_names_in_files_of_their_own(tables, run, capsys):
+    np.save("bare.npy", tables)
+    Path("words.txt").write_text("\n".join(f"word{f}" for f in range(12)))
+    Path("people.txt").write_text("\n".join(f"person{n}" for n in range(40)))
+    lists = ("--feature-names", "words.txt", "--sample-names", "people.txt")
+    assert run("fit", "bare.npy", "-k", 2, "-o", "out", "--no-report", *lists) == 0
+    out = capsys.readouterr().out
+    result = Factorization.load("out/result.npz")
+    assert result.names.sample_names[39] == "person39"
+    top = result.top_features(8)
+    assert f"component 0: {', '.join(top[0])}\n" in out
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["top_features"] == result.top_features()
+    assert (
+        "--feature-names words.txt --sample-names people.txt" in out
+    )  # in the command for a report
+    assert run("report", "out", "--data", "bare.npy", *lists) == 0
+    Path("words.txt").write_text("too\nfew")
+    assert run("fit", "bare.npy", "-o", "out", *lists) == 3
+    assert "there are 2 names for 12 features: give one for each" in capsys.readouterr().err
+
+
 def test_a_cube(tmp_path, monkeypatch, run, capsys):
     monkeypatch.chdir(tmp_path)
     cube = np.random.default_rng(0).random((5, 8, 6))

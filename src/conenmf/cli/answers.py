@@ -23,6 +23,9 @@ from ..text import visible
 
 __all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
+_SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
+_MAX_WORD_CHARS = 30
+
 
 def show_fit(out: Console, result: Factorization, target: Path, reading: list[str]) -> None:
     """Print the summary of a fit and where its files are; `reading` says how to read its data."""
@@ -32,6 +35,7 @@ def show_fit(out: Console, result: Factorization, target: Path, reading: list[st
         out.print("raise --max-iter, or try another --init")
     elif result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         out.print("the error was still falling at --max-iter: raise it for a better fit")
+    _show_components(out, result)
     ending = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
     out.print(f"{iterations}{ending}, {result.total_seconds:.3g} s")
@@ -41,6 +45,27 @@ def show_fit(out: Console, result: Factorization, target: Path, reading: list[st
     else:
         command = shlex.join(["conenmf", "report", str(target), *reading])
         out.print(f"No report written. To create it: {visible(command, None)}")
+
+
+def _show_components(out: Console, result: Factorization) -> None:
+    """Print the largest features of each component, if they have names; not of too many."""
+    names = result.names
+    if names.feature_names is None or names.image_shape is not None:
+        return
+    if _are_numbers(names.feature_names):  # a curve over wavelengths, say
+        return
+    for k, features in enumerate(result.top_features(_SHOWN_FEATURES)[:_SHOWN_COMPONENTS]):
+        words = ", ".join(visible(name, _MAX_WORD_CHARS) for name in features)
+        out.print(f"  component {k}: {words or 'zero'}")
+    if result.K > _SHOWN_COMPONENTS:
+        out.print(f"  and {result.K - _SHOWN_COMPONENTS} more, in the report and the tables")
+
+
+def _are_numbers(names: tuple[str, ...]) -> bool:
+    try:
+        return all(np.isfinite(float(name)) for name in names)
+    except ValueError:
+        return False
 
 
 def show_rank(out: Console, selection: Selection, plot: str | None) -> None:

@@ -16,7 +16,9 @@ from rich.console import Console
 from ..cones.dual_bound import DEFAULT_EFFORT
 from ..data.doors import open_data
 from ..data.files.formats import split_member
+from ..data.files.name_lists import read_names
 from ..data.matrix import DataMatrix
+from ..data.resources import memory_budget
 from ..names import Names
 from ..report import VIEWS
 from ..text import visible
@@ -48,6 +50,8 @@ class CommonOptions:
     header: bool | None
     names_column: str | None
     drop: tuple[str, ...]
+    feature_names: str | None
+    sample_names: str | None
     negative: str
     n_threads: int | None
     max_memory: str | None
@@ -80,6 +84,8 @@ class CommonOptions:
             "header": self.header,
             "names_column": self.names_column,
             "drop": ", ".join(self.drop) or None,
+            "feature_names": self.feature_names,
+            "sample_names": self.sample_names,
             "negative": self.negative,
         }
 
@@ -90,6 +96,8 @@ class CommonOptions:
             ("--dataset", self.dataset),
             ("--names-column", self.names_column),
             ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
+            ("--feature-names", self.feature_names),
+            ("--sample-names", self.sample_names),
             ("--negative", None if self.negative == "raise" else self.negative),
             *(("--drop", column) for column in self.drop),
         ]
@@ -117,9 +125,18 @@ class CommonOptions:
                 negative=self.negative,  # type: ignore[arg-type]
                 n_threads=self.n_threads,
                 max_memory=self.max_memory,
-                names=Names(image_shape=image_shape),
+                names=self._names().updated(Names(image_shape=image_shape)),
             )
         return V
+
+    def _names(self) -> Names:
+        """The names in files of their own."""
+        budget = memory_budget(self.max_memory)
+        samples, features = (
+            None if path is None else read_names(path, budget)
+            for path in (self.sample_names, self.feature_names)
+        )
+        return Names.of(samples, features)
 
     def answer(
         self, values: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
@@ -212,6 +229,18 @@ READING_OPTIONS = (
         metavar="COLUMN",
         multiple=True,
         help="A column of a table that is not read; may be given several times.",
+    ),
+    click.option(
+        "--feature-names",
+        type=click.Path(),
+        metavar="FILE",
+        help="Names of the features, such as words: a text with one on each line.",
+    ),
+    click.option(
+        "--sample-names",
+        type=click.Path(),
+        metavar="FILE",
+        help="Names of the samples: a text with one on each line.",
     ),
     click.option(
         "--negative",

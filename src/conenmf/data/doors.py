@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import scipy.sparse as sp
@@ -226,8 +226,7 @@ class _Request:
 
     def options(self, names: Names) -> dict[str, Any]:
         """What the constructors of all matrices take, given the names that came with the data."""
-        own = {} if self.names is None else vars(self.names)
-        names = replace(names, **{key: value for key, value in own.items() if value is not None})
+        names = names if self.names is None else names.updated(self.names)
         return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
 
     def validated(self, V: DataMatrix) -> DataMatrix:

@@ -83,6 +83,16 @@ def test_pickles_are_never_read(tmp_path):
         open_data(tmp_path / "a.npz")
 
 
+def test_names_that_are_objects_are_refused_with_what_to_do(tmp_path, X):
+    path = tmp_path / "named.npz"
+    words = np.array([f"w{f}" for f in range(X.shape[1])], dtype=object)
+    np.savez(path, X=X, feature_names=words)
+    with pytest.raises(DataTypeError, match=r"save it with feature_names=values\.astype\(str\)"):
+        open_data(path)
+    np.savez(path, X=X, feature_names=words.astype(str))
+    assert open_data(path).names.feature_names == tuple(words)
+
+
 def test_matrices_that_are_none(tmp_path):
     np.save(tmp_path / "a.npy", np.ones(5))
     with pytest.raises(ShapeError, match="got 1"):
@@ -141,7 +151,7 @@ def test_names_beside_a_matrix(tmp_path, X):
     with pytest.raises(DataTypeError, match="sample_names has shape"):
         open_data(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", V=X, sample_names=np.array([{}] * 40, dtype=object))
-    with pytest.raises(DataTypeError, match="holds objects"):
+    with pytest.raises(DataTypeError, match="holds Python objects"):
         open_data(tmp_path / "a.npz")
 
 

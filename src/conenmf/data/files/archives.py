@@ -169,7 +169,12 @@ class _Archive:
             length = stream.tell()
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if dtype.hasobject:
-            raise DataTypeError(f"{path}: member {name} holds objects, expected numbers")
+            is_names = name in _NAME_MEMBERS
+            kind, cast = ("texts", "str") if is_names else ("numbers", "float")
+            raise DataTypeError(
+                f"{path}: member {name} holds Python objects, expected {kind}: save it with "
+                f"{name}=values.astype({cast})"
+            )
         is_plain = info.compress_type == zipfile.ZIP_STORED
         place = self._place(info) if is_plain else 0
         if info.file_size != length + size or (is_plain and self.file.size < place + length + size):

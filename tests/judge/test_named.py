@@ -1,0 +1,81 @@
+"""Components by the names of features, for results and for the estimator."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from conenmf import ConeNMF, Factorization, factorize, from_rows
+from conenmf.errors import OptionError, ShapeError
+from conenmf.judge.named import largest_features
+from conenmf.names import Names
+
+TEXTS = ["oak elm oak", "elm oak ash", "salt pepper", "pepper salt salt", "oak elm", "salt pepper"]
+
+
+@pytest.fixture
+def counts():
+    words = TfidfVectorizer()
+    return words.fit_transform(TEXTS), words.get_feature_names_out()
+
+
+def test_the_largest_features_come_first_and_zeros_never():
+    W = np.array([[0.0, 2.0], [3.0, 2.0], [5.0, 0.0]])
+    assert largest_features(W, Names(), 2) == [
+        ["feature 2", "feature 1"],
+        ["feature 0", "feature 1"],
+    ]
+    assert largest_features(W, Names(), 9) == largest_features(W, Names(), 2)
+
+
+def test_words_of_a_sparse_matrix(counts):
+    X, words = counts
+    assert sp.issparse(X)
+    model = ConeNMF(2).fit(X, feature_names=words)
+    topics = {frozenset(topic[:2]) for topic in model.top_features(3)}
+    assert topics == {frozenset({"oak", "elm"}), frozenset({"salt", "pepper"})}
+    assert model.top_features(3) == model.result_.top_features(3)
+    assert not hasattr(model, "feature_names_in_")  # scikit-learn would warn in transform
+    assert model.transform(X).shape == (6, 2)
+    with pytest.raises(ShapeError, match="there are 3 names for 5 features"):
+        ConeNMF(2).fit(X, feature_names=words[:3])
+
+
+def test_at_every_door(counts, tmp_path):
+    X, words = counts
+    names = Names.of(feature_names=words)
+    topics = ConeNMF(2).fit(X, feature_names=words).top_features()
+    result = factorize(from_rows(X, names=names), 2, init="auto")
+    result.save(tmp_path / "fit.npz")
+    dense = X.toarray()
+    assert [
+        ConeNMF(2).fit(X).top_features(feature_names=words),
+        ConeNMF(2).fit(pd.DataFrame(dense, columns=words)).top_features(),
+        ConeNMF(2).fit(from_rows(X, names=names)).top_features(),
+        Factorization.load(tmp_path / "fit.npz").top_features(),
+    ] == [topics] * 4
+    with pytest.raises(OptionError, match="X is open already: give names="):
+        ConeNMF(2).fit(from_rows(X), feature_names=words)
+    pipeline = make_pipeline(TfidfVectorizer(), ConeNMF(2)).fit(TEXTS)
+    vocabulary = pipeline[:-1].get_feature_names_out()
+    assert pipeline[-1].top_features(feature_names=vocabulary) == topics
+
+
+def test_a_frame_of_components(counts):
+    X, words = counts
+    model = ConeNMF(2).fit(X, feature_names=words)
+    frame = model.components_frame()
+    assert list(frame.columns) == list(words)
+    assert list(frame.index) == ["component 0", "component 1"]
+    np.testing.assert_array_equal(frame.to_numpy(), model.components_)
+    pd.testing.assert_frame_equal(model.result_.components_frame(), frame)
+    bare = ConeNMF(2).fit(X).components_frame(feature_names=words)
+    pd.testing.assert_frame_equal(bare, frame)
+
+
+def test_after_partial_fit_the_names_of_a_data_frame_count(counts):
+    X, words = counts
+    model = ConeNMF(2).partial_fit(pd.DataFrame(X.toarray(), columns=words))
+    assert set(model.top_features(1)[0]) <= set(words)

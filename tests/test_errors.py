@@ -1,0 +1,47 @@
+"""What errors say: short messages that can be copied, and limits in words."""
+
+import copy
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from conenmf import arguments
+from conenmf.errors import Message, Option, OptionError
+from conenmf.text import shown
+
+
+class Hostile:
+    """An object that cannot be looked at."""
+
+    def __repr__(self):
+        raise RuntimeError("do not look at me")
+
+
+def test_what_a_message_shows_is_short_and_can_be_copied():
+    values = [
+        Hostile(),
+        10**5000,
+        "x" * 10**6,
+        np.ones((9, 9)),
+        [[0.5] * 10**4] * 9,
+        print,
+        {1: np.ones(3)},
+    ]
+    for value in values:
+        problem = OptionError(Message(Option("K", value), ", expected less"))
+        assert len(str(problem)) < 150
+        for again in (copy.copy(problem), pickle.loads(pickle.dumps(problem))):
+            assert (again.args, again.args[0].parts) == (problem.args, problem.args[0].parts)
+    assert shown("a\x1b[31m\n") == r"'a\x1b[31m\n'"
+
+
+def test_limits_in_words():
+    with pytest.raises(OptionError, match="runs=0, expected an integer of at least 1 and at most"):
+        arguments.integer("runs", 0, at_least=1, at_most=9)
+    with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1, or"):
+        arguments.optional(arguments.number, "tol", float("nan"), above=0, below=1)
+    assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5
+    with pytest.raises(OptionError, match=r"runs=10{5}.*, expected an integer of 64 bits"):
+        arguments.integer("runs", 10**30, at_least=1)
