@@ -172,6 +172,9 @@ CALLS = {
     "Factorization.plot_cones": AXIS,
     "Factorization.plot_components": {"axes": ("axes?", None), "components": ("indices?", [0]),
         "image_shape": ("shape?", (2, 4)), "top": ("integer", 3)},
+    "Factorization.plot_endmembers": {**AXIS, "components": ("indices?", [0])},
+    "Factorization.plot_maps": {"axes": ("axes?", None), "components": ("indices?", [0]),
+        "pixels_shape": ("shape", (1, N))},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None)},
@@ -359,9 +362,15 @@ CALLS = {
     "judge.plots.spectrum": {"rank": ("object", estimate_rank(V)), "K": ("integer", K), **AXIS},
     "judge.plots.components": {"W": ("array", W), "names": ("object", NAMES), "axes": ("axes?",
         None), "which": ("indices?", [0]), "top": ("integer", 3)},
+    "judge.plots.endmembers": {"W": ("array", W), "names": ("object", NAMES), **AXIS, "which":
+        ("indices?", [0])},
+    "judge.plots.maps": {"W": ("factor", W), "H": ("factor", H), "pixels_shape": ("shape", (1, N)),
+        "axes": ("axes?", None), "which": ("indices?", [0])},
+    "judge.maps.abundance_maps": {"W": ("factor", W), "H": ("factor", H), "pixels_shape": ("shape",
+        (1, N)), "max_pixels": ("integer?", 5)},
     "judge.plots.cones": {"geometry": ("object", GEOMETRY), **AXIS},
     "judge.plots.scores": {"ks": ("vector", [2, 3]), "axes": ("axes?", None), "votes": ("object",
-        {"a": (np.ones(2), 2)})},
+        {"a": (np.ones(2), 2)}), "meanings": ("object?", {"a": "score"})},
     "export.write_tables": {"result": ("object", RESULT), "folder": ("path", "."), "kind":
         ("choice", "csv"), "batch_rows": ("integer", 5)},
     "export.write_coefficients": {"path": ("path", "a.csv"), "A": ("table", H.T), "names":

@@ -37,6 +37,18 @@ def test_every_init_with_every_solver(model):
         assert 0 < one.scores["nmi"] <= 1
         assert row["relative_error"] == one.relative_error
         assert row["purity"] == one.scores["purity"]
+    assert f"{comparison!r}".startswith("Comparison(K=3, 6 contenders, best: ")
+    header, *lines = str(comparison).splitlines()
+    assert header.split() == list(comparison.rows()[0])
+    assert [tuple(line.split()[:2]) for line in lines] == [
+        (one.init, one.solver) for one in comparison.contenders
+    ]
+    ends = {len(line) - len(line.rsplit(maxsplit=3)[-1]) for line in lines}
+    assert len(ends) <= 2  # columns are aligned
+    page = comparison._repr_html_()
+    assert page.count("<svg") == 1
+    assert page.count("<tr>") == 7
+    assert page.count("<path") == 6
     ax = comparison.plot()
     assert len(ax.lines) == 6
     matplotlib.pyplot.close(ax.figure)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import pictures
 from .arguments import choices, classes, components, function, integer, optional
 from .data.doors import from_columns
 from .data.matrix import DataMatrix
@@ -21,18 +22,21 @@ from .data.validate import require_data_matrix
 from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import scores
+from .markup import element
 from .pipeline import factorize
 from .result import Factorization
 from .settings import check_limits
 from .solve.inits import INITS
 from .solve.solvers import SOLVERS
 from .solve.stopping import Callback, History
+from .text import counted
 
 __all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
 _WARM_UP_SAMPLES = 64
+_N_NAMES = 2  # columns of the table that hold names, not numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +81,9 @@ class Contender:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The contenders, lowest error first, and the number of components."""
+    """The contenders, lowest error first, and the number of components; ``print`` shows a table."""
 
     contenders: tuple[Contender, ...]
     K: int
@@ -98,10 +102,64 @@ class Comparison:
             for one in self.contenders
         ]
 
+    def __repr__(self) -> str:
+        best = self.contenders[0]
+        return (
+            f"Comparison(K={self.K}, {len(self.contenders)} contenders, best: {best.init} + "
+            f"{best.solver}, relative_error={best.relative_error:.4g})"
+        )
+
+    def __str__(self) -> str:
+        lines = [list(self.rows()[0]), *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if place < _N_NAMES else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            [f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in row.values()]
+            for row in self.rows()
+        ]
+
+    def _repr_html_(self) -> str:
+        inits = list(dict.fromkeys(one.init for one in self.contenders))
+        colours = [inits.index(one.init) for one in self.contenders]
+        drawn = [(one.history.elapsed, one.history.relative_error) for one in self.contenders]
+        picture = pictures.lines(
+            drawn,
+            "relative error by seconds (log), a colour for each init",
+            colours=colours,
+            log=True,
+        )
+        head = (element("th", title) for title in self.rows()[0])
+        body = (
+            element(
+                "tr",
+                element("td", "\N{BLACK CIRCLE} ", row[0], style=f"color:{_colour(colour)}"),
+                *(element("td", cell) for cell in row[1:]),
+            )
+            for row, colour in zip(self._cells(), colours, strict=True)
+        )
+        table = element("table", element("tr", *head), *body)
+        title = f"Comparison with {counted(self.K, 'component')}, lowest error first"
+        return pictures.card(title, (), picture, table)
+
     def plot(self, ax: Any = None) -> Any:
-        """Draw error against time, a line for each; return the matplotlib axes."""
-        curves = {f"{one.init} + {one.solver}": one.history for one in self.contenders}
+        """Draw error against time, a colour for each init and a style for each solver.
+
+        Returns the matplotlib axes.
+        """
+        curves = {(one.init, one.solver): one.history for one in self.contenders}
         return plots.curves(curves, ax)
+
+
+def _colour(number: int) -> str:
+    return pictures.COLOURS[number % len(pictures.COLOURS)]
 
 
 def compare(

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from .arguments import instance, integer, optional, rows_and_columns, several
 from .errors import Message, Option, OptionError, ShapeError
 from .text import shown, visible
@@ -102,6 +105,17 @@ class Names:
     def __repr__(self) -> str:
         given = {name: value for name, value in vars(self).items() if value is not None}
         return f"Names({', '.join(f'{name}={shown(value)}' for name, value in given.items())})"
+
+    @property
+    def feature_positions(self) -> npt.NDArray[np.float64] | None:
+        """The names of features as numbers, such as wavelengths, if all of them are."""
+        if self.feature_names is None:
+            return None
+        try:
+            positions = np.array([float(name) for name in self.feature_names])
+        except ValueError:
+            return None
+        return positions if np.isfinite(positions).all() and np.ptp(positions) > 0 else None
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""

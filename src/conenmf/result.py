@@ -11,7 +11,6 @@ import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -24,18 +23,20 @@ from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
 from .judge import plots
-from .judge.diagnosis import ConeDiagnosis, Diagnosis, diagnose
+from .judge.diagnosis import Diagnosis, diagnose
 from .judge.named import NamedComponents
+from .judge.notebook import component_picture, error_picture
+from .judge.words import bound_in_words, cones_in_words
 from .linalg.spectrum import Spectrum
 from .names import Names
+from .pictures import card, table
 from .solve.prospect import Prospect
 from .solve.race import Race
 from .solve.stopping import History, StopReason
 from .storage import saved_factorization, write_factorization
+from .text import counted
 
 __all__ = ["Factorization"]
-
-_MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,54 +253,19 @@ class Factorization(NamedComponents):
 
     def summary(self) -> tuple[str, ...]:
         """Describe the result in sentences; `certify()` and `diagnose()` add what they found."""
-        K = f"{self.K} component{'s' * (self.K > 1)}"
+        K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
         how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
         lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
         if self.is_on_plateau:
             lines.append(self.ending)
         if self.certificate is not None:
-            lines.append(self._bound_in_words(self.certificate, K))
+            lines.append(bound_in_words(self.certificate, self.K))
         if self.diagnosis is not None:
             if (not_unique := self.diagnosis.freedom.in_words()) is not None:
                 lines.append(not_unique)
-            lines.append(f"the data fall into cones: {self._cones_in_words(self.diagnosis.cones)}")
+            lines.append(f"the data fall into cones: {cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)
-
-    def _bound_in_words(self, certificate: Certificate, K: str) -> str:
-        below = f"{certificate.lower_bound:.4g}"
-        bound = f"no factorisation with {K} can have an error below {below}"
-        if certificate.gap < 0:
-            return f"{bound}, yet this one has: one of the two numbers is wrong"
-        chance = certificate.failure_probability
-        certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
-        return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"
-
-    def _cones_in_words(self, cones: ConeDiagnosis | None) -> str:
-        if cones is None:
-            return "no, the samples have fewer directions than there are components"
-        geometry = cones.geometry
-        if self.K == 1:
-            return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
-        if geometry.holds:
-            return f"yes, margin {geometry.margin:.3g} rad"
-        apart = geometry.pairwise
-        failure = f"the smallest cones miss the geometric assumption by {-geometry.margin:.3g} rad"
-        if apart.value > 0:
-            return (
-                f"yes, samples of different cones are {apart.value:.3g} rad farther apart than "
-                f"samples of one, although {failure}"
-            )
-        if apart.is_exact:
-            failure = (
-                f"samples of one cone are up to {apart.within:.3g} rad apart, of different ones "
-                f"down to {apart.between:.3g}"
-            )
-        n_ambiguous = geometry.ambiguous.size
-        is_near = -geometry.margin < geometry.required_angle / 2
-        if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():
-            return f"nearly; {n_ambiguous} samples lie between cones, and {failure}"
-        return f"no, {failure}"
 
     def __repr__(self) -> str:
         return (
@@ -309,7 +275,6 @@ class Factorization(NamedComponents):
         )
 
     def _repr_html_(self) -> str:
-        sentences = "".join(f"<li>{escape(line)}</li>" for line in self.summary())
         facts = {
             "samples x features": f"{self.H.shape[1]} x {self.W.shape[0]}",
             "iterations": f"{self.n_iter} ({self.stop_reason})",
@@ -320,11 +285,10 @@ class Factorization(NamedComponents):
             facts["race of inits"] = ", ".join(
                 f"{one.init} {one.relative_error:.4g}" for one in self.race.entrants
             )
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
-            for name, value in facts.items()
-        )
-        return f"<div><strong>Factorization</strong><ul>{sentences}</ul><table>{rows}</table></div>"
+        below = None if self.certificate is None else self.certificate.lower_bound
+        errors = error_picture(self.history.relative_error, below) if self.n_iter else None
+        components = component_picture(self.W, self.names)
+        return card("Factorization", self.summary(), components, errors, table(facts))
 
     def plot_history(self, ax: Any = None, *, against: str = "iteration") -> Any:
         """Draw the relative error after each iteration; return the matplotlib axes.
@@ -359,7 +323,7 @@ class Factorization(NamedComponents):
         axes : array of matplotlib axes, optional
             One for each component to draw.
         components : integers, optional
-            Which ones; by default the first twelve.
+            Which ones; by default all.
         image_shape : (rows, columns), optional
         top : int
 
@@ -370,6 +334,39 @@ class Factorization(NamedComponents):
         names = self.names if image_shape is None else Names(image_shape=image_shape)
         names.checked(self.H.shape[1], self.W.shape[0])
         return plots.components(self.W, names, axes, which=components, top=top)
+
+    def plot_endmembers(self, ax: Any = None, *, components: Any = None) -> Any:
+        """Draw all components as curves in one frame, each scaled to norm 1; return the axes.
+
+        They are drawn over the names of features if these are numbers, such as wavelengths.
+        """
+        return plots.endmembers(self.W, self.names, ax, which=components)
+
+    def plot_maps(
+        self,
+        axes: Any = None,
+        *,
+        components: Any = None,
+        pixels_shape: tuple[int, int] | None = None,
+    ) -> Any:
+        """Draw abundance maps, if samples are the pixels of an image; return the axes.
+
+        Parameters
+        ----------
+        axes : array of matplotlib axes, optional
+            One for each component to draw.
+        components : integers, optional
+            Which ones; by default all.
+        pixels_shape : (rows, columns), optional
+            Of the image; by default that of the data, if they were a cube.
+        """
+        shape = self.names.pixels_shape if pixels_shape is None else pixels_shape
+        if shape is None:
+            raise NotAvailableError(
+                "samples are not known to be the pixels of an image: pass pixels_shape=(rows, "
+                "columns)"
+            )
+        return plots.maps(self.W, self.H, shape, axes, which=components)
 
     def plot_cones(self, ax: Any = None) -> Any:
         """Draw the angles between cones, and mark those too small for the assumption."""

@@ -10,7 +10,7 @@ import reprlib
 import unicodedata
 from typing import Any
 
-__all__ = ["Shown", "decoded", "excerpt", "function_name", "shown", "visible"]
+__all__ = ["Shown", "counted", "decoded", "excerpt", "function_name", "shown", "visible"]
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
@@ -40,6 +40,15 @@ def excerpt(text: object) -> str:
     (40, 'a name')
     """
     return visible(text, _MAX_EXCERPT_CHARS)
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "sample"), counted(0, "sample"), counted(12345, "sample")
+    ('1 sample', '0 samples', '12,345 samples')
+    """
+    return f"{count:,} {thing}{'s' * (count != 1)}"
 
 
 def decoded(text: object) -> str:

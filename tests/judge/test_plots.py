@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -8,8 +9,12 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from conenmf import ConeNMF, factorize, from_columns, make_cones
-from conenmf.errors import NotAvailableError, OptionError
+from conenmf import ConeNMF, compare, factorize, from_columns, make_cones, select_k
+from conenmf.errors import FactorError, NotAvailableError, OptionError
+from conenmf.judge import plots
+from conenmf.judge.estimators import Vote
+from conenmf.judge.maps import abundance_maps
+from conenmf.names import Names
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +51,86 @@ def test_spectrum_shows_values_and_ratios(result):
     rank = result.diagnose().rank
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), rank.singular_values)
     (other,) = (twin for twin in ax.figure.axes if twin is not ax)
-    heights = [bar.get_height() for bar in other.patches]
-    np.testing.assert_allclose(heights, rank.ratios)
+    assert {bar.get_y() for bar in other.patches} == {1.0}
+    tops = [bar.get_y() + bar.get_height() for bar in other.patches]
+    np.testing.assert_allclose(tops, rank.ratios)
+    bottom, top = other.get_ylim()
+    assert bottom == 1.0
+    assert rank.ratios[1:].max() < top
+    ax.figure.canvas.draw()
+    (label,) = ax.texts
+    assert label.get_text() == "K = 4"
+    frame, text = ax.get_window_extent(), label.get_window_extent()
+    assert frame.y1 - text.y1 > 2  # not on the frame
+    assert text.x0 > ax.transData.transform((4, 1))[0]  # nor on the line
+
+
+def test_every_component_is_drawn():
+    rng = np.random.default_rng(0)
+    many = factorize(from_columns(rng.random((20, 60))), 17, max_iter=1)
+    assert len(many.plot_components(image_shape=(4, 5))) == 17
+    assert len(many.plot_components(components=[16, 2])) == 2
+
+
+def test_maps_show_shares_of_pixels(result):
+    H = result.H.copy()
+    H[:, 7] = 0  # a pixel without signal
+    result = replace(result, H=H)
+    axes = result.plot_maps(pixels_shape=(10, 20))
+    assert len(axes) == 4
+    shares = np.array([ax.images[0].get_array() for ax in axes])
+    amounts = result.H * np.linalg.norm(result.W, axis=0)[:, None]
+    lit = amounts.sum(axis=0) > 0
+    np.testing.assert_allclose(shares.sum(axis=0).ravel(), lit)
+    np.testing.assert_allclose(shares[2].ravel()[lit], amounts[2, lit] / amounts.sum(axis=0)[lit])
+    assert axes[0].images[0].get_clim() == (0, 1)
+    (ax,) = result.plot_maps(components=[3], pixels_shape=(20, 10))
+    assert ax.get_title() == "component 3"
+    coarse = abundance_maps(result.W, result.H, (10, 20), max_pixels=200)
+    np.testing.assert_array_equal(coarse, shares[:, ::2, ::2])
+    with pytest.raises(NotAvailableError, match="pass pixels_shape"):
+        result.plot_maps()
+    with pytest.raises(FactorError, match=r"H has shape \(4, 200\), expected \(4, 100\)"):
+        result.plot_maps(pixels_shape=(10, 10))
+
+
+def test_endmembers_are_drawn_over_wavelengths(result):
+    wavelengths = np.linspace(2500, 400, 60)
+    spectra = replace(result, names=Names.of(feature_names=wavelengths))
+    ax = spectra.plot_endmembers()
+    assert len(ax.lines) == 4
+    np.testing.assert_array_equal(ax.lines[1].get_xdata(), wavelengths[::-1])
+    unit = result.W[::-1, 1] / np.linalg.norm(result.W[:, 1])
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), unit)
+    assert len(result.plot_endmembers(components=[0, 3]).lines) == 2
+
+
+def test_a_comparison_has_a_colour_for_each_init_and_a_style_for_each_solver():
+    V = from_columns(np.random.default_rng(0).random((10, 30)))
+    compared = compare(V, 2, inits=["cr1", "random"], solvers=["hals", "mult"], max_iter=3)
+    ax = compared.plot()
+    pairs = [(one.init, one.solver) for one in compared.contenders]
+    drawn = dict(zip(pairs, ax.lines, strict=True))
+    for (init, solver), line in drawn.items():
+        for (other_init, other_solver), other in drawn.items():
+            assert (line.get_color() == other.get_color()) == (init == other_init)
+            assert (line.get_linestyle() == other.get_linestyle()) == (solver == other_solver)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert sorted(names) == ["cr1", "hals", "mult", "random"]
+    assert len(plots.curves({"one": compared.contenders[0].history}).get_legend().get_texts()) == 1
+
+
+def test_scores_say_what_they_are_and_what_is_better():
+    V = from_columns(make_cones(30, 3, 0.1, n_samples=60, rng=np.random.default_rng(0)).V)
+    axes = select_k(V, [2, 3, 4], methods=["crossval", "ratio", my_method]).plot()
+    labels = [ax.get_ylabel() for ax in axes]
+    assert labels[0].endswith("lower is better")
+    assert labels[1].endswith("higher is better")
+    assert labels[2] == "score"
+
+
+def my_method(V, ks, rng):
+    return Vote(np.ones(ks.size), 3, "because")
 
 
 def test_cones_that_break_the_assumption_are_marked(result):

@@ -15,10 +15,11 @@ from conenmf import Factorization, factorize, from_columns, from_rows, make_cone
 from conenmf.errors import NotAvailableError, OptionError, OutputError
 from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.judge.uniqueness import Freedom
+from conenmf.markup import Html, element, script_json
 from conenmf.names import Names
+from conenmf.pictures import png
 from conenmf.report import render, write_report
-from conenmf.report.charts import Curve, png
-from conenmf.report.markup import Html, element, script_json
+from conenmf.report.charts import Curve
 from conenmf.report.sample_map import SampleMap, round_tour
 
 HOSTILE = "</script><img src=x onerror=window.__pwned=1>'\"&\u2028${title}"

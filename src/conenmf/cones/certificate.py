@@ -20,6 +20,7 @@ from ..data.blocks import Array, Block, exact, products, residual_squared, weigh
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..linalg.spectrum import Spectrum
+from ..pictures import card, gauge, table
 from .dual_bound import DEFAULT_EFFORT, best_lower_bound
 
 __all__ = ["BoundWarning", "Certificate", "certify", "lower_bound"]
@@ -107,6 +108,19 @@ class Certificate:
         """How certain the bound is, in words: "proven", or "proven with probability ..."."""
         chance = self.failure_probability
         return f"proven with probability 1 - {chance:.0e}" if chance else "proven"
+
+    def _repr_html_(self) -> str:
+        below = f"{self.lower_bound:.4g}, {self.proven}"
+        rows = {
+            "relative error": f"{self.relative_error:.4g}",
+            "lower bound": f"{below}{', attained' * self.is_attained}",
+            "gap": f"{self.gap:.3g}",
+            "lower bound for factors of any sign": f"{self.eckart_young:.4g}",
+            "KKT residual": f"{self.kkt_residual:.2g}",
+        }
+        caption = f"error {self.relative_error:.4g}; full: up to its lower bound, faint: the gap"
+        picture = gauge(self.lower_bound, self.relative_error, caption)
+        return card("Certificate", (), picture, table(rows))
 
 
 def certify(

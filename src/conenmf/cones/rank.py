@@ -46,6 +46,15 @@ class RankEstimate:
     rank: int
     margin: float
 
+    @property
+    def highest_shown(self) -> float:
+        """The ratio up to which charts show them.
+
+        The first ratio of nonnegative data is always large, and must not flatten the others.
+        """
+        top = float(self.ratios[1:].max() if self.ratios.size > 1 else self.ratios.max())
+        return max(1.1 * top - 0.1, 1.01)
+
 
 def estimate_rank(
     V: DataMatrix,

@@ -39,6 +39,7 @@ __all__ = [
     "by_parallel",
     "by_ratio",
     "masked_nnls",
+    "meaning_of",
     "parallel_analysis",
 ]
 
@@ -220,6 +221,20 @@ METHODS: dict[str, Method] = {
     "crossval": _crossval,
     "stability": _stability,
 }
+
+
+_MEANINGS = {
+    "cones": "separation in radians; above 0: apart",
+    "ratio": "ratio to the next singular value; higher is better",
+    "parallel": "singular value over that of shuffled data; above 1: signal",
+    "crossval": "error of held-out entries; lower is better",
+    "stability": "silhouette of restarts; higher is better",
+}
+
+
+def meaning_of(name: str) -> str:
+    """What the scores of an estimator are, and which are better; "score" for a user's own."""
+    return _MEANINGS.get(name, "score")
 
 
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:

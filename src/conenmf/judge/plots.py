@@ -8,6 +8,7 @@ matplotlib is imported when the first figure is drawn, and only here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,12 +22,22 @@ from ..data.blocks import Array
 from ..errors import Message, Option, OptionError
 from ..names import Names
 from ..solve.stopping import History
+from .maps import abundance_maps
 
-__all__ = ["components", "cones", "curves", "history", "scores", "spectrum"]
+__all__ = [
+    "components",
+    "cones",
+    "curves",
+    "endmembers",
+    "history",
+    "maps",
+    "scores",
+    "spectrum",
+]
 
-_MAX_COMPONENTS = 12  # drawn by default
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
-_COLOURS_PER_STYLE = 10  # curves that matplotlib colours differently
+_N_COLOURS = 10  # that matplotlib has
+_STYLES = ("-", "--", ":", "-.")
 
 
 def history(
@@ -49,31 +60,68 @@ def history(
     return ax
 
 
-def curves(histories: Mapping[str, History], ax: Any = None) -> Any:
-    """Draw the errors of several runs against time."""
-    for _, errors in _items("histories", histories):
+def curves(histories: Mapping[Any, History], ax: Any = None) -> Any:
+    """Draw the errors of several runs against time.
+
+    A name that is a pair, such as an init and a solver, gives a line the colour of its first part
+    and the style of its second.
+    """
+    items = _items("histories", histories)
+    pairs = [_pair(name) for name, _ in items]
+    for _, errors in items:
         instance("histories", errors, History)
     ax = _axes(ax)
-    styles = ("-", "--", ":", "-.")
-    for place, (name, errors) in enumerate(histories.items()):
-        style = styles[place // _COLOURS_PER_STYLE % len(styles)]
-        ax.plot(errors.elapsed, errors.relative_error, linestyle=style, label=name)
+    firsts, seconds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
+    colours = {first: f"C{place % _N_COLOURS}" for place, first in enumerate(firsts)}
+    styles = {second: _STYLES[place % len(_STYLES)] for place, second in enumerate(seconds)}
+    for (first, second), (_, errors) in zip(pairs, items, strict=True):
+        ax.plot(errors.elapsed, errors.relative_error, color=colours[first], ls=styles[second])
     ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
-    ax.legend(fontsize="small", ncols=1 + (len(histories) > _COLOURS_PER_STYLE))
+    _legend(ax, colours, {} if seconds == [""] else styles)
     return ax
 
 
-def scores(ks: Array, votes: Mapping[str, tuple[Array, int]], axes: Any = None) -> Array:
-    """Draw the scores of several estimators of K, each with its choice; return the axes."""
+def _pair(name: Any) -> tuple[str, str]:
+    return (str(name[0]), str(name[1])) if _is_pair(name) else (str(name), "")
+
+
+def _is_pair(name: Any) -> bool:
+    return isinstance(name, tuple) and len(name) == 2
+
+
+def _legend(ax: Any, colours: Mapping[str, str], styles: Mapping[str, str]) -> None:
+    """A key for each colour and each style, instead of one for each line."""
+    from matplotlib.lines import Line2D
+
+    keys = [(name, Line2D([], [], color=colour)) for name, colour in colours.items()]
+    keys += [(name, Line2D([], [], color="0.3", ls=style)) for name, style in styles.items()]
+    names = [_without_formulas(name) for name, _ in keys]
+    columns = 1 + (len(keys) > _N_COLOURS)
+    ax.legend([line for _, line in keys], names, fontsize="small", ncols=columns)
+
+
+def scores(
+    ks: Array,
+    votes: Mapping[str, tuple[Array, int]],
+    axes: Any = None,
+    *,
+    meanings: Mapping[str, str] | None = None,
+) -> Array:
+    """Draw the scores of several estimators of K, each with its choice; return the axes.
+
+    `meanings` says what the scores of an estimator are; it is the label of the vertical axis.
+    """
     ks = array("ks", ks, ("n",))
     drawn = [(name, *_vote(vote, ks.size)) for name, vote in _items("votes", votes)]
+    labels = dict(optional(instance, "meanings", meanings, Mapping) or {})
     if axes is None:
-        axes = _subplots(1, len(drawn), width=3.2, height=2.8)
+        axes = _subplots(1, len(drawn), width=3.4, height=3.0)
     flat = _flat(axes, len(drawn), "estimators")
     for ax, (name, values, K) in zip(flat, drawn, strict=False):
         ax.plot(ks, values, marker=".")
         ax.axvline(K, color="0.4", linestyle="--")
-        ax.set(xlabel="K", title=f"{name}: {K}")
+        label = str(labels.get(name, "score")).replace("; ", "\n")
+        ax.set(xlabel="number of components K", ylabel=label, title=f"{name}: {K}")
     return flat[: len(drawn)]
 
 
@@ -85,7 +133,7 @@ def _vote(vote: Any, count: int) -> tuple[Array, int]:
     return np.asarray(pair[0]), integer("votes", pair[1])
 
 
-def _items(name: str, mapping: Any) -> list[tuple[str, Any]]:
+def _items(name: str, mapping: Any) -> list[tuple[Any, Any]]:
     items = list(instance(name, mapping, Mapping).items())  # type: ignore[type-abstract]
     if not items:
         raise OptionError(Message(Option(name), " is empty: there is nothing to draw"))
@@ -93,7 +141,11 @@ def _items(name: str, mapping: Any) -> list[tuple[str, Any]]:
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
-    """Draw singular values (line, left) and the ratio of each to the next (bars, right)."""
+    """Draw singular values (line, left) and the ratio of each to the next (bars, right).
+
+    Bars begin at 1, the smallest ratio there can be. The first ratio of nonnegative data is always
+    large: its bar may leave the frame, so that the others can be compared.
+    """
     instance("rank", rank, RankEstimate, "estimate_rank(V)")
     K, ax = integer("K", K, at_least=1), _axes(ax)
     numbers = np.arange(1, rank.singular_values.size + 1)
@@ -101,9 +153,19 @@ def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
     ax.semilogy(numbers[positive], rank.singular_values[positive], marker=".", color="C0")
     ax.set(xlabel="k", ylabel="singular value", title="Spectrum")
     ax.axvline(K, color="0.4", linestyle="--")
-    ax.annotate(f"K = {K}", (K, 1.0), xycoords=("data", "axes fraction"), va="top", ha="left")
+    is_right = 2 * K > numbers.size  # of the middle: then the label is left of the line
+    ax.annotate(
+        f"K = {K}",
+        (K, 1.0),
+        (-5 if is_right else 5, -5),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        va="top",
+        ha="right" if is_right else "left",
+    )
     other = ax.twinx()
-    other.bar(numbers[: rank.ratios.size], rank.ratios, color="C1", alpha=0.35)
+    other.bar(numbers[: rank.ratios.size], rank.ratios - 1, bottom=1.0, color="C1", alpha=0.35)
+    other.set_ylim(1.0, rank.highest_shown)
     other.set_ylabel("ratio to the next", color="C1")
     ax.set_zorder(other.get_zorder() + 1)
     ax.patch.set_visible(False)
@@ -115,14 +177,8 @@ def components(
 ) -> Array:
     """Draw components as images, as their `top` features with the largest values, or as curves."""
     W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
-    K = W.shape[1]
     instance("names", names, Names).checked(None, len(W))
-    first = np.arange(min(K, _MAX_COMPONENTS))
-    chosen = first if which is None else several("components", which, "a list of indices")
-    indices = checked_indices("components", chosen, K).tolist()
-    if not indices:
-        problem = f" is empty, expected some of 0 to {K - 1}"
-        raise OptionError(Message(Option("components"), problem))
+    indices = _chosen(which, W.shape[1])
     if axes is None:
         axes = _grid(len(indices), names)
     flat = _flat(axes, len(indices), "components")
@@ -149,6 +205,67 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
         ax.plot(w)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("feature")
+
+
+def maps(
+    W: Array,
+    H: Any,
+    pixels_shape: tuple[int, int],
+    axes: Any = None,
+    *,
+    which: Iterable[int] | None = None,
+) -> Array:
+    """Draw abundance maps: the share of components in each pixel, from 0 to 1."""
+    shares = abundance_maps(W, H, pixels_shape)
+    indices = _chosen(which, len(shares))
+    if axes is None:
+        rows, columns = pixels_shape
+        width = float(np.clip(2.4 * columns / rows, 1.2, 4.8))
+        axes = _subplots(*_rows_and_columns(len(indices)), width=width, height=2.6)
+    flat = _flat(axes, len(indices), "maps")
+    for k, ax in zip(indices, flat, strict=False):
+        image = ax.imshow(shares[k], cmap="viridis", vmin=0, vmax=1)
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(f"component {k}", fontsize="medium")
+    for ax in flat[len(indices) :]:
+        ax.set_visible(False)
+    drawn = flat[: len(indices)]
+    drawn[0].figure.colorbar(image, ax=list(drawn), label="share", shrink=0.6)
+    return drawn
+
+
+def endmembers(
+    W: Array, names: Names, ax: Any = None, *, which: Iterable[int] | None = None
+) -> Any:
+    """Draw components as curves in one frame, each scaled to norm 1.
+
+    They are drawn over the names of the features if these are numbers, such as wavelengths.
+    """
+    W = array("W", W, ("F", "K"))
+    instance("names", names, Names).checked(None, len(W))
+    indices, ax = _chosen(which, W.shape[1]), _axes(ax)
+    positions = names.feature_positions
+    x = np.arange(len(W)) if positions is None else positions
+    order = np.argsort(x, kind="stable")
+    for place, k in enumerate(indices):
+        norm = float(np.linalg.norm(W[:, k])) or 1.0
+        style = _STYLES[place // _N_COLOURS % len(_STYLES)]
+        ax.plot(x[order], W[order, k] / norm, linestyle=style, label=f"component {k}")
+    label = "feature" if positions is None else "wavelength, or the name of the feature"
+    ax.set(xlabel=label, ylabel="value, at norm 1", title="Components")
+    ax.set_ylim(bottom=0)
+    ax.legend(fontsize="small", ncols=1 + (len(indices) > _N_COLOURS))
+    return ax
+
+
+def _chosen(which: Any, K: int) -> list[int]:
+    """The components to draw, by default all."""
+    chosen = range(K) if which is None else several("components", which, "a list of indices")
+    indices: list[int] = checked_indices("components", chosen, K).tolist()
+    if not indices:
+        problem = f" is empty, expected some of 0 to {K - 1}"
+        raise OptionError(Message(Option("components"), problem))
+    return indices
 
 
 def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
@@ -194,9 +311,15 @@ def _flat(axes: Any, count: int, drawn: str, name: str = "axes") -> Array:
 
 
 def _grid(count: int, names: Names) -> Array:
-    columns = min(count, 4 if names.feature_names is None or names.image_shape else 3)
-    rows = -(-count // columns)
+    are_bars = names.feature_names is not None and not names.image_shape
+    rows, columns = _rows_and_columns(count, 3 if are_bars else 4)
     return _subplots(rows, columns, width=2.2 if names.image_shape else 3.6, height=2.4)
+
+
+def _rows_and_columns(count: int, least: int = 4) -> tuple[int, int]:
+    """The shape of a grid for so many axes: some columns, and more if there are many rows."""
+    columns = min(count, max(least, math.ceil(math.sqrt(count / 1.5))))
+    return -(-count // columns), columns
 
 
 def _subplots(rows: int, columns: int, *, width: float, height: float) -> Array:

@@ -35,6 +35,7 @@ from ..data.validate import require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
+from ..pictures import card, lines
 from ..solve.cone_inits import MAX_CONE_MIXING, mixing
 from ..text import function_name
 from . import plots
@@ -46,6 +47,7 @@ from .estimators import (
     by_cones,
     by_parallel,
     by_ratio,
+    meaning_of,
     parallel_analysis,
 )
 
@@ -246,10 +248,24 @@ class Selection:
         lines += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
         return "\n".join([*lines, f"recommended: {self.K}; {self.reason}"])
 
+    def _repr_html_(self) -> str:
+        sentences = [f"recommended: {self.K}; {self.reason}"]
+        sentences += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
+        drawn = (
+            lines(
+                [(self.ks, vote.scores)],
+                f"{name}: {vote.K} (dashed), of {self.ks[0]} to {self.ks[-1]}; {meaning_of(name)}",
+                uprights=[vote.K],
+            )
+            for name, vote in self.votes.items()
+        )
+        return card("Selection", sentences, *drawn)
+
     def plot(self, axes: Any = None) -> Array:
         """Draw the scores of each estimator and its choice; return the matplotlib axes."""
         votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
-        return plots.scores(self.ks, votes, axes)
+        meanings = {name: meaning_of(name) for name in self.votes}
+        return plots.scores(self.ks, votes, axes, meanings=meanings)
 
 
 def select_k(

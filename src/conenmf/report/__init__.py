@@ -21,11 +21,11 @@ from typing import Any
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
 from ..data.files.atomic import output_file, writing, written_whole
+from ..markup import Html, element, join, script_json
 from ..result import Factorization
 from ..text import visible
 from . import cones, gallery, origin, quality
 from .context import VIEWS, ReportContext, check_view
-from .markup import Html, element, join, script_json
 from .page import Section, sentence
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]

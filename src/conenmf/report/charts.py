@@ -1,4 +1,4 @@
-"""Charts as SVG and images as PNG, drawn without a plotting library so that pages stay small.
+"""Charts as SVG, drawn without a plotting library so that pages stay small.
 
 A chart is an area that stretches with its frame, with its axes as text beside it, so that lines
 stay thin and text stays legible on any screen. Colours are left to the style of the page: what
@@ -7,15 +7,13 @@ belongs to component k has the class ``c`` and the colour number k modulo `N_COL
 
 from __future__ import annotations
 
-import struct
-import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from ..data.blocks import Array
-from .markup import Html, data_uri, element, join, style
+from ..markup import Html, element, join, style
 
 __all__ = [
     "N_COLOURS",
@@ -28,9 +26,7 @@ __all__ = [
     "glyph",
     "level",
     "line",
-    "png",
     "shape",
-    "shrink",
     "upright",
 ]
 
@@ -267,36 +263,3 @@ class Curve:
         low = y.place(np.minimum.reduceat(values[self.order], self.starts))
         both = np.stack([low, high], axis=1).ravel()
         return line(np.repeat(places, 2), both, class_)
-
-
-# --- images -----------------------------------------------------------------------------------
-
-
-def shrink(image: Array, factor: int) -> Array:
-    """Return the means over squares of pixels; incomplete squares at the ends are cut off."""
-    high, wide = (min(factor, side) for side in image.shape)
-    rows, columns = image.shape[0] // high, image.shape[1] // wide
-    squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
-    means: Array = squares.mean(axis=(1, 3))
-    return means
-
-
-def png(image: Array, white: float) -> str:
-    """Return an image as the URL of an 8-bit grey PNG; 0 is black, the value `white` is white."""
-    scale = 255.0 / white if white > 0 else 0.0
-    scaled = np.clip(image * scale, 0, 255).round().astype(np.uint8)
-    rows, columns = scaled.shape
-    lines = np.empty((rows, columns + 1), dtype=np.uint8)
-    lines[:, 0] = 1  # each pixel is stored as the difference from its left neighbour
-    lines[:, 1] = scaled[:, 0]
-    lines[:, 2:] = scaled[:, 1:] - scaled[:, :-1]
-    header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
-    chunks = (
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in parts
-    )
-    return data_uri("image/png", b"\x89PNG\r\n\x1a\n" + b"".join(chunks))

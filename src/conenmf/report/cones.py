@@ -11,8 +11,8 @@ from ..cones.geometry import ConeGeometry
 from ..cones.separation import Separation
 from ..data.blocks import Array
 from ..judge.diagnosis import ConeDiagnosis
+from ..markup import Html, element, join, style
 from .context import ReportContext
-from .markup import Html, element, join, style
 from .page import Section, degrees, readout, rounded
 
 __all__ = ["cones"]

@@ -13,11 +13,12 @@ from ..data.blocks import Array, exact
 from ..errors import Message, Option, OptionError
 from ..judge.diagnosis import Diagnosis
 from ..judge.metrics import cosines
+from ..markup import Html, element
 from ..names import Names
+from ..pictures import png, shrink
 from ..result import Factorization
 from . import charts
 from .charts import Axis
-from .markup import Html, element
 from .sample_map import SampleMap
 
 __all__ = ["VIEWS", "ReportContext", "check_view"]
@@ -100,13 +101,7 @@ class ReportContext:
     @cached_property
     def feature_positions(self) -> Array | None:
         """The features' names as numbers, if all of them are."""
-        if self.names.feature_names is None:
-            return None
-        try:
-            positions = np.array([float(name) for name in self.names.feature_names])
-        except ValueError:
-            return None
-        return positions if np.isfinite(positions).all() and np.ptp(positions) > 0 else None
+        return self.names.feature_positions
 
     @cached_property
     def curve(self) -> charts.Curve:
@@ -148,11 +143,11 @@ class ReportContext:
     def image(self, vector: Array, white: float, description: str) -> Html:
         """Return a vector over the pixels as an image; the value `white` is drawn white."""
         assert self.names.image_shape is not None
-        pixels = charts.shrink(np.reshape(vector, self.names.image_shape), self._shrink_factor)
+        pixels = shrink(np.reshape(vector, self.names.image_shape), self._shrink_factor)
         rows, columns = pixels.shape
         return element(
             "img",
-            src=charts.png(pixels, white),
+            src=png(pixels, white),
             alt=description,
             width=columns,
             height=rows,

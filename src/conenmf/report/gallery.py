@@ -8,10 +8,10 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..judge.metrics import unit_columns
+from ..markup import Html, element, join, style
 from . import charts
 from .charts import Axis
 from .context import ReportContext
-from .markup import Html, element, join, style
 from .page import Section, bar, degrees, legend, number, percent, readout, rounded, sentence
 
 __all__ = ["components", "reconstructions", "samples"]

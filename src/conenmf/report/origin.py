@@ -7,11 +7,11 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
+from ..markup import Html, element
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..text import visible
 from .context import ReportContext
-from .markup import Html, element
 from .page import Section, bar, table
 
 __all__ = ["settings"]

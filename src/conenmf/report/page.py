@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
+from ..markup import Html, element, style
 from ..text import visible
-from .markup import Html, element, style
 
 __all__ = [
     "Section",

@@ -9,13 +9,13 @@ import numpy as np
 
 from ..cones.certificate import Certificate
 from ..data.blocks import Array
+from ..markup import Html, element, join
 from ..result import Factorization
 from ..solve.race import Race
 from ..text import visible
 from . import charts
 from .charts import Axis
 from .context import ReportContext
-from .markup import Html, element, join
 from .page import Section, legend, number, percent, readout, rounded, sentence
 
 __all__ = ["errors", "spectrum", "summary"]
@@ -297,10 +297,7 @@ def _values_chart(context: ReportContext) -> Html:
 
 
 def _ratios_axis(context: ReportContext) -> Axis:
-    """The first ratio of nonnegative data is always large, and must not flatten the others."""
-    ratios = context.diagnosis.rank.ratios
-    top = float(ratios[1:].max() if ratios.size > 1 else ratios.max())
-    return Axis("ratio", 1.0, max(1.1 * top - 0.1, 1.01))
+    return Axis("ratio", 1.0, context.diagnosis.rank.highest_shown)
 
 
 def _ratios_chart(context: ReportContext) -> Html:

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from ..data.blocks import Array
+from ..markup import Html, element
 from .charts import colour, shape
-from .markup import Html, element
 
 __all__ = ["SampleMap", "round_tour"]
 
