@@ -9,6 +9,7 @@ from ..markup import Html
 from ..names import Names
 from ..pictures import images, lines, words
 from ..text import counted
+from .named import largest_features
 
 __all__ = ["component_picture", "error_picture"]
 
@@ -26,8 +27,7 @@ def component_picture(W: Array, names: Names) -> Html:
         return images([w.reshape(names.image_shape) for w in shown], caption)
     positions = names.feature_positions
     if names.feature_names is not None and positions is None:
-        tops = (np.argsort(-w, kind="stable")[:_MAX_WORDS] for w in shown)
-        return words([[names.feature(int(f)) for f in top] for top in tops], caption)
+        return words(largest_features(shown.T, names, _MAX_WORDS), caption)
     x = np.arange(W.shape[0]) if positions is None else positions
     order = np.argsort(x, kind="stable")
     starts = np.unique(np.linspace(0, x.size, _CURVE_POINTS + 1).astype(np.intp)[:-1])
