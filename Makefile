@@ -3,13 +3,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test attack bench reproduce docs lint clean
+.PHONY: demo test oldest dist attack bench reproduce docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, write demo.png and a report
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
 	$(BIN)/python -m pytest -n auto
+
+oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS="tests/cones" for a part)
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) .ci/oldest.py > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .venv-oldest/oldest.txt --editable ".[test]"
+	.venv-oldest/bin/python -m pytest -n auto $(TESTS)
+
+dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a new environment
+	rm -rf dist .venv-dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check \
+		"conenmf[test] @ file://$(CURDIR)/$$(ls dist/*.whl)"
+	tar -xzf dist/*.tar.gz -C .venv-dist
+	cd .venv-dist/conenmf-* && ../bin/python -m pytest -n auto $(TESTS)
+	sha256sum dist/*
 
 attack: $(VENV)/test.stamp  ## mutated files, random numbers, wrong calls, kills: ten minutes
 	$(BIN)/python -m attack --minutes $(or $(MINUTES),10) $(ATTACK)
@@ -52,4 +70,4 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo.png demo.html docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) .venv-oldest .venv-dist dist demo.png demo.html docs/_build docs/auto_examples docs/generated

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .report import write_report
     from .result import Factorization
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Certificate": "cones.certificate",

@@ -1,0 +1,149 @@
+"""What users install: the wheel, made from the sdist, in an environment without the sources."""
+
+import email
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import conenmf
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+LAST_MINOR = 14  # the newest Python that the suite was run with
+CORE = ("tests/test_names.py", "tests/test_storage.py")
+
+
+def files(folder):
+    """Files that belong to a release, by their path in the repository."""
+    for path in sorted((ROOT / folder).rglob("*")):
+        ignored = {"__pycache__", "_build", "auto_examples", "generated", "results"}
+        if path.is_file() and not ignored & set(path.relative_to(ROOT).parts):
+            yield path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """The paths of an sdist and of the wheel that was built from it, as `python -m build` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def installed(release, tmp_path_factory):
+    """The unpacked sdist, and the folder of programs of an environment that has the wheel.
+
+    The environment sees the packages that are installed here, but not the one under test: lines
+    of a .pth file, such as that of an editable install, are not read from folders that another
+    .pth file names.
+    """
+    sdist, wheel = release
+    folder = tmp_path_factory.mktemp("installed")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    venv.create(folder / "env", with_pip=False, symlinks=True)
+    home = {"base": str(folder / "env"), "platbase": str(folder / "env")}
+    packages = Path(sysconfig.get_path("purelib", "venv", home))
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    programs = Path(sysconfig.get_path("scripts", "venv", home))
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install"]
+    subprocess.run(
+        [*pip, "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)], check=True
+    )
+    return folder / sdist.name.removesuffix(".tar.gz"), programs
+
+
+def run(installed, *command):
+    """Run a program of the environment in the unpacked sdist, without anything of this process."""
+    sources, programs = installed
+    hidden = {"PYTHONPATH", "PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"CONENMF_NUMBA": "0", "COLUMNS": "100"}
+    program, *options = command
+    done = subprocess.run(
+        [str(programs / program), *options],
+        cwd=sources,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.xdist_group("release")
+def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
+    sdist, wheel = release
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    assert packed == {name.removeprefix("src/") for name in files("src")}
+    assert metadata["Version"] == conenmf.__version__
+    assert metadata["License-Expression"] == "BSD-3-Clause"
+    assert metadata.get_payload().startswith("# conenmf")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in ("attack", "benchmarks", "docs", "examples", "recipe", "src", "tests", ".github"):
+        assert set(files(folder)) <= names, folder
+
+
+@pytest.mark.xdist_group("release")
+def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
+    where = run(installed, "python", "-c", "import conenmf; print(conenmf.__file__)")
+    assert Path(where.strip()).is_relative_to(installed[1].parent)
+    out = run(installed, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE)
+    assert re.search(r"\d\d passed", out), out
+
+
+@pytest.mark.xdist_group("release")
+def test_the_installed_command_runs(installed, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("a,b,c\n" + "\n".join(f"{n},{2 * n},{n % 3}" for n in range(1, 30)))
+    assert conenmf.__version__ in run(installed, "conenmf", "--version")
+    run(installed, "conenmf", "fit", str(table), "-k", "2", "-o", str(tmp_path / "result"))
+    assert (tmp_path / "result" / "report.html").stat().st_size > 10_000
+
+
+def test_the_metadata_say_which_versions_of_python_are_tested():
+    first = int(PROJECT["requires-python"].removeprefix(">=3."))
+    expected = [f"Programming Language :: Python :: 3.{n}" for n in range(first, LAST_MINOR + 1)]
+    assert [c for c in PROJECT["classifiers"] if re.search(r"3\.\d+$", c)] == expected
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+    for minor in range(first, LAST_MINOR + 1):
+        assert f'"3.{minor}"' in workflow
+
+
+def test_the_recipe_has_the_requirements_and_the_version_of_the_project():
+    recipe = (ROOT / "recipe" / "meta.yaml").read_text("utf-8")
+    assert f'{{% set version = "{conenmf.__version__}" %}}' in recipe
+    run_time = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    listed = {line.strip("- ").replace(" ", "") for line in run_time.splitlines()}
+    assert listed == {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
+
+
+def test_versions_that_are_stated_elsewhere_are_those_of_the_project():
+    page = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    stated = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", page, re.MULTILINE))
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    known = dict(
+        found.groups()
+        for line in (*PROJECT["dependencies"], *extras)
+        if (found := re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line))
+    )
+    assert stated.pop("Python") == PROJECT["requires-python"].removeprefix(">=")
+    assert {name.replace("_", "-"): known[name] for name in stated} == stated
+    assert {"numpy", "scipy", "scikit-learn", "numba", "dask", "pandas"} <= set(stated)
