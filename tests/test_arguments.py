@@ -270,6 +270,8 @@ CALLS = {
         **SPECTRAL},
     "cones.dual_bound.best_lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
         **SPECTRAL},
+    "cones.plane.leading_plane": {**DATA, **SPECTRAL},
+    "cones.plane.rank_two_factors": {**DATA, **SPECTRAL, "plane": ("object?", None)},
     "cones.bounds.deterministic_bound": {**DATA, "W": ("factor", W), "labels": ("labels", LABELS)},
     "cones.bounds.weighted_bound": {**DATA, "labels": ("labels", LABELS), "angles": ("vector", [0.1]
         * K)},
@@ -324,7 +326,7 @@ CALLS = {
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
         ("object?", None), **DRAWING, **SPECTRAL},
     "solve.race.run_race": {**DATA, "K": ("size", K), "solver": ("object?", None), **DRAWING,
-        "rank": ("rank?", None), "remaining": ("object", lambda: None)},
+        "rank": ("rank?", None), "remaining": ("object", lambda: None), **SPECTRAL},
     "solve.prospect.prospect": {**DATA, "K": ("size", K), "S": ("object?", sketch(V, 5))},
     "solve.initial.lift_zeros": {**DATA, "H": ("array", H)},
     "solve.cone_inits.mixing": {**DATA, "K": ("size", K), "axes": ("factor?", W)},
@@ -403,7 +405,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
-    StreamCones|NamedComponents|NoisyCentres|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
+    StreamCones|NamedComponents|NoisyCentres|Plane|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
     re.VERBOSE,
 )

@@ -82,7 +82,9 @@ def _measured(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
 
 def _cones_found(labels: Array, found: Array) -> int:
     """How many cones send most of the samples of some cluster."""
-    return len({int(np.bincount(labels[found == k]).argmax()) for k in np.unique(found[found >= 0])})
+    return len(
+        {int(np.bincount(labels[found == k]).argmax()) for k in np.unique(found[found >= 0])}
+    )
 
 
 def _bound_of_robust(V: Array, X: Array, labels: Array, K: int) -> dict[str, object]:

@@ -72,10 +72,10 @@ def factorize(
         largest ratio of adjacent singular values where that stands out, else parallel analysis; the
         result says which in `K_decided_by` (see `judge.selection.choose_k`).
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "spa",
-        "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which
-        lets several compete by the error they lead to (`Race`); a function
-        ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
+        "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc",
+        "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol",
+        "random-c", "cur"; "auto", which lets several compete by the error they lead to (`Race`); a
+        function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
     solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Solver`; an
@@ -252,7 +252,9 @@ def _begin(
     with stages.timed("init"):
         if isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None
-            outcome = run_race(V, K, solver, rng, rank=rank, remaining=stages.remaining)
+            outcome = run_race(
+                V, K, solver, rng, rank=rank, remaining=stages.remaining, spectrum=spectrum
+            )
         else:
             outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
         rank = _sketch_rank(V, sketch, solver, outcome)

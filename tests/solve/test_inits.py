@@ -20,6 +20,11 @@ def rng():
     return np.random.default_rng(0)
 
 
+def count(name):
+    """How many components to ask of an init; of one that makes two only, two."""
+    return 2 if name == "rank-two" else 4
+
+
 @pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
 def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
     case = np.load(path)
@@ -31,10 +36,10 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 @pytest.mark.parametrize("name", INITS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_init_is_an_init(name, dtype, main_backend, small_blocks, sample_matrix):
-    V = main_backend(sample_matrix.astype(dtype))
-    W, H, *_ = initialize(V, 4, name, HALS, rng())
-    assert W.shape == (12, 4)
-    assert H.shape == (4, 40)
+    V, K = main_backend(sample_matrix.astype(dtype)), count(name)
+    W, H, *_ = initialize(V, K, name, HALS, rng())
+    assert W.shape == (12, K)
+    assert H.shape == (K, 40)
     assert W.dtype == H.dtype == V.dtype
     assert W.min() >= 0
     assert H.min() >= 0
@@ -48,8 +53,9 @@ def test_every_init_is_an_init(name, dtype, main_backend, small_blocks, sample_m
     sorted({*INITS} - {"nndsvdar"}),  # which fills zeros block by block
 )
 def test_every_storage_gives_the_same_init(name, backend, small_blocks, sample_matrix):
-    W, H, *_ = initialize(backend(sample_matrix), 4, name, HALS, rng())
-    W0, H0, *_ = initialize(from_columns(sample_matrix, **small_blocks), 4, name, HALS, rng())
+    K = count(name)
+    W, H, *_ = initialize(backend(sample_matrix), K, name, HALS, rng())
+    W0, H0, *_ = initialize(from_columns(sample_matrix, **small_blocks), K, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)
 
@@ -57,7 +63,7 @@ def test_every_storage_gives_the_same_init(name, backend, small_blocks, sample_m
 @pytest.mark.parametrize("name", INITS)
 def test_the_generator_decides(name, sample_matrix):
     V = from_columns(sample_matrix)
-    first, second = (initialize(V, 4, name, HALS, rng()) for _ in range(2))
+    first, second = (initialize(V, count(name), name, HALS, rng()) for _ in range(2))
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])
 
@@ -109,6 +115,11 @@ def test_nnsvdlrc_is_better_than_nndsvd_before_any_iteration():
     assert errors[0] < errors[1]
     with pytest.raises(ComponentsError, match="nnsvdlrc makes at most 3 components"):
         INITS["nnsvdlrc"](from_columns(V[:2]), 4, None)
+
+
+def test_rank_two_makes_two_components(sample_matrix):
+    with pytest.raises(ComponentsError, match="rank-two makes 2 components, not the 3 asked for"):
+        initialize(from_columns(sample_matrix), 3, "rank-two", HALS)
 
 
 def test_spherical_k_means_finds_cones():
@@ -195,11 +206,11 @@ def test_lifting_an_empty_h():
     np.testing.assert_array_equal(lift_zeros(V, np.zeros((2, 2))), np.ones((2, 2)))
 
 
-@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "spa", "snpa"])
+@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "rank-two", "spa", "snpa"])
 def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
-    scale = 2.0**-200
-    W, H = INITS[name](from_columns(sample_matrix), 4, rng())
-    W_small, H_small = INITS[name](from_columns(scale * sample_matrix), 4, rng())
+    scale, K = 2.0**-200, count(name)
+    W, H = INITS[name](from_columns(sample_matrix), K, rng())
+    W_small, H_small = INITS[name](from_columns(scale * sample_matrix), K, rng())
     if H is None:
         np.testing.assert_allclose(W_small / scale, W, rtol=1e-9)
     else:

@@ -46,6 +46,26 @@ def test_where_cr1_reaches_the_bound_no_other_init_competes():
     assert only.relative_error <= 1.0006 * outcome.race.lower_bound
 
 
+@pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb"])
+@pytest.mark.parametrize("shape", [(12, 40), (300, 5000)])
+def test_two_components_are_optimal_where_the_rank_two_part_is_nonnegative(shape, solver):
+    """Also where the race would be run on a sketch."""
+    (F, N), rng = shape, np.random.default_rng(0)
+    V = rng.random((F, 2)) @ rng.random((2, N)) + 0.2 * rng.random((F, N))
+    result = factorize(from_columns(V), 2, solver=solver)
+    assert (result.init_used, result.race) == ("rank-two", None)
+    certificate = result.certify()
+    assert certificate.is_attained
+    assert abs(certificate.gap) < 1e-10
+
+
+def test_two_components_are_raced_where_it_is_not():
+    V = np.kron([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]], np.ones((4, 9)))
+    outcome = run_race(from_columns(V), 2, HALS)
+    assert [one.init for one in outcome.race.entrants][:3] == ["cr1-robust", "rank-two", "spa"]
+    assert outcome.race.winner.relative_error <= errors(outcome.race).min() * 1.00002
+
+
 @pytest.mark.parametrize("rank", [None, 12])
 def test_the_winner_has_the_lowest_error_reached(sample_matrix, rank):
     V = from_columns(sample_matrix)

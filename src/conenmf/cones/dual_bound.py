@@ -26,6 +26,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.spectrum import Spectrum
+from .plane import leading_plane
 
 __all__ = ["DEFAULT_EFFORT", "LowerBound", "best_lower_bound", "support_width"]
 
@@ -45,10 +46,7 @@ _SMALL_ENTRIES = 1 << 17  # of a V whose entries P may all fill
 _MAX_SUPPORT = 1 << 26  # entries of P
 _CANDIDATES = 4  # features searched for each entry kept
 _PIECE_ENTRIES = 1 << 20  # computed at a time
-_PLANE_TOL = 1e-6  # of the vectors that span a plane
 _ATTAINED_SHARE = 1e-8  # of ||V||^2, by which an error that counts as attained may differ
-_SMALLEST_COSINE = -1e-10  # that counts as nonnegative
-_ZERO_NORM = 1e-12  # relative to the largest
 
 
 class LowerBound(NamedTuple):
@@ -102,7 +100,7 @@ def best_lower_bound(
     with V.own_threads():
         energy, chance = spectrum.energy_bound(K)
         below = _relative(V, energy)
-        attained = K == 1 or (K == 2 and _has_nonnegative_plane(V, spectrum, energy))
+        attained = K == 1 or (K == 2 and _is_attained_by_two(V, spectrum, energy))
         if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
             return LowerBound(below, below, attained, chance)
         best = _ascend(V, K, effort, spectrum)
@@ -112,6 +110,12 @@ def best_lower_bound(
     if risen >= energy:
         return LowerBound(below, below, False, chance)
     return LowerBound(_relative(V, risen), below, False, risen_chance)
+
+
+def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
+    """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
+    plane = leading_plane(V, spectrum=spectrum)
+    return plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total
 
 
 def _relative(V: DataMatrix, energy: float) -> float:
@@ -241,38 +245,3 @@ def _grow(
 def _pieces(n: int, width: int) -> list[slice]:
     size = max(1, _PIECE_ENTRIES // width)
     return [slice(start, start + size) for start in range(0, n, size)]
-
-
-# --- two components ---------------------------------------------------------------------------
-
-
-def _has_nonnegative_plane(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
-    """Whether the projection of V to a plane has no negative entry and keeps all this energy.
-
-    Both to rounding. Its entries are products of vectors in the plane, one for each feature and one
-    for each sample. They are nonnegative if and only if no feature is more than a right angle from
-    a sample; the extreme angles of both show that.
-    """
-    vectors, values = spectrum.leading_subspace(2, tol=_PLANE_TOL)
-    if values[:2].sum() < energy - _ATTAINED_SHARE * V.total:
-        return False
-    Q = vectors[:, :2] * np.where(vectors[:, 0].sum() < 0, -1.0, 1.0)
-    largest = float(np.sqrt(values[0]))
-    first, last = _extreme_angles(Q * np.sqrt(values[:2]), largest)
-    low, high = V.sweep(_plane_angles, Q=Q, largest=largest, reduce=_wider)[0]
-    return bool(np.cos(min(max(high - first, last - low), np.pi)) >= _SMALLEST_COSINE)
-
-
-def _plane_angles(block: Block, *, Q: Array, largest: float) -> tuple[tuple[float, float]]:
-    return (_extreme_angles(products(exact(block), Q), largest),)
-
-
-def _extreme_angles(points: Array, largest: float) -> tuple[float, float]:
-    """The smallest and the largest angle of points (n, 2) that are not zero to rounding."""
-    kept = points[np.hypot(*points.T) > _ZERO_NORM * largest]
-    angles = np.arctan2(kept[:, 1], kept[:, 0])
-    return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
-
-
-def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return min(a[0], b[0]), max(a[1], b[1])

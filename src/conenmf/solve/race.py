@@ -9,6 +9,9 @@ with. They run where an iteration is cheap (`arena`). The order is:
 3. If the best one is on a plateau all the same, all continue: which one leaves it cannot be
    seen before. Where three reach the same error, it is taken for the end and not for a plateau.
 
+Two components have no race where the best approximation of rank two is nonnegative: its exact
+factors have the smallest error of all (`cones.plane`).
+
 The race draws from generators of its own, and compares errors with a tolerance for rounding, so
 that it has the same outcome in any storage. The winner's factors are where the solver continues.
 """
@@ -23,11 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import choice, function, generator, instance, optional
+from ..cones.plane import leading_plane, rank_two_factors
 from ..data.blocks import dense
 from ..data.matrix import DataMatrix
 from ..data.sketch import checked_rank, is_dense
 from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, OptionError
+from ..linalg.spectrum import Spectrum
 from .arena import Arena, choose_arena, factors_on_all
 from .initial import Generator, InitialFactors
 from .inits import initialize
@@ -50,6 +55,8 @@ _PLACES = {
     "features": "some of the features",
 }
 _INITS = ("cr1-robust", "nndsvd", "spa", "random", "random", "random")
+_INITS_OF_TWO = ("cr1-robust", "rank-two", *_INITS[2:])
+_LOST_ON_SKETCH = 1e-3  # of ||V||^2 outside the orthant, up to which a plane may be nonnegative
 _TOLS, _WINDOWS = (3e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
 _SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
 _MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
@@ -156,6 +163,7 @@ def run_race(
     *,
     rank: int | str | None = "auto",
     remaining: Callable[[], float | None] = lambda: None,
+    spectrum: Spectrum | None = None,
 ) -> RaceOutcome:
     """Let inits compete, and return the factors from which the solver continues.
 
@@ -173,17 +181,23 @@ def run_race(
         The rank of the sketch on which the race is run; "auto" if it pays, None never.
     remaining : callable, optional
         Returns the seconds that are left, or None. The race takes at most half of them.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
     """
     require_data_matrix(V, nonzero=True)
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
     optional(instance, "solver", solver, Solver, "get_solver")
     rank = checked_rank("rank", rank)
     function("remaining", remaining, takes=0)
+    spectrum = Spectrum.of(V, spectrum)
     if solver is None or min(V.shape) < K:
         return RaceOutcome(initialize(V, K, "cr1", solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
     track = _Track(choose_arena(V, K, rank), K, rng, remaining)
+    best = _best_two(V, track, spectrum) if K == 2 else None
+    if best is not None:
+        return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
     winner = track.run()
     entrants = tuple(one.entrant() for one in track.entered)
     won_by, bound = track.entered.index(winner), track.prospect.lower_bound
@@ -205,6 +219,21 @@ def _identity(V: DataMatrix) -> InitialFactors:
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N))).astype(V.dtype)
     return InitialFactors(W, coefficients(V, W)[0], "identity")
+
+
+def _best_two(V: DataMatrix, track: _Track, spectrum: Spectrum) -> InitialFactors | None:
+    """The best two components of all, if the best approximation of rank two is nonnegative.
+
+    Singular vectors of V itself are computed only if those of the sketch give hope.
+    """
+    if track.is_over() or leading_plane(track.arena.S).lost > _LOST_ON_SKETCH:
+        return None
+    plane = leading_plane(V, spectrum=spectrum)
+    if not plane.is_nonnegative:
+        return None
+    W, H = rank_two_factors(V, plane=plane)
+    squared = max(1.0 - plane.energy / V.total, 0.0) + plane.lost
+    return InitialFactors(W, H, "rank-two", error=float(np.sqrt(squared)))
 
 
 @dataclass(eq=False)
@@ -231,12 +260,13 @@ class _Track:
         self, arena: Arena, K: int, rng: Generator, remaining: Callable[[], float | None]
     ) -> None:
         self.arena, self.K = arena, K
+        self.inits = _INITS_OF_TWO if K == 2 else _INITS
         self.prospect = prospect(arena.V, K, arena.S)
         self.entered: list[_Entered] = []
         self.is_agreed = False
-        self._seeds: list[int | None] = [None, *range(1, len(_INITS))]
+        self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
         if rng is not None:
-            self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(_INITS))]
+            self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(self.inits))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
         F, N = arena.V.shape
@@ -265,13 +295,13 @@ class _Track:
 
     def _suits(self, number: int) -> bool:
         """Whether an init may win: single samples of sparse data, such as documents, do not."""
-        return _INITS[number] != "spa" or is_dense(self.arena.V)
+        return self.inits[number] != "spa" or is_dense(self.arena.V)
 
     def initial(
         self, number: int, V: DataMatrix | None = None, solver: Solver | None = _SOLVER
     ) -> InitialFactors:
         """Return the factors of an init, for all of V if it is given."""
-        name, seed = _INITS[number], self._seeds[number]
+        name, seed = self.inits[number], self._seeds[number]
         if name in SVD_INITS and V is None:
             return InitialFactors(*SVD_INITS[name](self.arena.S, self.K), name)
         rng = None if seed is None else np.random.default_rng(seed)
@@ -281,7 +311,7 @@ class _Track:
         """Make inits, and run them; one that cannot make as many components does not take part."""
         entered = []
         for number in numbers:
-            if self.entered and self._is_over():
+            if self.entered and self.is_over():
                 break
             began = time.perf_counter()
             try:
@@ -306,7 +336,8 @@ class _Track:
         for one in entered:
             one.seconds += (time.perf_counter() - began) / len(entered)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the time for the race has run out."""
         return self._end is not None and time.perf_counter() >= self._end
 
 

@@ -1,8 +1,9 @@
-"""Inits from the leading singular vectors of V: NNDSVD and its variants, and NNSVD-LRC.
+"""Inits from the leading singular vectors of V: NNDSVD and its variants, NNSVD-LRC, and rank two.
 
 They take the positive or the negative parts of singular vectors as components; `linalg.spectrum`
 computes the vectors, once for a whole fit. NNSVD-LRC improves the parts by a small alternation of
-its own, on the truncated SVD instead of V.
+its own, on the truncated SVD instead of V. For two components there are exact factors, in
+`cones.plane`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cones.plane import rank_two_factors
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
@@ -19,7 +21,7 @@ from ..linalg.spectrum import Spectrum
 from .initial import Factors, Generator
 from .solvers import hals
 
-__all__ = ["SVD_INITS", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc"]
+__all__ = ["SVD_INITS", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "rank_two"]
 
 _VECTOR_TOL = 1e-3  # accuracy of singular vectors that an init needs
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
@@ -180,4 +182,25 @@ def _resized(
     return (right * by).astype(dtype), None
 
 
-SVD_INITS = {"nndsvd": nndsvd, "nndsvda": nndsvda, "nndsvdar": nndsvdar, "nnsvdlrc": nnsvdlrc}
+def rank_two(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """The best two components in the plane of the two leading singular vectors.
+
+    If the best approximation of rank two is nonnegative, these are its exact factors, and no
+    others have a smaller error. For two components only.
+    """
+    if K != 2:
+        raise ComponentsError(
+            f"rank-two makes 2 components, not the {K} asked for; choose another init"
+        )
+    return rank_two_factors(V, spectrum=spectrum)
+
+
+SVD_INITS = {
+    "nndsvd": nndsvd,
+    "nndsvda": nndsvda,
+    "nndsvdar": nndsvdar,
+    "nnsvdlrc": nnsvdlrc,
+    "rank-two": rank_two,
+}
