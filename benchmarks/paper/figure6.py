@@ -1,37 +1,41 @@
 """Figures 5 and 6: images of three people, and the basis images that mult finds for them.
 
-Twenty iterations of mult from each init. A person's basis image is the component with the largest
+A hundred iterations of mult from each init; Figure 6 has the basis images after 20, the supplement
+those after other numbers of iterations. A person's basis image is the component with the largest
 mean contribution ||w_k|| H(k, n) to their images. How much it looks like the person is measured as
 the correlation of its pixels with the person's mean image, both less the mean of all images; the
-mean over all people is reported.
+mean over all people is reported. Photographs are kept apart from the rows, which may be passed on.
 """
 
 from __future__ import annotations
 
-import base64
-import statistics
 from functools import partial
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Row, Section, Table, drawn, grouped, judged, mean_and_deviation
-from protocol import INITS, Experiment, main
+from presentation import Picture, Row, Section, Table, Text, drawn, grouped
+from protocol import Experiment, main
+from races import curve, numbers
+from starts import DETERMINISTIC, INITS, begin
+from verdicts import Case, ahead, decided, spread
 
 from conenmf import from_rows
+from conenmf.data.blocks import Array
 from conenmf.datasets import Dataset, load
-from conenmf.solve.inits import initialize as begin
 from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS
 from conenmf.solve.stopping import Stopping
 
 TITLE = "Figures 5 and 6: basis images"
 SIZES = {
-    "tiny": ("digits", 1),
+    "tiny": ("digits", 2),
     "quick": ("georgia_tech_crop", 3),
-    "full": ("georgia_tech_crop", 10),
+    "full": ("georgia_tech_crop", 20),
 }
 SHOWN = 3
-ITERATIONS = 20
+AFTER = (1, 5, 10, 20, 50, 100)
+FIGURE = 20  # iterations
 
 
 def run(rows: Experiment) -> None:
@@ -39,100 +43,114 @@ def run(rows: Experiment) -> None:
     for name in rows.at_hand([wanted]):
         for number in range(runs):
             for init in INITS:
-                rows.row(
-                    partial(_alike, rows, name, init, number),
-                    dataset=name,
-                    init=init,
-                    run=number,
-                )
+                if number == 0 or init not in DETERMINISTIC:
+                    compute = partial(_alike, rows, name, init, number)
+                    rows.row(compute, dataset=name, init=init, run=number)
 
 
-def bases(data: Dataset, init: str, rng: np.random.Generator) -> np.ndarray:
+def _alike(rows: Experiment, name: str, init: str, number: int) -> dict[str, str]:
+    data = load(name)
+    V = from_rows(data.X)
+    W, H, _ = begin(V, data.K, init, "mult", rows.rng(dataset=name, run=number))
+    likeness, done = [], 0
+    for count in AFTER:
+        stopping = Stopping(tol=0, max_iter=count - done, exact=0)
+        solution = alternate(V, W, H, SOLVERS["plain-mult"], stopping=stopping)
+        W, H, done = solution.W, solution.H, count
+        found = bases(data, W, H)
+        likeness.append(_likeness(data, found))
+        if count == FIGURE and number == 0:
+            np.savez(_photographs(rows.folder, init), images=_images(data), bases=found[:SHOWN],
+                     shape=data.image_shape or (1, V.shape[0]))  # fmt: skip
+    return {"likeness": curve(likeness)}
+
+
+def bases(data: Dataset, W: Array, H: Array) -> Array:
     """The basis image of every person (people, pixels)."""
-    V, solver_ = from_rows(data.X), SOLVERS["plain-mult"]
-    point = begin(V, data.K, INITS[init], solver_, rng)
-    stopping = Stopping(tol=0, max_iter=ITERATIONS)
-    result = alternate(V, point.W, point.H, solver_, stopping=stopping)
-    share = np.linalg.norm(result.W, axis=0)[:, None] * result.H
+    share = np.linalg.norm(W, axis=0)[:, None] * H
     people = np.unique(data.labels)
     chosen = [share[:, data.labels == person].mean(axis=1).argmax() for person in people]
-    return result.W[:, chosen].T
+    return W[:, chosen].T
 
 
-def _alike(rows: Experiment, name: str, init: str, number: int) -> dict[str, float]:
-    data = load(name)
-    found = bases(data, init, rows.rng(dataset=name, start=init, run=number))
+def _likeness(data: Dataset, found: Array) -> float:
     X = np.asarray(data.X, dtype=float)
     people = np.unique(data.labels)
     means = np.stack([X[data.labels == person].mean(axis=0) for person in people])
     usual = _unit(X.mean(axis=0))
-    likeness = [
+    return float(np.mean([
         np.corrcoef(_unit(basis) - usual, _unit(mean) - usual)[0, 1]
         for basis, mean in zip(found, means, strict=True)
-    ]
-    shape = data.image_shape or (1, X.shape[1])
-    images = np.stack([*_images(data), found[:SHOWN]]).reshape(-1, SHOWN, *shape)
-    return {"likeness": float(np.mean(likeness)), "pictures": _packed(images)}
+    ]))  # fmt: skip
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _unit(x: Array) -> Array:
     return x / np.linalg.norm(x)
 
 
-def _images(data: Dataset) -> np.ndarray:
+def _images(data: Dataset) -> Array:
     """A few images (images, people, pixels) of each of the people that are shown."""
     people = np.unique(data.labels)[:SHOWN]
     mine = [np.flatnonzero(data.labels == person)[:SHOWN] for person in people]
     return np.stack([np.asarray(data.X[index]) for index in mine], axis=1)
 
 
-def _packed(images: np.ndarray) -> str:
-    """Small grey images (kinds, people, rows, columns) for one cell."""
-    largest = images.max(axis=(2, 3), keepdims=True)
-    grey = np.round(255 * images / np.where(largest > 0, largest, 1)).astype(np.uint8)
-    return "x".join(map(str, grey.shape)) + ":" + base64.b64encode(grey.tobytes()).decode()
-
-
-def _unpacked(cell: str) -> np.ndarray:
-    shape, text = cell.split(":")
-    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(
-        [int(n) for n in shape.split("x")]
-    )
+def _photographs(folder: Path, init: str) -> Path:
+    return folder / f"figure6 {init}.npz"
 
 
 def show(rows: list[Row]) -> Section:
-    """The images of the first run, and how much they look like the people."""
+    """How much the basis images look like the people, after so many iterations."""
     groups = {init: group for (init,), group in grouped(rows, "init").items()}
-    pictures = {init: _unpacked(group[0]["pictures"]) for init, group in groups.items()}
-    images = next(iter(pictures.values()))[:-1]
-    kinds = {f"image {number}": images[number - 1] for number in range(1, len(images) + 1)}
-    kinds |= {init: found[-1] for init, found in pictures.items()}
+    runs = min(len(group) for init, group in groups.items() if init not in DETERMINISTIC)
+    found = {
+        init: np.array([
+            numbers(row["likeness"])
+            for row in (group * runs if init in DETERMINISTIC else group[:runs])
+        ])
+        for init, group in groups.items()
+    }  # fmt: skip
+    lines = [
+        [init, *(spread(values[:, place].tolist()) for place in range(len(AFTER)))]
+        for init, values in found.items()
+    ]
+    cases: dict[str, list[Case]] = {"figure": [], "supplement": []}
+    for place, count in enumerate(AFTER):
+        others = {init: found[init][:, place].tolist() for init in ("rand", "nndsvd")}
+        ours = found["cr1-nmf"][:, place].tolist()
+        case = ahead(f"{count} iterations", ours, others, largest=True)
+        cases["figure" if count == FIGURE else "supplement"].append(case)
+    claim = "basis images from cr1-nmf look more like the people than those from rand and nndsvd"
+    verdicts = [
+        decided(f"After 20 iterations {claim}", cases["figure"]),
+        decided(f"After other numbers of iterations {claim}", cases["supplement"]),
+    ]
+    note = Text(
+        f"Correlation of basis images with people, {runs} runs (the paper shows pictures of three "
+        "people, of one run)."
+    )
+    header = ["init", *(f"after {count}" for count in AFTER)]
+    return Section([Table(header, lines), note], verdicts)
+
+
+def photographs(folder: Path) -> list[Picture]:
+    """The images of the first run, if they were kept in this folder."""
+    kept = {init: np.load(_photographs(folder, init)) for init in INITS
+            if _photographs(folder, init).exists()}  # fmt: skip
+    if not kept:
+        return []
+    first = next(iter(kept.values()))
+    kinds = {f"image {number}": some for number, some in enumerate(first["images"], 1)}
+    kinds |= {init: found["bases"] for init, found in kept.items()}
     size = (2 * SHOWN, 1.5 * len(kinds))
     figure, axes = plt.subplots(len(kinds), SHOWN, figsize=size, layout="constrained")
     for (kind, some), across in zip(kinds.items(), axes, strict=True):
         for ax, image in zip(across, some, strict=True):
-            ax.imshow(image, cmap="gray")
+            ax.imshow(image.reshape(first["shape"]), cmap="gray")
             ax.set(xticks=[], yticks=[])
         across[0].set_ylabel(kind)
-    likeness = {init: [float(row["likeness"]) for row in group] for init, group in groups.items()}
-    lines = [[init, mean_and_deviation(values)] for init, values in likeness.items()]
-    means = {init: statistics.mean(values) for init, values in likeness.items()}
-    cases = [
-        (
-            f"{init}: {means[init]:.3f} against {means['cr1-nmf']:.3f}",
-            means["cr1-nmf"] > means[init],
-        )
-        for init in ("rand", "nndsvd")
-    ]
-    claim = "Basis images from cr1-nmf look more like the people than those from rand and nndsvd"
-    picture = drawn(
-        figure,
-        "figure6",
-        "Images of three people, and basis images found for them",
-        photographs=rows[0]["dataset"] != "digits",
-    )
-    text = "; ".join(f"{init} {mean:.3f}" for init, mean in means.items())
-    return Section([picture, Table(["init", "correlation"], lines)], [judged(claim, cases, text)])
+    text = "Images of three people, and basis images found for them"
+    return [drawn(figure, "figure6", text, photographs=True)]
 
 
 if __name__ == "__main__":

@@ -61,13 +61,13 @@ def _data(rows: Experiment, name: str) -> tuple[DataMatrix, int, np.ndarray]:
 def _measured(rows: Experiment, name: str, r: int, number: int, way: str) -> dict[str, object]:
     V, K, truth = _data(rows, name)
     rng = rows.rng(dataset=name, start=way, r=r, run=number)
-    began = time.perf_counter()
+    began = time.process_time()
     if way == "cr1++":
         W, H, cones = cr1_plus_plus(V, K, rng=rng, runs=r)
     else:
         found = [cr1_nmf(V, K, rng=rng) for _ in range(r)]
         W, H, cones = min(found, key=lambda factors: cr1_error(V, *factors[:2]))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     then = factorize(
         V, K, init=lambda *_: (W, None), solver="hals", sketch=None,
         max_iter=SIZES[rows.scale][-1], tol=0,

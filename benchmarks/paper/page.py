@@ -1,6 +1,8 @@
 """One page from the rows that the scripts kept: every table and figure, and a verdict per claim.
 
 Writes ``page.html`` with everything inside, and ``page.md`` with its pictures, beside the rows.
+With ``--committed`` it takes the rows in ``docs/reproduction/rows`` and writes the page of the
+documentation beside that folder: every verdict there follows from these rows alone.
 """
 
 from __future__ import annotations
@@ -9,22 +11,26 @@ import importlib
 import json
 from pathlib import Path
 
-from presentation import NOT_MEASURED, Section, Text, Verdict, as_html, as_markdown
+from presentation import NOT_MEASURED, Section, Table, Text, Verdict, as_html, as_markdown
 from protocol import command_line, folder_of, kept, put
 
 HEADING = "The paper, reproduced"
+COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "rows"
 SCRIPTS = {  # which makes a section, and whose rows it takes
     "figure1": "figure1",
     "figure2": "figure2",
+    "figure2_right": "figure2_right",
     "table1": "table1",
     "figure3": "figure3",
+    "violated": "violated",
     "table2": "table2",
-    "table3": "races",
+    "table3": "table3",
     "table4": "races",
     "figure4": "races",
     "table5": "races",
     "supplement": "races",
     "figure6": "figure6",
+    "example": "example",
     "table6": "table6",
     "table7": "table7",
     "beyond": "beyond",
@@ -32,45 +38,73 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
     "open_sampling": "open_sampling",
     "open_online": "open_online",
 }
+OURS = ("beyond", "open_noise", "open_sampling", "open_online")  # no claims of the paper
 
 
-def write(folder: Path, published: Path | None = None) -> Path:
-    """Write the page of the rows in a folder, and one without photographs elsewhere."""
-    sections: dict[str, Section] = {}
+def sections(folder: Path) -> dict[str, Section]:
+    """What the rows in a folder show, by the title of each script; the last lists the rows."""
+    made: dict[str, Section] = {}
     origins: dict[str, dict] = {}
     for script, name in SCRIPTS.items():
         rows = kept(folder / f"{name}.csv")
         module = importlib.import_module(script)
         if rows:
-            facts = origins[name] = json.loads((folder / f"{name}.json").read_text())
-            sections[module.TITLE] = module.show(rows).without(facts["missing"])
+            facts = json.loads((folder / f"{name}.json").read_text())
+            origins[name] = facts | {"rows": len(rows)}
+            made[module.TITLE] = module.show(rows).without(facts["missing"])
+            if hasattr(module, "photographs"):
+                shown = made[module.TITLE]
+                made[module.TITLE] = Section(
+                    [*module.photographs(folder), *shown.body], shown.verdicts
+                )
         else:
             missing = "its datasets are not on this machine, or its script has not run"
             verdict = Verdict(module.TITLE, NOT_MEASURED, missing)
-            sections[module.TITLE] = Section([Text(f"Not measured: {missing}.")], [verdict])
-    page, origin = folder / "page.html", _origin(list(origins.values()))
-    put(page, as_html(HEADING, sections, origin).encode())
-    _write_markdown(folder, sections, origin)
+            made[module.TITLE] = Section([Text(f"Not measured: {missing}.")], [verdict])
+    return made | {"The rows": _origin(origins)}
+
+
+def apart() -> list[str]:
+    """The titles of the sections that judge no claim of the paper."""
+    return [importlib.import_module(script).TITLE for script in OURS]
+
+
+def write(folder: Path, published: Path | None = None) -> Path:
+    """Write the page of the rows in a folder, and one without photographs elsewhere."""
+    made = sections(folder)
+    page = folder / "page.html"
+    put(page, as_html(HEADING, made, apart()).encode())
+    _write_markdown(folder, made)
     if published is not None:
-        open_ones = {name: section.without_photographs() for name, section in sections.items()}
-        _write_markdown(published, open_ones, origin)
+        publish(made, published)
     return page
 
 
-def _write_markdown(folder: Path, sections: dict[str, Section], origin: str) -> None:
+def publish(made: dict[str, Section], folder: Path) -> None:
+    """Write the page as it may be passed on, without photographs."""
+    _write_markdown(folder, without_photographs(made))
+
+
+def without_photographs(made: dict[str, Section]) -> dict[str, Section]:
+    return {name: section.without_photographs() for name, section in made.items()}
+
+
+def _write_markdown(folder: Path, made: dict[str, Section]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for section in sections.values():
+    for section in made.values():
         for picture in section.pictures():
             put(folder / picture.name, picture.png)
-    put(folder / "page.md", as_markdown(HEADING, sections, origin).encode())
+    put(folder / "page.md", as_markdown(HEADING, made, apart()).encode())
 
 
-def _origin(facts: list[dict]) -> str:
-    """Seeds, scale, machine and versions of all rows; more than one of each if they differ."""
-    runs = [run for found in facts for run in found["runs"]]
+def _origin(origins: dict[str, dict]) -> Section:
+    """How many rows there are, their seeds, scales, machines and versions."""
+    lines = [
+        [f"`{name}.csv`", facts["rows"], facts["scale"], facts["seed"]]
+        for name, facts in origins.items()
+    ]
+    runs = [run for facts in origins.values() for run in facts["runs"]]
     text = {
-        "seed": {str(found["seed"]) for found in facts},
-        "scale": {found["scale"] for found in facts},
         "cores": {str(run["machine"]["cores"]) for run in runs},
         "processor": {str(run["machine"]["processor"]) for run in runs},
         "versions": {
@@ -78,11 +112,17 @@ def _origin(facts: list[dict]) -> str:
             for run in runs
         },
     }
-    return "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in text.items()) + "."
+    told = "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in text.items())
+    return Section([Table(["rows", "number", "scale", "seed"], lines), Text(f"{told}.")])
 
 
 if __name__ == "__main__":
     parser = command_line(__doc__)
     parser.add_argument("--publish", type=Path, help="write it here too, without photographs")
+    parser.add_argument("--committed", action="store_true", help="from the committed rows alone")
     given = parser.parse_args()
-    print(write(folder_of(given), given.publish))
+    if given.committed:
+        publish(sections(COMMITTED), COMMITTED.parent)
+        print(COMMITTED.parent / "page.md")
+    else:
+        print(write(folder_of(given), given.publish))

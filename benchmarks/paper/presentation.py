@@ -1,7 +1,7 @@
 """How results are shown: tables, pictures and verdicts, as Markdown and as one page of HTML.
 
 A verdict is computed from rows, never typed: a claim holds, holds partly, does not hold, or was
-not measured.
+not measured. `verdicts` adds the claims that need a test, which may not decide.
 """
 
 from __future__ import annotations
@@ -169,24 +169,33 @@ table { border-collapse: collapse; margin: 1rem 0; font-size: .85rem; overflow: 
   display: block }
 th, td { border-bottom: 1px solid #ccc; padding: .2rem .6rem; text-align: left }
 img { max-width: 100%; height: auto }
-footer { color: #666; font-size: .8rem }
 """
 
 
-def as_markdown(title: str, sections: dict[str, Section], origin: str) -> str:
-    verdicts = [verdict for section in sections.values() for verdict in section.verdicts]
-    parts = [f"# {title}", verdict_table(verdicts).markdown()]
+def as_markdown(title: str, sections: dict[str, Section], apart: Sequence[str]) -> str:
+    """The page in Markdown; verdicts of the sections named `apart` have their own table."""
+    parts = [f"# {title}"]
+    for heading, verdicts in _verdicts(sections, apart).items():
+        parts += [f"## {heading}", verdict_table(verdicts).markdown()]
     for name, section in sections.items():
         parts += [f"## {name}", *(part.markdown() for part in section.body)]
-    return "\n\n".join([*parts, origin]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
-def as_html(title: str, sections: dict[str, Section], origin: str) -> str:
+def as_html(title: str, sections: dict[str, Section], apart: Sequence[str]) -> str:
     """One page with everything in it, which opens without a network."""
-    verdicts = [verdict for section in sections.values() for verdict in section.verdicts]
-    parts = [f"<h1>{escape(title)}</h1>", verdict_table(verdicts).html()]
+    parts = [f"<h1>{escape(title)}</h1>"]
+    for heading, verdicts in _verdicts(sections, apart).items():
+        parts += [f"<h2>{heading}</h2>", verdict_table(verdicts).html()]
     for name, section in sections.items():
         parts += [f"<h2>{escape(name)}</h2>", *(part.html() for part in section.body)]
-    parts.append(f"<footer>{escape(origin)}</footer>")
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
+
+
+def _verdicts(sections: dict[str, Section], apart: Sequence[str]) -> dict[str, list[Verdict]]:
+    """Those on claims of the paper, and those on what is ours."""
+    found: dict[str, list[Verdict]] = {"Claims of the paper": [], "Beyond the paper": []}
+    for name, section in sections.items():
+        found["Beyond the paper" if name in apart else "Claims of the paper"] += section.verdicts
+    return found

@@ -6,9 +6,10 @@ there already are not computed again, so an interrupted run resumes. Beside it i
 ``<name>.json`` with the seed, the sizes, the versions and machines that took part, and the datasets
 that were missing. Rows of another seed or of other sizes are never mixed with new ones. The seed of
 a row follows from the seed of the run and the row's own key, so the order of rows does not matter.
+Repetitions are an outer loop of every script, so that with ``--minutes`` cases have about as many.
 
-Columns in seconds, and what is computed from them, differ from run to run; all others are the
-same for the same seed.
+Seconds are those of the processor, so that other work on the machine counts for little. They and
+what is computed from them differ from run to run; all other columns are the same for the same seed.
 """
 
 from __future__ import annotations
@@ -18,33 +19,29 @@ import csv
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from presentation import Row, Section, verdict_table
-from sklearn.cluster import kmeans_plusplus
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, versions
 
 from conenmf.data.files.atomic import written_whole
-from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import available
 
 SCALES = ("tiny", "quick", "full")
 
 
-def seeds(V: DataMatrix, K: int, rng: np.random.Generator | None) -> tuple[np.ndarray, None]:
-    """K samples drawn by scikit-learn's k-means++."""
-    random_state = int(np.random.default_rng(rng).integers(2**31))
-    _, chosen = kmeans_plusplus(V.columns(range(V.shape[1])).T, K, random_state=random_state)
-    return V.columns(chosen) @ np.eye(K), None
+Choice = TypeVar("Choice", str, int)
 
 
-INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}  # the paper's
-NEWER = {name: name for name in ("cr1++", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa")}
-NEWER |= {"k-means++ seeds": seeds}
+class TimeIsUp(Exception):  # noqa: N818 - no error
+    """The minutes given are over; the rows so far are kept, and a later run resumes."""
 
 
 class Experiment:
@@ -60,12 +57,26 @@ class Experiment:
         Where rows are kept.
     sizes : object
         What is measured at this scale, as the script says.
+    minutes : float, optional
+        After so many no further row is begun.
+    only : str, optional
+        Of several datasets, or sizes, this one for now.
     """
 
     def __init__(
-        self, name: str, scale: str, seed: int, folder: Path, sizes: object = None
+        self,
+        name: str,
+        scale: str,
+        seed: int,
+        folder: Path,
+        sizes: object = None,
+        minutes: float | None = None,
+        only: str | None = None,
     ) -> None:
         self.name, self.scale, self.seed = name, scale, seed
+        self._only = only
+        self._until = np.inf if minutes is None else time.monotonic() + 60 * minutes
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._path, self._about = folder / f"{name}.csv", folder / f"{name}.json"
         self.rows: list[Row] = kept(self._path)
@@ -92,12 +103,16 @@ class Experiment:
 
     def at_hand(self, names: Sequence[str]) -> list[str]:
         """Those of the datasets that are on this machine; missing ones are printed and kept."""
-        here = available()
+        here = [name for name in names if name.partition(" / ")[0] in available()]
         self._facts["missing"] = [name for name in names if name not in here]
         self._write_facts()
         for name in self._facts["missing"]:
             print(f"{self.name}: {name} is not on this machine; see conenmf.datasets", flush=True)
-        return [name for name in names if name in here]
+        return self.chosen(here)
+
+    def chosen(self, values: Sequence[Choice]) -> list[Choice]:
+        """All of them, or the one that the command line asks for now."""
+        return [value for value in values if self._only in (None, str(value))]
 
     def rng(self, **key: object) -> np.random.Generator:
         """A generator that depends on the seed of the run and on this key alone."""
@@ -111,6 +126,8 @@ class Experiment:
         for row in self.rows:
             if wanted.items() <= row.items():
                 return row
+        if time.monotonic() >= self._until:
+            raise TimeIsUp
         row = wanted | {name: _text(value) for name, value in compute().items()}
         new = not self.rows
         if not new and list(self.rows[0]) != list(row):
@@ -156,7 +173,8 @@ def main(
 ) -> None:
     """Compute the rows that are missing, then print the section made of them."""
     rows = experiment(name, description, sizes)
-    run(rows)
+    with suppress(TimeIsUp):
+        run(rows)
     if not rows.rows:
         return  # what it needs is not here, which has been printed
     section = show(rows.rows)
@@ -165,20 +183,23 @@ def main(
 
 
 def command_line(description: str | None) -> argparse.ArgumentParser:
-    """The scale, ``--seed`` and ``--results``."""
+    """The scale, ``--seed``, ``--minutes``, and where rows are kept."""
     parser = argparse.ArgumentParser(description=description)
     scale = parser.add_mutually_exclusive_group()
     for choice in SCALES:
         scale.add_argument(f"--{choice}", dest="scale", action="store_const", const=choice)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--rows", type=Path, help="keep rows in this folder, for every scale")
+    parser.add_argument("--minutes", type=float, help="begin no row after so many minutes")
+    parser.add_argument("--only", help="for now, this one of several datasets or sizes")
     parser.set_defaults(scale="quick")
     return parser
 
 
 def folder_of(given: argparse.Namespace) -> Path:
     """Where rows and page of a scale are kept."""
-    return given.results / given.scale
+    return given.rows or given.results / given.scale
 
 
 def experiment(
@@ -189,7 +210,9 @@ def experiment(
 ) -> Experiment:
     """The experiment that the command line asks for."""
     given = command_line(description).parse_args(arguments)
-    return Experiment(name, given.scale, given.seed, folder_of(given), sizes[given.scale])
+    folder = folder_of(given)
+    size, options = sizes[given.scale], {"minutes": given.minutes, "only": given.only}
+    return Experiment(name, given.scale, given.seed, folder, size, **options)
 
 
 def first_time(errors: np.ndarray, seconds: np.ndarray, target: float) -> float:

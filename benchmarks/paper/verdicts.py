@@ -1,0 +1,162 @@
+"""Verdicts on claims that one method is ahead of others, from paired repetitions.
+
+A case (a dataset, a solver, an error to be reached) compares the claimed method with each other
+one, repetition by repetition, by the signed-rank test of Wilcoxon: exact, two-sided, with ties. It
+holds if the method is ahead of every other one, fails if one of them is ahead of it, and is not
+decided otherwise; the p values of all cases of a claim are adjusted by Holm's method, and 5% is
+the level. A claim holds if it holds in every case.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from presentation import DOES_NOT, HOLDS, NOT_MEASURED, PARTLY, Verdict
+from scipy import stats
+
+LEVEL = 0.05
+NOT_DECIDED = "not decided"
+LISTED = 9  # cases that are listed one by one; the tables have all
+
+
+@dataclass(frozen=True)
+class Case:
+    """Whether the data speak for a claim, and how likely they would if there were no difference."""
+
+    text: str
+    speaks_for: bool
+    p: float
+
+
+def signed_rank(differences: Sequence[float]) -> float:
+    """The two-sided p value of Wilcoxon's signed-rank test, exact with ties.
+
+    Differences of zero, and those of two values that are both infinite, are left out. Infinite
+    differences are the largest.
+
+    >>> signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    0.03125
+    """
+    found = np.asarray(differences, dtype=float)
+    found = found[~np.isnan(found) & (found != 0)]
+    if not found.size:
+        return 1.0
+    ranks = np.round(2 * stats.rankdata(np.abs(found))).astype(int)  # whole numbers, as ties halve
+    ways = np.zeros(ranks.sum() + 1)
+    ways[0] = 1.0
+    for rank in ranks:
+        ways[rank:] = ways[rank:] + ways[: ways.size - rank]
+    share = ways / ways.sum()
+    positive = int(ranks[found > 0].sum())
+    tail = min(share[: positive + 1].sum(), share[positive:].sum())
+    return min(1.0, 2 * float(tail))
+
+
+def ahead(
+    text: str,
+    ours: Sequence[float],
+    others: Mapping[str, Sequence[float]],
+    *,
+    largest: bool = False,
+    digits: int = 3,
+) -> Case:
+    """The case that our values are smaller than those of every other method, or larger.
+
+    Against several others, a case for the claim needs all tests, so its p value is the largest;
+    a case against it needs one, so its p value is the smallest times their number.
+    """
+    sign = -1.0 if largest else 1.0
+    tests = {}
+    for name, theirs in others.items():
+        with np.errstate(invalid="ignore"):
+            gain = sign * (np.asarray(theirs, dtype=float) - np.asarray(ours, dtype=float))
+        tests[name] = (_centre(gain), signed_rank(gain.tolist()))
+    behind = {name: p for name, (gain, p) in tests.items() if gain <= 0}
+    if behind:
+        rival = min(behind, key=behind.__getitem__)
+        p = min(1.0, len(tests) * behind[rival])
+    else:
+        rival = max(tests, key=lambda name: tests[name][1])
+        p = tests[rival][1]
+    told = f"{spread(ours, digits)}, {rival} {spread(others[rival], digits)}"
+    return Case(f"{text}: {told}, n {len(ours)}", not behind, p)
+
+
+def _centre(gains: np.ndarray) -> float:
+    """The difference of rank sums, which has the sign that the test looks at."""
+    found = gains[~np.isnan(gains) & (gains != 0)]
+    return float((np.sign(found) * stats.rankdata(np.abs(found))).sum()) if found.size else 0.0
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """The mean and the standard deviation; the median where some are infinite, "never"."""
+    finite = [value for value in values if np.isfinite(value)]
+    if len(finite) < len(values):
+        middle = statistics.median(values)
+        text = f"median {middle:.{digits}g}" if np.isfinite(middle) else "never"
+        return f"{text} ({len(values) - len(finite)} of {len(values)} never)"
+    mean = f"{statistics.mean(finite):.{digits}g}"
+    return mean if len(finite) < 2 else f"{mean} ± {statistics.stdev(finite):.2g}"
+
+
+def share_above(text: str, held: int, total: int, least: float) -> Case:
+    """The case that an event has at least a given probability, by the exact binomial test.
+
+    It speaks for the claim if the event is as frequent as that in the rows; only a significantly
+    smaller share speaks against it, and only enough rows for it.
+    """
+    speaks_for = held >= least * total
+    side = "greater" if speaks_for else "less"
+    p = float(stats.binomtest(held, total, least, alternative=side).pvalue) if total else 1.0
+    return Case(f"{text}: {held} of {total}", speaks_for, p)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjusted p values for several tests.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = [0.0] * len(p)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        largest = max(largest, min(1.0, (len(p) - place) * p[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def decided(claim: str, cases: Iterable[Case], note: str = "") -> Verdict:
+    """The verdict on a claim from its cases.
+
+    >>> decided("ours is smaller", [Case("a", True, 0.001), Case("b", True, 0.2)])
+    Verdict(claim='ours is smaller', verdict='holds partly', evidence='holds in 1, not decided in \
+1 of 2 cases; not decided: b (p 0.2)')
+    """
+    found = list(cases)
+    if not found:
+        return Verdict(claim, NOT_MEASURED, "no rows")
+    adjusted = holm([case.p for case in found])
+    groups: dict[str, list[str]] = {"holds": [], "fails": [], NOT_DECIDED: []}
+    for case, p in zip(found, adjusted, strict=True):
+        group = NOT_DECIDED if p >= LEVEL else "holds" if case.speaks_for else "fails"
+        groups[group].append(f"{case.text} (p {p:.2g})")
+    held, failed = len(groups["holds"]), len(groups["fails"])
+    if held:
+        verdict = HOLDS if held == len(found) else PARTLY
+    else:
+        verdict = DOES_NOT if failed else NOT_DECIDED
+    counts = (f"{name} in {len(texts)}" for name, texts in groups.items() if texts)
+    evidence = f"{', '.join(counts)} of {len(found)} cases" + (f" ({note})" if note else "")
+    told = (
+        groups
+        if held == len(found)
+        else {"fails": groups["fails"], NOT_DECIDED: groups[NOT_DECIDED]}
+    )
+    for name, texts in told.items():
+        if texts:
+            more = f"; and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
+            evidence += f"; {name}: {'; '.join(texts[:LISTED])}{more}"
+    return Verdict(claim, verdict, evidence)
