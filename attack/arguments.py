@@ -40,6 +40,7 @@ NOT_CALLED = {
     *("data.resources.available_threads", "datasets.available"),
     *("data.cluster.RechunkWarning", "cones.certificate.BoundWarning"),
     *("datasets.DatasetWarning", "datasets.fingerprint"),
+    *("data.vocabulary.Vocabulary", "judge.named.NamedComponents"),
 }
 
 WRONG: dict[str, Callable[[], Any]] = {
@@ -182,6 +183,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "share": lambda: 0.9,
     "outliers": lambda: 2,
     "samples": lambda: [0, 1, 2],
+    "texts": lambda: ["oak elm", "elm oak", "salt pepper", "pepper salt"],
 }
 OWN: dict[str, dict[str, Callable[[], Any]]] = {
     "from_columns": {"V": _matrix},

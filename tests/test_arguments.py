@@ -201,7 +201,12 @@ CALLS = {
     "from_columns": {"V": ("matrix", MODEL.V), **READING, "persist": ("flag?", None)},
     "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
         ("text?", None), "header": ("flag?", None), "names_column": ("column?", None), "drop":
-        ("columns", ()), **READING},
+        ("columns", ()), "text_column": ("column?", None), "words": ("object?", None), **READING},
+    "from_texts": {"texts": ("texts", ["oak elm"] * 2), "words": ("object?", conenmf.Words("none",
+        max_df=1.0)), "names": ("object?", None), "n_threads": ("size?", 1), "max_memory":
+        ("memory?", "1GB")},
+    "Words": {"stop_words": ("choice", "none"), "min_df": ("integer", 1), "max_df": ("share?",
+        0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "write_report": {"result": ("object", RESULT), "path": ("path", "report.html"), "options":
         (ANYTHING, {})},
     "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("size", K), "layer": ("choice?",
@@ -403,7 +408,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
     (Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
-    Separation|ConeCount|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
+    Separation|ConeCount|Vocabulary|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
     StreamCones|NamedComponents|NoisyCentres|Plane|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
@@ -412,7 +417,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
     (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
-    ConeNMF\.set_fit_request |
+    ConeNMF\.set_fit_request | (Words|Vocabulary)\.counted |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+
     """,
     re.VERBOSE,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .cones.rank import estimate_rank
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
-    from .data.doors import from_columns, from_rows, open_data
+    from .data.doors import from_columns, from_rows, from_texts, open_data
+    from .data.vocabulary import Words
     from .errors import ConeNMFError
     from .estimator import ConeNMF
     from .judge.diagnosis import Diagnosis, diagnose
@@ -42,6 +43,7 @@ _HOMES = {
     "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
     "Selection": "judge.selection",
+    "Words": "data.vocabulary",
     "certify": "cones.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
@@ -51,6 +53,7 @@ _HOMES = {
     "factorize": "pipeline",
     "from_columns": "data.doors",
     "from_rows": "data.doors",
+    "from_texts": "data.doors",
     "make_cones": "cones.simulate",
     "open_data": "data.doors",
     "select_k": "judge.selection",
@@ -66,6 +69,7 @@ __all__ = [
     "Diagnosis",
     "Factorization",
     "Selection",
+    "Words",
     "certify",
     "cluster_cones",
     "compare",
@@ -76,6 +80,7 @@ __all__ = [
     "factorize",
     "from_columns",
     "from_rows",
+    "from_texts",
     "make_cones",
     "open_data",
     "select_k",

@@ -148,6 +148,7 @@ def factorize(
         race=begun.race,
         prospect=begun.prospect,
         names=V.names,
+        vocabulary=V.vocabulary,
         spectrum=spectrum,
         data=V,
     )

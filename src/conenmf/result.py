@@ -21,6 +21,7 @@ from .cones.certificate import Certificate, certify
 from .cones.dual_bound import DEFAULT_EFFORT
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.vocabulary import Vocabulary
 from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
 from .judge import plots
 from .judge.diagnosis import Diagnosis, diagnose
@@ -78,8 +79,9 @@ class Factorization(NamedComponents):
         What the singular values say about the error; None if the fit did not ask.
     certificate, diagnosis : Certificate or None, Diagnosis or None
         What `certify()` and `diagnose()` returned; None until they are called.
-    names : Names
-        The names of samples and features, if the data have any.
+    names, vocabulary : Names, Vocabulary or None
+        The names of samples and features, if the data have any; the words of texts and their
+        weights, with which `from_texts` reads new ones.
     spectrum, data : Spectrum or None, DataMatrix or None
         The singular values computed so far, for `certify()`, and the data; None once the result was
         pickled or loaded.
@@ -103,6 +105,7 @@ class Factorization(NamedComponents):
     certificate: Certificate | None = None
     diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
+    vocabulary: Vocabulary | None = None
     spectrum: Spectrum | None = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 

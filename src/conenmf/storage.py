@@ -23,6 +23,7 @@ from .cones.certificate import Certificate
 from .data.aligned import write_array
 from .data.blocks import Array
 from .data.files.atomic import output_file, writing, written_whole
+from .data.vocabulary import Vocabulary
 from .errors import FileFormatError
 from .judge.diagnosis import Diagnosis
 from .names import Names
@@ -51,10 +52,13 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "race": fields["race"] and fields["race"].plain(),
         "prospect": fields["prospect"],
         "pixels_shape": names.pixels_shape,
+        "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
     arrays["facts"] = np.array(json.dumps(metadata))
+    if fields["vocabulary"] is not None:
+        arrays["idf"] = fields["vocabulary"].idf
     for name in ("sample_names", "feature_names"):
         if (lines := getattr(names, name)) is not None:
             text = "\n".join(lines).encode("utf-8", "surrogateescape")
@@ -123,6 +127,11 @@ def _read_fields(archive: Any) -> dict[str, Any]:
     certificate = None if diagnosis is None else diagnosis.certificate
     if "certificate" in archive:
         certificate = _read_certificate(_numbers(archive, "certificate"))
+    names = Names.of(
+        _lines(archive, "sample_names"),
+        _lines(archive, "feature_names"),
+        *(None if shape is None else (index(shape[0]), index(shape[1])) for shape in shapes),
+    )
     return {
         "W": W,
         "H": H,
@@ -137,12 +146,16 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "prospect": None if prospect is None else Prospect(*map(float, prospect)),
         "certificate": certificate,
         "diagnosis": diagnosis,
-        "names": Names.of(
-            _lines(archive, "sample_names"),
-            _lines(archive, "feature_names"),
-            *(None if shape is None else (index(shape[0]), index(shape[1])) for shape in shapes),
-        ),
+        "names": names,
+        "vocabulary": _read_vocabulary(archive, metadata.get("vocabulary"), names),
     }
+
+
+def _read_vocabulary(archive: Any, settings: Any, names: Names) -> Vocabulary | None:
+    """The words of texts are the names of the features."""
+    if settings is None:
+        return None
+    return Vocabulary(names.feature_names or (), _numbers(archive, "idf"), dict(settings))
 
 
 def _read_certificate(numbers: Array) -> Certificate:

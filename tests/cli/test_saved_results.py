@@ -27,6 +27,33 @@ def test_transform_matches_features_by_name(folder, capsys, run):
     np.testing.assert_allclose(np.load("new.npy"), result.H.T, atol=1e-10)
 
 
+def test_new_texts_are_read_with_the_words_of_the_model(tmp_path, monkeypatch, capsys, run):
+    monkeypatch.chdir(tmp_path)
+    texts = ["oak elm ash", "elm oak", "salt pepper", "pepper salt", "ash oak", "pepper salt"]
+    Path("texts").mkdir()
+    for number, text in enumerate(texts):
+        Path(f"texts/{number}.txt").write_text(text)
+    rows = [f'{number},"{text}"' for number, text in enumerate(texts)]
+    Path("table.csv").write_text("\n".join(["no,body", *rows]))
+    assert run("fit", "texts", "-k", 2, "-o", "of-folder") == 0
+    out = capsys.readouterr().out
+    assert "6 samples, 5 features\neach text is a sample, each of 5 words a feature" in out
+    assert "component 0: " in out
+    column = ("--text-column", "body")
+    assert run("fit", "table.csv", *column, "-k", 2, "-o", "of-table") == 0
+    for model, data, flags in (("of-folder", "texts", ()), ("of-table", "table.csv", column)):
+        result = Factorization.load(f"{model}/result.npz")
+        assert run("transform", model, data, "-o", "new.npy") == 0
+        np.testing.assert_allclose(np.load("new.npy"), result.H.T, atol=1e-12)
+        assert run("report", model, "--data", data, *flags) == 0
+    Path("new.csv").write_text("body\nan elm and an oak\n")
+    capsys.readouterr()
+    assert run("transform", "of-folder", "new.csv", *column, "-o", "new.npy") == 0
+    assert "by the 5 words of an earlier fit" in capsys.readouterr().out
+    result = Factorization.load("of-folder/result.npz")
+    assert np.load("new.npy")[0].argmax() == result.labels[1]
+
+
 def test_report_of_a_result(folder, capsys, run):
     run("fit", "cells.csv", "-k", 3, "-o", "out")
     Path("out/report.html").unlink()

@@ -143,6 +143,8 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit counts.csv
     conenmf fit spectra.npy -k 12 -o result --max-time 60
     conenmf fit faces/ -k 40 -o faces-40
+    conenmf fit articles/ -k 20 -o topics
+    conenmf fit reviews.csv --text-column review -k 10
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far.

@@ -19,10 +19,12 @@ from ..data.files.formats import split_member
 from ..data.files.name_lists import read_names
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
+from ..data.vocabulary import Vocabulary, Words
 from ..names import Names
 from ..report import VIEWS
 from ..text import visible
 from .console import Display
+from .text_options import NAME_OPTIONS, TEXT_OPTIONS
 
 __all__ = [
     "COMPONENTS_OPTION",
@@ -52,6 +54,11 @@ class CommonOptions:
     drop: tuple[str, ...]
     feature_names: str | None
     sample_names: str | None
+    text_column: str | None
+    stop_words: str
+    min_df: int
+    max_df: float | None
+    max_words: int | None
     negative: str
     n_threads: int | None
     max_memory: str | None
@@ -86,6 +93,7 @@ class CommonOptions:
             "drop": ", ".join(self.drop) or None,
             "feature_names": self.feature_names,
             "sample_names": self.sample_names,
+            "text_column": self.text_column,
             "negative": self.negative,
         }
 
@@ -98,6 +106,7 @@ class CommonOptions:
             ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
             ("--feature-names", self.feature_names),
             ("--sample-names", self.sample_names),
+            ("--text-column", self.text_column),
             ("--negative", None if self.negative == "raise" else self.negative),
             *(("--drop", column) for column in self.drop),
         ]
@@ -111,8 +120,14 @@ class CommonOptions:
         """A generator for inits that draw random numbers."""
         return None if self.seed is None else np.random.default_rng(self.seed)
 
-    def open(self, display: Display, image_shape: tuple[int, int] | None = None) -> DataMatrix:
-        """Open the data."""
+    def open(
+        self,
+        display: Display,
+        image_shape: tuple[int, int] | None = None,
+        vocabulary: Vocabulary | None = None,
+    ) -> DataMatrix:
+        """Open the data; texts with the words that the options say, or with a vocabulary."""
+        words = Words(self.stop_words, self.min_df, self.max_df, self.max_words)
         with display.working(f"reading {self.data}"):
             path, member = self._member
             V = open_data(
@@ -122,6 +137,8 @@ class CommonOptions:
                 header=self.header,
                 names_column=self.names_column,
                 drop=self.drop,
+                text_column=self.text_column,
+                words=vocabulary or words,
                 negative=self.negative,  # type: ignore[arg-type]
                 n_threads=self.n_threads,
                 max_memory=self.max_memory,
@@ -230,18 +247,8 @@ READING_OPTIONS = (
         multiple=True,
         help="A column of a table that is not read; may be given several times.",
     ),
-    click.option(
-        "--feature-names",
-        type=click.Path(),
-        metavar="FILE",
-        help="Names of the features, such as words: a text with one on each line.",
-    ),
-    click.option(
-        "--sample-names",
-        type=click.Path(),
-        metavar="FILE",
-        help="Names of the samples: a text with one on each line.",
-    ),
+    *NAME_OPTIONS,
+    *TEXT_OPTIONS,
     click.option(
         "--negative",
         type=click.Choice(["raise", "clip"]),

@@ -14,6 +14,7 @@ from rich.console import Console
 from ..data.blocks import Array
 from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
+from ..data.files.texts import TABLE_SUFFIXES
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
@@ -51,7 +52,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     """Compute the coefficients of new samples DATA in the components of MODEL.
 
     MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
-    both have names.
+    both have names; texts are read with the words of MODEL.
 
     \b
     conenmf transform result new.csv -o coefficients.csv
@@ -60,7 +61,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     check_table(output)
     check_parent(output)
     display = common.display
-    V = common.open(display)
+    V = _like_those_of(result, common).open(display, vocabulary=result.vocabulary)
     W = _matched_components(result, V)
     with display.working("computing the coefficients"), V.own_threads():
         H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
@@ -80,6 +81,15 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
         out.print(f"the coefficients are in {visible(output, None)}")
 
     common.answer(answer, show, V)
+
+
+def _like_those_of(result: Factorization, common: CommonOptions) -> CommonOptions:
+    """Read new texts from the column that those of the result were in, unless another is named."""
+    column = result.settings.get("text_column")
+    is_table = common.path.suffix.lower() in TABLE_SUFFIXES
+    if common.text_column is None and column is not None and is_table:
+        return replace(common, text_column=column)
+    return common
 
 
 def _load(path: str) -> Factorization:
@@ -168,7 +178,7 @@ def _judged(
         if factorization.diagnosis is None:
             raise OptionError(f"{result} was not judged when it was written: add --data DATA")
         return factorization
-    V = common.open(common.display)
+    V = common.open(common.display, vocabulary=factorization.vocabulary)
     if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
         raise ShapeError(f"{data} has another shape than the data of {result}: name the right file")
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)

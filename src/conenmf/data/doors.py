@@ -15,28 +15,31 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from ..arguments import choice, flag, instance, integer, optional, text
+from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
 from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
 from ..names import Names, names_of
 from ..text import shown
 from .blocks import canonical_rows
 from .disk import DiskMatrix
-from .files.columns import Column, ColumnChoice, remark_on_columns
+from .files.columns import Column, ColumnChoice, checked_column, remark_on_columns
 from .files.cubes import Cube
 from .files.formats import is_open_dataset, open_dataset, open_path
 from .files.locks import remove_leftovers
 from .files.sources import NamedMatrix, Remark, Source
+from .files.texts import Texts
 from .files.watch import watch_mapped
 from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
 from .resources import memory_budget
 from .validate import Negative, SamplesIn, as_matrix, check_kind, validated
+from .vocabulary import Vocabulary, Words
 
 __all__ = [
     "from_columns",
     "from_rows",
+    "from_texts",
     "is_elsewhere",
     "open_data",
 ]
@@ -127,6 +130,8 @@ def open_data(
     header: bool | None = None,
     names_column: Column | None = None,
     drop: Column | Iterable[Column] = (),
+    text_column: Column | None = None,
+    words: Words | Vocabulary | None = None,
     negative: Negative = "raise",
     n_threads: int | None = None,
     max_memory: int | str | None = None,
@@ -142,7 +147,8 @@ def open_data(
         `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
         a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); Parquet and Arrow
         (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
-        Market (``.mtx``, ``.mtx.gz``); or a folder of images, each of which is a sample.
+        Market (``.mtx``, ``.mtx.gz``); or a folder of images or of texts (``.txt``), each of
+        which is a sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
         features, where the file has them, are in the attribute ``names`` of the result; how it
         was read, where there was a choice, is in ``remarks``.
@@ -161,6 +167,11 @@ def open_data(
     drop : str, int or several
         For tables: columns that are not read, such as dates. A `ColumnWarning` names columns that
         were read as data, but look like numbers of rows, identifiers or dates.
+    text_column : str or int, optional
+        For ``.csv`` and ``.tsv``: the samples are the texts in this column.
+    words : Words or Vocabulary, optional
+        For texts: which words count; or the ``vocabulary`` of an earlier result, so that its
+        model takes new texts. Data that are no texts do not use it.
     negative, n_threads, names, block_samples
         As in `from_rows`.
     max_memory : int or str, optional
@@ -189,10 +200,48 @@ def open_data(
     """
     place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     request = _Request(
-        samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples
+        samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
     )
-    matrix = open_path(place, dataset, request.budget, ColumnChoice.of(header, names_column, drop))
-    return _hold(matrix, request)
+    choice = ColumnChoice.of(header, names_column, drop)
+    text_column = optional(checked_column, "text_column", text_column)
+    return _hold(open_path(place, dataset, request.budget, choice, text_column), request)
+
+
+def from_texts(
+    texts: Iterable[str],
+    *,
+    words: Words | Vocabulary | None = None,
+    names: Names | None = None,
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+) -> DataMatrix:
+    """Read texts: each is a sample, each word a feature, weighted by tf-idf.
+
+    scikit-learn's `TfidfVectorizer` counts them. Files of texts are read by `open_data`.
+
+    Parameters
+    ----------
+    texts : list of str
+    words : Words or Vocabulary, optional
+        Which words count; or the ``vocabulary`` of an earlier result, so that its model takes new
+        texts.
+    names, n_threads, max_memory
+        As in `from_rows`.
+
+    Examples
+    --------
+    >>> from conenmf import ConeNMF
+    >>> V = from_texts(["oak elm", "elm oak ash", "salt pepper", "pepper salt"])
+    >>> model = ConeNMF(2).fit(V)
+    >>> model.top_features(2)
+    [['elm', 'oak'], ['pepper', 'salt']]
+    >>> new = from_texts(["an oak and an elm"], words=model.result_.vocabulary)
+    >>> model.predict(new)
+    array([0])
+    """
+    request = _Request("rows", "raise", memory_budget(max_memory), n_threads, names, None, words)
+    lines = several("texts", texts, "a list of texts")
+    return _hold(NamedMatrix(Texts("the texts", lines)), request)
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -217,8 +266,13 @@ class _Request:
     n_threads: int | None
     names: Names | None
     block_samples: int | None
+    words: Words | Vocabulary | None = None
 
     def __post_init__(self) -> None:
+        words: object = self.words
+        if not isinstance(words, Words | Vocabulary | None):
+            expected = ", expected Words(...), the vocabulary of a result, or None"
+            raise OptionError(Message(Option("words", words), expected))
         choice("negative", self.negative, ("raise", "clip"))
         choice("samples_in", self.samples_in, ("rows", "columns"))
         optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
@@ -267,16 +321,31 @@ def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Rema
 
 def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMatrix:
     """A validated matrix, turned so that it has one row per sample."""
-    if isinstance(matrix.matrix, Cube):
+    vocabulary = None
+    if isinstance(matrix.matrix, Texts):
+        matrix, vocabulary = _counted(matrix.matrix, matrix.names, request)
+    elif isinstance(matrix.matrix, Cube):
         matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
     elif request.samples_in == "columns":
         matrix = matrix.turned()
     with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
         V = _held(matrix, request)
+    V.vocabulary = vocabulary
     for remark in matrix.remarks:
         if remark.warning is not None:
             warnings.warn(remark.warning, stacklevel=stacklevel)
     return V
+
+
+def _counted(texts: Texts, names: Names, request: _Request) -> tuple[NamedMatrix, Vocabulary]:
+    """Texts as a matrix of weights of words."""
+    if request.samples_in == "columns":
+        problem = f"{texts.name}: each text is a sample; leave out "
+        raise OptionError(Message(problem, Option("samples_in")))
+    words = Words() if request.words is None else request.words
+    X, vocabulary, remark = words.counted(texts)
+    names = names.updated(Names.of(feature_names=vocabulary.words))
+    return NamedMatrix(X, names, remarks=(Remark(remark),)), vocabulary
 
 
 def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:

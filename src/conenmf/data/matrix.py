@@ -30,6 +30,7 @@ from ..names import Names
 from .blocks import Array, Block
 from .measures import Measures, measure
 from .resources import available_threads
+from .vocabulary import Vocabulary
 
 __all__ = [
     "Aligned",
@@ -114,12 +115,15 @@ class DataMatrix(ABC):
         A hint for `columns`: the largest batch to request.
     remarks : tuple of str
         How the file was read, where there was a choice.
+    vocabulary : Vocabulary or None
+        The words of texts and their weights.
     """
 
     is_remote: bool = False
     candidates: int = 1
     max_gather: int = 512
     remarks: tuple[str, ...] = ()
+    vocabulary: Vocabulary | None = None
 
     def __init__(
         self,

@@ -19,7 +19,14 @@ from ..blocks import Array
 from .limits import listed
 from .sources import Remark, Source
 
-__all__ = ["Column", "ColumnChoice", "is_index_title", "odd_columns", "remark_on_columns"]
+__all__ = [
+    "Column",
+    "ColumnChoice",
+    "checked_column",
+    "is_index_title",
+    "odd_columns",
+    "remark_on_columns",
+]
 
 Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
@@ -61,8 +68,8 @@ class ColumnChoice(NamedTuple):
         """Make a choice of what the caller of a door gives."""
         header = optional(flag, "header", header)
         columns = [drop] if isinstance(drop, str | int) else several("drop", drop, _A_COLUMN)
-        named_by = optional(_column, "names_column", names_column)
-        return cls(header, named_by, tuple(_column("drop", column) for column in columns))
+        named_by = optional(checked_column, "names_column", names_column)
+        return cls(header, named_by, tuple(checked_column("drop", column) for column in columns))
 
     def places(
         self, path: object, titles: Sequence[str] | None, count: int, named_by: int | None
@@ -102,7 +109,8 @@ class ColumnChoice(NamedTuple):
         )
 
 
-def _column(name: str, value: Any) -> Column:
+def checked_column(name: str, value: Any) -> Column:
+    """Return a title or a number; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
     return value

@@ -210,9 +210,12 @@ def fault(block: Block, dialect: Dialect) -> Message | None:
             if not dialect.is_number(fields[column]):
                 label, field = dialect.labels[column], fields[column].strip()
                 kind = "a date, not a number" if _DATE.fullmatch(field) else "not a number"
+                advice: tuple[object, ...] = (Option("drop", label),)
+                if len(field.split()) > 2:
+                    advice += ("; if it holds texts to factor, ", Option("text_column", label))
                 return Message(
                     f"line {number}, column {excerpt(label)!r}: {excerpt(field)!r} is {kind}; if "
                     "the column holds no numbers, leave it out with ",
-                    Option("drop", label),
+                    *advice,
                 )
     return None

@@ -14,9 +14,10 @@ from ...errors import DataChangedError, FileFormatError, Message, Option, Option
 from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
-from .columns import ColumnChoice
+from .columns import Column, ColumnChoice
 from .evidence import WatchedFile
-from .images import open_images
+from .folders import files_below
+from .images import SUFFIXES, open_images
 from .layouts import OpenFile, RawArray, RawSource
 from .locks import remove_leftovers
 from .market import open_matrix_market
@@ -24,6 +25,7 @@ from .matlab import open_matlab
 from .sources import NamedMatrix
 from .stores import open_hdf5, open_object
 from .tables import open_text
+from .texts import TEXT_SUFFIXES, open_text_column, open_texts
 from .watch import Watch
 from .zarr_stores import open_zarr
 
@@ -64,6 +66,7 @@ def open_path(
     dataset: str | None,
     budget: int,
     choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
+    text_column: Column | None = None,
 ) -> NamedMatrix:
     """Open a file or folder by its name, in its own orientation."""
     text = os.fspath(path)
@@ -78,6 +81,8 @@ def open_path(
         raise OptionError(
             f"{visible(text)} holds one matrix, not several: leave out {visible(dataset)!r}"
         )
+    if text_column is not None:
+        return _unchanged(file, lambda: open_text_column(file, text_column, budget, choice))
     if opener in _TABLES:
         _check_header(text, opener, choice)
         return _unchanged(file, lambda: opener(file, dataset, budget, choice))
@@ -130,7 +135,10 @@ def _exists(text: str) -> bool:
 def _opener(file: Path) -> Opener:
     if file.is_dir():
         is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES)
-        return open_zarr if is_zarr else open_images
+        if is_zarr:
+            return open_zarr
+        has_texts = not files_below(file, SUFFIXES) and files_below(file, TEXT_SUFFIXES)
+        return open_texts if has_texts else open_images
     if not file.is_file():
         raise FileFormatError(f"{file} is neither a file nor a folder: save the data as a file")
     endings = "".join(file.suffixes[-2:]).lower(), file.suffix.lower()
@@ -139,7 +147,7 @@ def _opener(file: Path) -> Opener:
             return KINDS[ending]
     raise FileFormatError(
         f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, "
-        "folders that hold a Zarr store, and folders of images"
+        "folders that hold a Zarr store, and folders of images or of texts (.txt)"
     )
 
 

@@ -25,13 +25,14 @@ from ...names import Names
 from ..blocks import Array
 from ..borders import dense_block_samples
 from .evidence import WatchedFiles
+from .folders import files_below
 from .limits import fits, require_package
 from .sources import NamedMatrix, Source
 from .watch import Watch
 
-__all__ = ["open_images", "read_resized"]
+__all__ = ["SUFFIXES", "open_images", "read_resized"]
 
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _MAX_IMAGE_PIXELS = 1 << 26
 _MAX_HEADER_BYTES = 1 << 16  # of PGM and its relatives, whose comments Pillow reads byte by byte
@@ -58,10 +59,11 @@ class _Format(NamedTuple):
 
 def open_images(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open all images below a folder, sorted by their names."""
-    files = _files(path)
+    files = files_below(path, SUFFIXES)
     if not files:
         raise FileFormatError(
-            f"{path} is not a Zarr store, and holds no images ({', '.join(sorted(_SUFFIXES))})"
+            f"{path} is not a Zarr store, has no matrix.mtx as 10x folders have, and holds neither "
+            f"images ({', '.join(sorted(SUFFIXES))}) nor texts (.txt)"
         )
     source = _ImageSource(path, files)
     names = Names.of(
@@ -78,7 +80,9 @@ def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str
     brought to this one with a bicubic filter that is as wide as the image is shrunk.
     """
     pillow = require_package("PIL.Image", folder)
-    files = sorted(_files(folder), key=lambda file: _natural(file.relative_to(folder)))
+    files = sorted(
+        files_below(folder, SUFFIXES), key=lambda file: _natural(file.relative_to(folder))
+    )
     grey = np.empty((len(files), rows * columns), np.uint8)
     for row, file in zip(grey, files, strict=True):
         _check_comments(file)
@@ -107,25 +111,6 @@ def _natural(file: Path) -> list[list[tuple[int, str]]]:
         [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
         for name in file.parts
     ]
-
-
-def _files(folder: Path) -> list[Path]:
-    """The images below a folder; links to folders are not followed, hidden files left out."""
-    images = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        images += [
-            Path(place, name)
-            for name in files
-            if Path(name).suffix.lower() in _SUFFIXES and not name.startswith(".")
-        ]
-    inside = folder.resolve()
-    for file in images:
-        if not file.resolve().is_relative_to(inside):
-            raise FileFormatError(f"{file} is a link that leads out of the folder: copy it there")
-        if not file.is_file():
-            raise FileFormatError(f"{file} is not a file: remove it")
-    return sorted(images, key=lambda file: file.relative_to(folder).as_posix())
 
 
 class _ImageSource(Source):

@@ -179,7 +179,10 @@ def check_fields(name: object, block: Block, delimiter: bytes, *, thorough: bool
     fault = fault or _long_field(block.text, delimiter)
     if fault is not None:
         place, what = fault
-        raise FileFormatError(f"{name}: line {block.line_at(place)} has {what}")
+        advice: tuple[object, ...] = ()
+        if what == _STRAY_QUOTE:
+            advice = ("; a column of texts is read with ", Option("text_column"))
+        raise FileFormatError(Message(f"{name}: line {block.line_at(place)} has {what}", *advice))
 
 
 def _fault_of_quotes(text: bytes, delimiter: bytes, with_ends: bool) -> tuple[int, str] | None:
