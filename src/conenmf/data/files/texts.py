@@ -1,6 +1,6 @@
 """Texts: a folder of ``.txt`` files, or a column of a table.
 
-What is read here are texts; `data.vocabulary` makes numbers of them when the door is told which
+What is read here are texts; `data.vocabulary` makes numbers of them when the door knows which
 words count. They are read one at a time, and have to fit in a quarter of the memory together.
 """
 
