@@ -185,7 +185,7 @@ def test_annotations(result, frame, tmp_path):
     annotate(adata, result, "nmf")
     np.testing.assert_array_equal(adata.obsm["X_nmf"], result.H.T)
     np.testing.assert_array_equal(adata.varm["nmf"], result.W)
-    np.testing.assert_array_equal(adata.obs["nmf"], result.labels)
+    np.testing.assert_array_equal(adata.obs["nmf"].astype(int), result.labels)
     assert json.loads(adata.uns["nmf"])["n_components"] == 3
     adata.write_h5ad(tmp_path / "again.h5ad")
     with pytest.raises(ShapeError, match="of 70 cells and 20 genes, the AnnData has"):

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 
 import conenmf
-from conenmf.errors import OptionError
+from conenmf.errors import NegativeValueError, OptionError
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def test_one_line_for_cells(adata):
     result = conenmf.tl.nmf(adata, 3)
     assert adata.obsm["X_conenmf"].shape == (60, 3)
     np.testing.assert_array_equal(adata.varm["conenmf"], result.W)
-    np.testing.assert_array_equal(adata.obs["conenmf"], result.labels)
+    np.testing.assert_array_equal(adata.obs["conenmf"].astype(int), result.labels)
     assert result.names.feature(4) == "gene 4"
     assert result.names.sample(4) == "4"
 
@@ -42,3 +42,32 @@ def test_a_view_of_some_genes(adata):
     assert conenmf.tl.nmf(dense, 2, layer="raw").H.shape == (2, 40)
     with pytest.raises(OptionError, match="there is no X: name a layer, one of raw"):
         conenmf.tl.nmf(AnnData(layers={"raw": np.ones((3, 3))}), 2)
+
+
+def test_labels_are_categories_as_scanpy_takes_them(adata):
+    adata.X = sp.csr_matrix(np.vstack([adata.X.toarray()[:-1], np.zeros((1, 20))]))
+    result = conenmf.tl.nmf(adata, 3)
+    groups = adata.obs["conenmf"]
+    assert groups.dtype == "category"
+    present = sorted(set(result.labels[:-1].tolist()))
+    assert list(groups.cat.categories) == [str(k) for k in present]
+    assert groups.isna().tolist() == [False] * 59 + [True]  # a cell without counts
+    assert groups.iloc[0] == str(result.labels[0])
+
+
+def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata):
+    adata.obs_names = [f"cell {n}" for n in range(60)]
+    adata.raw = adata.copy()
+    adata.X = np.array(adata.X.toarray())
+    adata.X[7, 4] = -2.0
+    way = r"layer='raw'"
+    with pytest.raises(
+        NegativeValueError, match=rf"\(cell 'cell 7'\), .* \(gene 'gene 4'\).*{way}"
+    ):
+        conenmf.tl.nmf(adata, 3)
+    del adata.layers["raw"]
+    with pytest.raises(NegativeValueError, match=r"adata\.raw\.to_adata\(\) has them"):
+        conenmf.tl.nmf(adata, 3)
+    adata.raw = None
+    with pytest.raises(NegativeValueError, match=r"before sc\.pp\.scale keeps them"):
+        conenmf.tl.nmf(adata, 3)

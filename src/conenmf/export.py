@@ -247,7 +247,8 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
-    K), ``obs[key]`` the component of each cell, and ``uns[key]`` the facts as JSON.
+    K), ``obs[key]`` the component of each cell as a category, as scanpy's groups, and ``uns[key]``
+    the facts as JSON.
     """
     check_annotated(adata)
     instance("result", result, Factorization)
@@ -283,9 +284,18 @@ def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
     return [
         ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
-        ("obs", key, np.asarray(result.labels)),
+        ("obs", key, _categories(np.asarray(result.labels))),
         ("uns", key, json.dumps(facts(result))),
     ]
+
+
+def _categories(labels: Array) -> Any:
+    """Labels as scanpy takes groups: categories "0", "1", ...; a cell without any has none."""
+    import pandas as pd
+
+    present = np.unique(labels[labels >= 0])
+    codes = np.where(labels < 0, -1, np.searchsorted(present, labels))
+    return pd.Categorical.from_codes(codes, [str(k) for k in present])
 
 
 def annotate_file(

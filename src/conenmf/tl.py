@@ -10,11 +10,12 @@ from typing import Any
 
 from .arguments import choice, optional, text
 from .data.doors import from_rows
-from .errors import OptionError
+from .errors import NegativeValueError, OptionError
 from .export import annotate, check_annotated
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
+from .text import visible
 
 __all__ = ["nmf"]
 
@@ -33,7 +34,8 @@ def nmf(
 
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
-    cell, and ``adata.uns["conenmf"]`` the facts about the fit, as JSON.
+    cell, as a category that scanpy takes for groups, and ``adata.uns["conenmf"]`` the facts about
+    the fit, as JSON.
 
     Parameters
     ----------
@@ -68,7 +70,26 @@ def nmf(
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
     reading = {name: options.pop(name) for name in _READING_OPTIONS if name in options}
     names = Names.of(adata.obs_names, adata.var_names)
-    V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
+    try:
+        V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
+    except NegativeValueError as problem:
+        raise NegativeValueError(_in_words_of_cells(problem, adata, layer)) from None
     result = factorize(V, n_components, **options)
     annotate(adata, result, key_added)
     return result
+
+
+def _in_words_of_cells(problem: NegativeValueError, adata: Any, layer: str | None) -> str:
+    """The message with what to do about counts that were centred or scaled."""
+    where = str(problem).partition(";")[0]
+    where = where.replace("(sample ", "(cell ").replace("(feature ", "(gene ")
+    layers = [f"layer={visible(name)!r}" for name in adata.layers if name != layer]
+    way = "adata.layers['lognorm'] = adata.X.copy() before sc.pp.scale keeps them"
+    if layers:
+        way = f"there is {', '.join(layers[:5])}"
+    elif getattr(adata, "raw", None) is not None:
+        way = "adata.raw.to_adata() has them"
+    return (
+        f"{where}; the data were probably centred or scaled: factor the counts, or their "
+        f"logarithms, from before that: {way}"
+    )

@@ -97,7 +97,8 @@ def test_anndata_goes_in_and_out(folder, run):
     back = anndata.read_h5ad("out/annotated.h5ad")
     np.testing.assert_array_equal(back.obsm["X_conenmf"], result.H.T)
     np.testing.assert_array_equal(back.varm["conenmf"], result.W)
-    np.testing.assert_array_equal(back.obs["conenmf"], result.labels)
+    assert back.obs["conenmf"].dtype == "category"
+    np.testing.assert_array_equal(back.obs["conenmf"].astype(int), result.labels)
     assert list(back.obs) == ["batch", "conenmf"]
     assert json.loads(back.uns["conenmf"])["n_components"] == 3
     np.testing.assert_array_equal(back.X, frame.to_numpy())

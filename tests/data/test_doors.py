@@ -213,7 +213,7 @@ def test_negative_entries(make, small_blocks):
     X[18, 1] = -0.25
     with pytest.raises(NegativeValueError, match=r"row 17 \(sample\), column 2 .* is -0.5") as info:
         from_rows(make(X), **small_blocks)
-    assert "shift it, or set it to zero, first" in str(info.value)
+    assert "if the data were centred or standardised (StandardScaler" in str(info.value)
     with pytest.raises(NegativeValueError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
         from_columns(make(X.T), **small_blocks)
     with pytest.raises(NegativeValueError):

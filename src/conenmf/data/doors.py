@@ -324,7 +324,7 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
     vocabulary = None
     if isinstance(matrix.matrix, Texts):
         matrix, vocabulary = _counted(matrix.matrix, matrix.names, request)
-    elif isinstance(matrix.matrix, Cube):
+    if isinstance(matrix.matrix, Cube):
         matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
     elif request.samples_in == "columns":
         matrix = matrix.turned()
@@ -339,13 +339,11 @@ def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMa
 
 def _counted(texts: Texts, names: Names, request: _Request) -> tuple[NamedMatrix, Vocabulary]:
     """Texts as a matrix of weights of words."""
-    if request.samples_in == "columns":
-        problem = f"{texts.name}: each text is a sample; leave out "
-        raise OptionError(Message(problem, Option("samples_in")))
     words = Words() if request.words is None else request.words
     X, vocabulary, remark = words.counted(texts)
     names = names.updated(Names.of(feature_names=vocabulary.words))
-    return NamedMatrix(X, names, remarks=(Remark(remark),)), vocabulary
+    fixed = f"{texts.name}: each text is a sample"
+    return NamedMatrix(X, names, remarks=(Remark(remark),), fixed=fixed), vocabulary
 
 
 def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:

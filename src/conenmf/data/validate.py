@@ -254,7 +254,11 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
             limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
-            advice = (f"shift it, or set it to zero, first (clip is for at most {limit})",)
+            advice = (
+                "if the data were centred or standardised (StandardScaler, sc.pp.scale), use those "
+                "from before that, or scale without centring (MaxAbsScaler); else set such entries "
+                f"to zero if they are noise (clip is for at most {limit})",
+            )
         problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
         raise NegativeValueError(Message(problem, *advice))
     too_small = highest > 0 and highest * highest < smallest

@@ -25,6 +25,7 @@ from .matlab import open_matlab
 from .sources import NamedMatrix
 from .stores import open_hdf5, open_object
 from .tables import open_text
+from .tenx import matrix_of_folder, open_10x_folder, open_h5
 from .texts import TEXT_SUFFIXES, open_text_column, open_texts
 from .watch import Watch
 from .zarr_stores import open_zarr
@@ -37,8 +38,8 @@ Opener: TypeAlias = Callable[..., NamedMatrix]
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
     ".npz": open_npz,
-    ".h5": open_hdf5,
-    ".hdf5": open_hdf5,
+    ".h5": open_h5,
+    ".hdf5": open_h5,
     ".h5ad": open_hdf5,
     ".csv": open_text,
     ".csv.gz": open_text,
@@ -56,7 +57,7 @@ KINDS: dict[str, Opener] = {
     ".mat": open_matlab,
 }
 _TABLES = (open_text, open_parquet, open_arrow)
-_WITH_MEMBERS = (open_npz, open_hdf5, open_zarr, open_matlab)
+_WITH_MEMBERS = (open_npz, open_hdf5, open_h5, open_zarr, open_matlab)
 
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
@@ -137,6 +138,8 @@ def _opener(file: Path) -> Opener:
         is_zarr = file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES)
         if is_zarr:
             return open_zarr
+        if matrix_of_folder(file) is not None:
+            return open_10x_folder
         has_texts = not files_below(file, SUFFIXES) and files_below(file, TEXT_SUFFIXES)
         return open_texts if has_texts else open_images
     if not file.is_file():
@@ -147,7 +150,7 @@ def _opener(file: Path) -> Opener:
             return KINDS[ending]
     raise FileFormatError(
         f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, "
-        "folders that hold a Zarr store, and folders of images or of texts (.txt)"
+        "folders that hold a Zarr store or the matrix.mtx of 10x, and folders of images or texts"
     )
 
 

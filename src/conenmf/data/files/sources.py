@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ...errors import InputWarning
+from ...errors import InputWarning, Message, Option, OptionError
 from ...names import Names
 from ..blocks import Array, compute_dtype
 from ..borders import Borders, equal_borders
@@ -133,15 +133,20 @@ class NamedMatrix(NamedTuple):
         The file itself says which names are those of samples, so they are not turned.
     remarks : tuple of Remark
         What was decided while it was read.
+    fixed : str
+        Why its rows are the samples, and its columns cannot be; empty if they can.
     """
 
     matrix: Source | Any
     names: Names = Names()
     roles_stored: bool = False
     remarks: tuple[Remark, ...] = ()
+    fixed: str = ""
 
     def turned(self) -> NamedMatrix:
         """The transposed matrix: its columns are the samples."""
+        if self.fixed:
+            raise OptionError(Message(f"{self.fixed}: leave out ", Option("samples_in")))
         matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
         names = self.names if self.roles_stored else self.names.turned()
         return self._replace(matrix=matrix, names=names)
