@@ -115,7 +115,7 @@ def best_lower_bound(
 def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
     """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
     plane = leading_plane(V, spectrum=spectrum)
-    return plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total
+    return bool(plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total)
 
 
 def _relative(V: DataMatrix, energy: float) -> float:
