@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import calls, changes, identity, interrupts, kills, numbers, selftest, squares
 from .cases import Kind
-from .files import arrays, bombs, columnar, hdf5, images, matlab, saved, text, zarr_stores
+from .files import arrays, bombs, columnar, envi, hdf5, images, matlab, saved, text, zarr_stores
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -12,6 +12,7 @@ KINDS: dict[str, Kind] = {
         *arrays.FORMATS,
         *text.FORMATS,
         *matlab.FORMATS,
+        *envi.FORMATS,
         *columnar.FORMATS,
         *hdf5.FORMATS,
         *zarr_stores.FORMATS,

@@ -142,6 +142,31 @@ def test_a_cube(tmp_path, monkeypatch, run, capsys):
     assert Factorization.load("out/result.npz").names.pixels_shape == (4, 4)
 
 
+def test_pure_pixels_of_a_scene(tmp_path, monkeypatch, run, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    spectra, shares = rng.random((3, 20)), rng.dirichlet(np.ones(3), 48)
+    shares[[5, 17, 40]] = np.eye(3)  # pixels of one material each
+    pixels = (shares @ spectra).astype("<f4")
+    np.save("pixels.npy", pixels)
+    Path("scene.img").write_bytes(pixels.T.tobytes())
+    header = {"samples": 8, "lines": 6, "bands": 20, "data type": 4, "interleave": "bsq"}
+    fields = [f"{name} = {value}" for name, value in header.items()]
+    wavelengths = ", ".join(str(400 + 10 * band) for band in range(20))
+    Path("scene.hdr").write_text("\n".join(["ENVI", *fields, f"wavelength = {{{wavelengths}}}"]))
+    recipe = ("-k", 3, "--init", "snpa", "--solver", "none", "-o", "out")
+    for data in (("scene.hdr",), ("pixels.npy", "--pixels-shape", "6x8")):
+        assert run("fit", *data, *recipe) == 0
+        assert "48 pixels of an image of 6 x 8" in capsys.readouterr().out
+        result = Factorization.load("out/result.npz")
+        assert result.names.pixels_shape == (6, 8)
+        assert result.n_iter == 0
+        units = [W / np.linalg.norm(W, axis=0) for W in (result.W, spectra.T)]
+        assert (units[0].T @ units[1]).max(axis=0).min() > 1 - 1e-6
+    assert run("fit", "pixels.npy", "--pixels-shape", "6x9", *recipe) == 4
+    assert "images of 6 x 9 have 54 pixels, and there are 48 samples" in capsys.readouterr().err
+
+
 def test_every_command_that_reads_data_has_them_and_the_page_says_so():
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     for flag in ("--header", "--names-column", "--drop"):

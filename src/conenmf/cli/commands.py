@@ -36,8 +36,9 @@ def app() -> None:
     """Nonnegative matrix factorization that knows how good its answer is.
 
     DATA is a file: .csv, .tsv, .txt, .npy, .npz, .parquet, .pq, .arrow, .feather, .ipc, .mtx, .mat,
-    .h5, .hdf5 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts), .zarr, or a folder of images,
-    of texts (.txt) or of 10x Genomics (matrix.mtx). Text and .mtx may be compressed (.gz).
+    .h5, .hdf5 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts), .zarr, a scene of ENVI (.hdr
+    with .img, .bsq, .bil or .bip) or of several pages (.tif, .tiff), or a folder of images, of
+    texts (.txt) or of 10x Genomics (matrix.mtx). Text and .mtx may be compressed (.gz).
 
     \b
     conenmf demo                          an example, on data that are included

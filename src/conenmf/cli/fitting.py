@@ -107,10 +107,10 @@ _FORCE_OPTION = click.option(
     ),
     click.option(
         "--solver",
-        type=click.Choice(list(SOLVERS)),
+        type=click.Choice([*SOLVERS, "none"]),
         default="hals",
         show_default=True,
-        help="How the factors are updated.",
+        help="How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
     ),
     *STOPPING_OPTIONS,
     click.option(
@@ -144,6 +144,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit spectra.npy -k 12 -o result --max-time 60
     conenmf fit faces/ -k 40 -o faces-40
     conenmf fit articles/ -k 20 -o topics
+    conenmf fit scene.hdr -k 6 --init snpa --solver none
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
@@ -162,7 +163,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 V,
                 options.K,
                 init=options.init,
-                solver=options.solver,
+                solver=None if options.solver == "none" else options.solver,
                 rng=common.rng,
                 callback=interruption.watch(show),
                 checkpoint=options.checkpoint,

@@ -24,7 +24,7 @@ from ..names import Names
 from ..report import VIEWS
 from ..text import visible
 from .console import Display
-from .text_options import NAME_OPTIONS, TEXT_OPTIONS
+from .text_options import NAME_OPTIONS, TEXT_OPTIONS, Shape
 
 __all__ = [
     "COMPONENTS_OPTION",
@@ -54,6 +54,7 @@ class CommonOptions:
     drop: tuple[str, ...]
     feature_names: str | None
     sample_names: str | None
+    pixels_shape: tuple[int, int] | None
     text_column: str | None
     stop_words: str
     min_df: int
@@ -106,6 +107,7 @@ class CommonOptions:
             ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
             ("--feature-names", self.feature_names),
             ("--sample-names", self.sample_names),
+            ("--pixels-shape", self.pixels_shape and "{}x{}".format(*self.pixels_shape)),
             ("--text-column", self.text_column),
             ("--negative", None if self.negative == "raise" else self.negative),
             *(("--drop", column) for column in self.drop),
@@ -147,13 +149,13 @@ class CommonOptions:
         return V
 
     def _names(self) -> Names:
-        """The names in files of their own."""
+        """What the options say about samples and features."""
         budget = memory_budget(self.max_memory)
         samples, features = (
             None if path is None else read_names(path, budget)
             for path in (self.sample_names, self.feature_names)
         )
-        return Names.of(samples, features)
+        return Names.of(samples, features, pixels_shape=self.pixels_shape)
 
     def answer(
         self, values: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
@@ -329,18 +331,6 @@ class _Components(click.ParamType[Any]):
         return K
 
 
-class _Shape(click.ParamType[Any]):
-    name = "ROWSxCOLUMNS"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        rows, _, columns = str(value).lower().partition("x")
-        if not (rows.isdecimal() and columns.isdecimal()):
-            self.fail(f"{value!r} is not a shape such as 92x112", param, ctx)
-        return int(rows), int(columns)
-
-
 class NameList(click.ParamType[Any]):
     """Names with commas between them."""
 
@@ -373,7 +363,7 @@ COMPONENTS_OPTION = click.option(
 )
 REPORT_OPTIONS = (
     click.option(
-        "--image-shape", type=_Shape(), help="Features are the pixels of images of this shape."
+        "--image-shape", type=Shape(), help="Features are the pixels of images of this shape."
     ),
     click.option(
         "--view",

@@ -1,10 +1,28 @@
-"""Options for names in files of their own, and for texts."""
+"""Options that say what samples and features are: names, pixels of an image, words of texts."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS"]
+__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS", "Shape"]
+
+
+class Shape(click.ParamType[Any]):
+    """The sides of an image, such as 92x112."""
+
+    name = "ROWSxCOLUMNS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        """Split the sides."""
+        if isinstance(value, tuple):
+            return value
+        rows, _, columns = str(value).lower().partition("x")
+        if not (rows.isdecimal() and columns.isdecimal()):
+            self.fail(f"{value!r} is not a shape such as 92x112", param, ctx)
+        return int(rows), int(columns)
+
 
 NAME_OPTIONS = (
     click.option(
@@ -18,6 +36,11 @@ NAME_OPTIONS = (
         type=click.Path(),
         metavar="FILE",
         help="Names of the samples: a text with one on each line.",
+    ),
+    click.option(
+        "--pixels-shape",
+        type=Shape(),
+        help="Samples are the pixels of an image of this shape, row by row; scenes say so.",
     ),
 )
 TEXT_OPTIONS = (

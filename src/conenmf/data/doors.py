@@ -147,8 +147,9 @@ def open_data(
         `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
         a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); Parquet and Arrow
         (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
-        Market (``.mtx``, ``.mtx.gz``); or a folder of images or of texts (``.txt``), each of
-        which is a sample.
+        Market (``.mtx``, ``.mtx.gz``); scenes of ENVI (``.hdr`` with ``.img``, ``.bsq``, ``.bil``
+        or ``.bip``) and TIFF stacks (``.tif``, ``.tiff``); or a folder of 10x, or of images or
+        texts (``.txt``), each of which is a sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
         features, where the file has them, are in the attribute ``names`` of the result; how it
         was read, where there was a choice, is in ``remarks``.

@@ -151,7 +151,7 @@ def test_files_that_are_not_what_they_seem(tmp_path, X):
         with pytest.raises(FileFormatError, match=name):
             open_data(tmp_path / name)
     (tmp_path / "a.doc").write_text("1,2\n3,4\n")
-    with pytest.raises(FileFormatError, match=r"unknown file format; known are \.arrow, \.csv"):
+    with pytest.raises(FileFormatError, match=r"unknown file format; known are \.arrow, \.bil"):
         open_data(tmp_path / "a.doc")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileFormatError, match="not a Zarr store"):

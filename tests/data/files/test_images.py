@@ -6,6 +6,7 @@ from PIL import Image
 
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.disk import DiskMatrix
+from conenmf.data.files import images
 from conenmf.data.files.images import read_resized
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import (
@@ -215,3 +216,45 @@ def test_some_comments(tmp_path, magic):
 def test_a_raw_image_may_hold_the_sign_of_comments(tmp_path):
     (tmp_path / "a.pgm").write_bytes(b"P5\n100 100\n255\n" + b"#" * 10_000)
     np.testing.assert_array_equal(open_data(tmp_path).columns([0]), 35)
+
+
+def save_stack(path, pages):
+    first, *rest = (Image.fromarray(page) for page in pages)
+    first.save(path, save_all=True, append_images=rest)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
+def test_a_stack_is_a_scene(tmp_path, dtype):
+    cube = np.random.default_rng(0).integers(0, 200, (4, 5, 6)).astype(dtype)  # bands first
+    V = open_data(save_stack(tmp_path / "scene.tif", cube))
+    np.testing.assert_array_equal(np.asarray(V.columns(np.arange(30))), cube.reshape(4, -1))
+    assert V.names.pixels_shape == (5, 6)
+    assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was taken as the bands of a scene")
+    with pytest.raises(
+        OptionError, match="pixels of a scene are the samples: leave out samples_in"
+    ):
+        open_data(tmp_path / "scene.tif", samples_in="columns")
+
+
+def test_stacks_that_are_none(tmp_path, monkeypatch):
+    page = np.ones((5, 6), np.uint8)
+    path = tmp_path / "a.tiff"
+    for pages, problem in (
+        ([page], "has a single page, and a scene has several bands"),
+        ([page, page[:4]], "page 1 has 4 x 6 pixels of mode L, unlike the first"),
+        ([np.ones((5, 6, 3), np.uint8)] * 2, r"is a picture in colours \(RGB\)"),
+    ):
+        with pytest.raises(FileFormatError, match=problem):
+            open_data(save_stack(path, pages))
+    save_stack(path, [page] * 3)
+    damaged = path.read_bytes()
+    path.write_bytes(b"II*\0" + damaged[4:8])
+    with pytest.raises(FileFormatError, match=r"is not a TIFF file|is damaged"):
+        open_data(path)
+    path.write_bytes(damaged)
+    monkeypatch.setattr(images, "_MAX_PAGES", 2)
+    with pytest.raises(FileFormatError, match="has more than 2 pages"):
+        open_data(path)
+    with pytest.raises(FileFormatError, match="a stack can only be read as a whole"):
+        images.open_stack(path, None, 100)

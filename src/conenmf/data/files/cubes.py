@@ -20,7 +20,7 @@ from .layouts import ChunkedSource, RawArray, RawSource
 from .limits import check_fits
 from .sources import NamedMatrix, Remark, Source
 
-__all__ = ["Cube"]
+__all__ = ["Cube", "CubeSource"]
 
 _BANDS_LAST, _BANDS_FIRST = (0, 1, 2), (1, 2, 0)  # the axes of rows, columns and bands
 
@@ -57,7 +57,7 @@ class Cube:
             matrix = self.array.transpose(axes).reshape(rows * columns, bands)
         else:
             stored_axes = tuple(2 - axis for axis in axes) if self.is_reversed else axes
-            matrix = _CubeSource(self.array, stored_axes)
+            matrix = CubeSource(self.array, stored_axes)
             reason = "a row of pixels has to be read as a whole"
             check_fits(self.name, columns * bands * matrix.dtype.itemsize, budget, reason)
         names = replace(names, pixels_shape=(rows, columns))
@@ -92,8 +92,11 @@ class Cube:
         return Remark(text, ShapeWarning(message))
 
 
-class _CubeSource(ChunkedSource):
-    """A dataset of HDF5 or Zarr with three axes, as a matrix of pixels by bands."""
+class CubeSource(ChunkedSource):
+    """A dataset with three axes that can be sliced, as a matrix of pixels by bands.
+
+    `axes` are those of the rows, the columns and the bands of the image.
+    """
 
     def __init__(self, array: Any, axes: tuple[int, ...]) -> None:
         self._axes = axes

@@ -15,9 +15,10 @@ from ...text import visible
 from .archives import open_npy, open_npz
 from .columnar import open_arrow, open_parquet
 from .columns import Column, ColumnChoice
+from .envi import ENDINGS, open_envi
 from .evidence import WatchedFile
 from .folders import files_below
-from .images import SUFFIXES, open_images
+from .images import SUFFIXES, open_images, open_stack
 from .layouts import OpenFile, RawArray, RawSource
 from .locks import remove_leftovers
 from .market import open_matrix_market
@@ -55,6 +56,10 @@ KINDS: dict[str, Opener] = {
     ".mtx": open_matrix_market,
     ".mtx.gz": open_matrix_market,
     ".mat": open_matlab,
+    ".hdr": open_envi,
+    **dict.fromkeys(ENDINGS, open_envi),
+    ".tif": open_stack,
+    ".tiff": open_stack,
 }
 _TABLES = (open_text, open_parquet, open_arrow)
 _WITH_MEMBERS = (open_npz, open_hdf5, open_h5, open_zarr, open_matlab)

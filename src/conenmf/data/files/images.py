@@ -22,19 +22,21 @@ from ...errors import (
     name_out_of_memory,
 )
 from ...names import Names
+from ...text import visible
 from ..blocks import Array
 from ..borders import dense_block_samples
 from .evidence import WatchedFiles
 from .folders import files_below
-from .limits import fits, require_package
-from .sources import NamedMatrix, Source
+from .limits import check_fits, fits, named_damage, require_package
+from .sources import NamedMatrix, Remark, Source
 from .watch import Watch
 
-__all__ = ["SUFFIXES", "open_images", "read_resized"]
+__all__ = ["SUFFIXES", "open_images", "open_stack", "read_resized"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif"}
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _MAX_IMAGE_PIXELS = 1 << 26
+_MAX_PAGES = 10_000  # of a stack
 _MAX_HEADER_BYTES = 1 << 16  # of PGM and its relatives, whose comments Pillow reads byte by byte
 _MAX_COMMENTS = 1000  # among numbers written as text; Pillow copies the rest for each
 _PLAIN_FORMATS = (b"P1", b"P2", b"P3")  # whose numbers are written as text
@@ -42,6 +44,7 @@ _PLAIN_FORMATS = (b"P1", b"P2", b"P3")  # whose numbers are written as text
 _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}
 
 
+_FIXED = "the pixels of a scene are the samples"
 _LEAST_IMAGES = 16  # that have to fit in a quarter of the memory
 _ADVICE = ("make them smaller, or raise ", Option("max_memory"))
 
@@ -71,6 +74,58 @@ def open_images(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         image_shape=(source.format.rows, source.format.columns),
     )
     return NamedMatrix(source, names)
+
+
+def open_stack(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open a TIFF file of several pages, the bands of a scene: its pixels are the samples."""
+    pillow = require_package("PIL.Image", path)
+    try:
+        image = pillow.open(path, formats=("TIFF",))
+    except Exception as problem:  # the library raises many kinds for a damaged header
+        raise FileFormatError(
+            f"{path} is not a TIFF file that can be read: {visible(problem)}; for pixels of many "
+            "bands, save each band as a page, or as ENVI: gdal_translate -of ENVI"
+        ) from problem
+    with named_damage(path), image:
+        columns, rows = image.size
+        if rows * columns > _MAX_IMAGE_PIXELS:
+            raise FileFormatError(
+                f"{path} has more than {_MAX_IMAGE_PIXELS} pixels: make it smaller"
+            )
+        mode, dtype = image.mode, np.dtype(_DTYPES.get(image.mode, "u1"))
+        if mode != "L" and mode not in _DTYPES:
+            raise FileFormatError(
+                f"{path} is a picture in colours ({visible(mode)}), expected a page for each band; "
+                "to factor pictures, put them into a folder"
+            )
+        pages: list[Array] = []
+        while len(pages) < _MAX_PAGES:
+            if (image.size, image.mode) != ((columns, rows), mode):
+                raise FileFormatError(
+                    f"{path}: page {len(pages)} has {image.height} x {image.width} pixels of mode "
+                    f"{visible(image.mode)}, unlike the first: bring all to one size"
+                )
+            size = (len(pages) + 1) * rows * columns * dtype.itemsize
+            check_fits(path, size, budget, "a stack can only be read as a whole", "save it as ENVI")
+            pages.append(np.asarray(image).reshape(-1))
+            try:
+                image.seek(len(pages))
+            except EOFError:
+                break
+        else:
+            raise FileFormatError(f"{path} has more than {_MAX_PAGES} pages: save it as ENVI")
+        if len(pages) == 1:
+            raise FileFormatError(
+                f"{path} has a single page, and a scene has several bands; to factor pictures, put "
+                "them into a folder"
+            )
+        text = (
+            f"a stack of {len(pages)} pages of {rows} x {columns} was taken as the bands of a "
+            "scene: each pixel is a sample; to factor the pages, put them into a folder"
+        )
+        names = Names(pixels_shape=(rows, columns))
+        scene = np.stack(pages, axis=1)
+        return NamedMatrix(scene, names, remarks=(Remark(text),), fixed=_FIXED)
 
 
 def read_resized(folder: Path, rows: int, columns: int) -> tuple[Array, list[str]]:

@@ -209,8 +209,8 @@ class ChunkedSource(Source):
         if self._missing is not None and (numbers == self._missing).any():
             raise MaskedDataError(
                 f"{self.name}: some entries are {self._missing:g}, which its attribute _FillValue "
-                "or missing_value marks as missing: remove such samples or features, fill them, "
-                "or remove the attribute if they are numbers"
+                "or missing_value (ENVI: data ignore value) marks as missing: remove such samples "
+                "or features, fill them, or remove the attribute if they are numbers"
             )
         return numbers
 
