@@ -24,7 +24,7 @@ from ..names import Names
 from ..report import VIEWS
 from ..text import visible
 from .console import Display
-from .text_options import NAME_OPTIONS, TEXT_OPTIONS, Shape
+from .text_options import NAME_OPTIONS, TEXT_OPTIONS, ParamType, Shape
 
 __all__ = [
     "COMPONENTS_OPTION",
@@ -316,7 +316,7 @@ def reads_data(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class _Components(click.ParamType[Any]):
+class _Components(ParamType):
     name = "auto|K"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
@@ -331,7 +331,7 @@ class _Components(click.ParamType[Any]):
         return K
 
 
-class NameList(click.ParamType[Any]):
+class NameList(ParamType):
     """Names with commas between them."""
 
     name = "NAME,..."

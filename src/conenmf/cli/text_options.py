@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS", "Shape"]
+__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS", "ParamType", "Shape"]
 
 
-class Shape(click.ParamType[Any]):
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # without brackets in older versions of click
+
+
+class Shape(ParamType):
     """The sides of an image, such as 92x112."""
 
     name = "ROWSxCOLUMNS"
