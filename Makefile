@@ -16,7 +16,7 @@ oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS
 	$(PYTHON) .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv-oldest/oldest.txt --editable ".[test]"
-	.venv-oldest/bin/python -m pytest -n auto -W default::DeprecationWarning $(TESTS)
+	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -W default::DeprecationWarning $(TESTS)
 
 dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a new environment
 	rm -rf dist .venv-dist

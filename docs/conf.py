@@ -25,11 +25,13 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "dataset_tables",
     "mathml",
+    "related",
 ]
 exclude_patterns = [
     "_build",

@@ -1,6 +1,6 @@
 """The documentation: what it names exists, what it shows runs, what is public is in it."""
 
-import importlib
+import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -20,9 +20,21 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
 SHOWN = (
-    *("getting_started", "choosing_k", "certificate", "from_sklearn", "extending"),
-    *("faces", "hyperspectral", "text", "single_cell", "cluster", "report", "datasets"),
+    *("index", "getting_started", "choosing_k", "certificate", "from_sklearn", "extending", "faq"),
+    *("faces", "hyperspectral", "text", "single_cell", "counts", "cluster", "report", "datasets"),
 )
+
+
+def extension(name):
+    """A module of the build of the documentation."""
+    path = DOCS / "_ext" / f"{name}.py"
+    specification = importlib.util.spec_from_file_location(f"_{name}", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+OUTPUTS, RELATED = extension("outputs"), extension("related")
 
 
 def pages():
@@ -83,6 +95,19 @@ def test_the_reference_lists_what_is_public():
             assert f"{module}.{name}" in entries
 
 
+def test_related_functions_are_in_the_reference():
+    text = (DOCS / "api.rst").read_text("utf-8")
+    entries = set(re.findall(r"^   ([\w.]+)$", text, re.MULTILINE))
+    cited = set()
+    for name, (functions, _, publications) in RELATED.RELATED.items():
+        assert {name, *functions} <= entries, name
+        cited |= set(publications)
+    assert cited == set(RELATED.PUBLICATIONS)
+    lines = RELATED.added("conenmf.certify", ["Notes", "-----"])
+    assert {"See Also", "References"} <= set(lines)
+    assert "Notes" not in lines
+
+
 def test_modules_that_contributors_are_shown_exist():
     overview = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("```")[1]
     folders = re.findall(r"^(\w+)/ +(.+(?:\n {10,}.+)*)", overview, re.MULTILINE)
@@ -104,15 +129,10 @@ def described(function, parameter):
 
 
 def test_lists_of_inits_and_solvers_are_complete():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    solvers, inits = re.findall(r"^- (?:Solvers|Inits): ((?:.+\n)+?)(?=-|\n)", readme, re.MULTILINE)
-    for text in (solvers, described(conenmf.factorize, "solver")):
-        assert quoted(text) == set(SOLVERS), text
-    rows = [
-        re.search(r"^\| `init=\"(?!custom).*", text, re.MULTILINE)[0]
-        for text in (readme, (DOCS / "from_sklearn.md").read_text("utf-8"))
-    ]
-    for text in (inits, described(conenmf.factorize, "init"), *rows):
+    assert quoted(described(conenmf.factorize, "solver")) == set(SOLVERS)
+    page = (DOCS / "from_sklearn.md").read_text("utf-8")
+    row = re.search(r"^\| `init=\"(?!custom).*", page, re.MULTILINE)[0]
+    for text in (described(conenmf.factorize, "init"), row):
         assert quoted(text) == {*INITS, "auto"}, text
 
 
@@ -153,18 +173,47 @@ def test_code_that_is_shown_from_its_file_is_there():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("page", SHOWN)
-def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch, capsys):
+def test_the_python_of_the_pages_prints_what_they_show(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
     text = (DOCS / f"{page}.md").read_text("utf-8")
     if "skimage" in text:
         pytest.importorskip("skimage")
-    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert programs
-    names = {}
-    for program in programs:
-        exec(compile(program, f"{page}.md", "exec"), names)
+    shown, printed = OUTPUTS.shown(text), list(OUTPUTS.printed(text, f"{page}.md"))
+    assert shown
+    for before, now in zip(shown, printed, strict=True):
+        assert OUTPUTS.alike(before, now), (
+            f"{page}.md shows\n{before}\nbut prints\n{now}\n"
+            f"(python docs/_ext/outputs.py docs/{page}.md writes what is printed)"
+        )
     importlib.import_module("matplotlib.pyplot").close("all")
+
+
+def test_outputs_are_compared():
+    page = "```python\nprint(f'error {0.25 + 0.01:.3f}')\n```\n\n```text\nerror 0.260\n```\n"
+    assert OUTPUTS.shown(page) == list(OUTPUTS.printed(page, "page.md")) == ["error 0.260"]
+    assert OUTPUTS.alike("error 0.260", "error 0.2601")
+    assert OUTPUTS.alike("found 12 words in ... s", "found 12 words in 3.1 s")
+    for other in ("error 0.27", "gap 0.260", "error 0.260 0.1", "error", ""):
+        assert not OUTPUTS.alike("error 0.260", other)
+    stale = page.replace("error 0.260", "error 9")
+    assert OUTPUTS.with_outputs(stale, ["error 0.260"]) == page
+    assert OUTPUTS.with_outputs(page.partition("\n```text")[0], ["error 0.260"]) == page
+
+
+def test_search_finds_what_people_ask_for():
+    asked = "\n".join((DOCS / f"{name}.md").read_text("utf-8") for name in ("faq", "limitations"))
+    for words in ("regularization", "missing values", "GPU", "warm start", "Kullback-Leibler"):
+        assert words.lower() in asked.lower(), words
+
+
+def test_the_guide_has_a_line_for_each_of_its_pages():
+    text = (DOCS / "guide.md").read_text("utf-8")
+    trees = re.findall(r"```{toctree}\n(.*?)```", text, re.DOTALL)
+    listed = [line for tree in trees for line in tree.split() if re.fullmatch(r"\w+", line)]
+    described = re.findall(r"^\| \[.+\]\((\w+)\.md\) \| .{10,} \|$", text, re.MULTILINE)
+    assert len(listed) > 10
+    assert set(described) == {page for page in listed if (DOCS / f"{page}.md").is_file()}
 
 
 def test_the_page_on_datasets_has_a_table_for_each_kind():

@@ -97,7 +97,8 @@ ax.legend(ncols=4, loc="upper right")
 plt.show()
 
 # %%
-# sphinx_gallery_thumbnail_number = 2
+# And the maps, true and found:
+
 figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), layout="constrained")
 for k, name in enumerate(materials):
     for ax, share in zip(axes[:, k], (pixels, shares), strict=True):
@@ -127,3 +128,5 @@ for name, fit, cos, share in (
 ):
     difference = abs(share - pixels).mean()
     print(f"{name:12} {fit.relative_error_:.4f}   {cos.min():.4f}            {difference:.4f}")
+
+# sphinx_gallery_thumbnail_number = 2

@@ -55,22 +55,20 @@ class ConeNMF(
     Parameters
     ----------
     n_components : int or "auto"
-        "auto" estimates it: it counts the cones where samples lie in cones, else takes the
-        largest ratio of adjacent singular values where it stands out, else parallel analysis;
-        ``result_.K_decided_by`` says which.
+        "auto" estimates it as `choose_k` does; ``result_.K_decided_by`` says by what.
     init : str, callable, array or pair of arrays
         A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
         "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see
         ``result_.race``. Or your own components (n_components, n_features), or a pair of
         coefficients (n_samples, n_components) and components.
     max_iter : int
+        Most iterations of the solver; a ConvergenceWarning says if they did not suffice.
     tol : float
         Stop when the relative error fell by less than this share of itself over 5 iterations.
     solver, max_time, sketch, callback, checkpoint
         See `factorize`.
     n_threads, negative, max_memory
-        How X is read, see `from_rows` and `open_data`. The result has the same bits for any number
-        of threads.
+        How X is read, see `from_rows` and `open_data`. Threads change no bit of the result.
     random_state : int, RandomState, Generator or None
         For inits that draw. With None, "auto" and "cr1" always give the same result.
     verbose : int
@@ -79,7 +77,9 @@ class ConeNMF(
     Attributes
     ----------
     components_ : array (n_components, n_features)
+        C: a component in each row, nonnegative, in the units of X.
     n_components_ : int
+        Their number, given or estimated.
     labels_ : array (n_samples,)
         The component that contributes most to each sample; -1 for samples without any.
     reconstruction_err_, relative_error_ : float

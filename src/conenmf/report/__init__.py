@@ -106,9 +106,10 @@ def write_report(result: Factorization, path: str | os.PathLike[str], **options:
     ----------
     result : Factorization
     path : path
-        An earlier file of this name is replaced.
+        Of an HTML file; an earlier file of this name is replaced.
     **options
-        As in `render`.
+        `title`, `source`, `view`, `image_shape` and others: the arguments of
+        `conenmf.report.render`, which returns the page as a string.
     """
     instance("result", result, Factorization)
     target = output_file(checked_path("path", path))

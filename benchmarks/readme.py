@@ -1,0 +1,151 @@
+"""The table and the picture of the README: ConeNMF beside scikit-learn's NMF, both by default.
+
+The data ship with scikit-learn or are generated, so that everyone can measure them. Fits take turns
+on one thread each, after one that compiles the kernels; times are medians of CPU seconds, which
+depend less than others on what else the machine does. `--write` puts the table into README.md and
+docs/index.md and draws docs/readme.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from datasets import cones, topics
+from measure import machine, relative_error, versions
+from sklearn.datasets import load_digits
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from conenmf import ConeNMF
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
+PICTURE = ROOT / "docs" / "readme.png"
+BORDERS = "<!-- benchmarks/readme.py: begin -->\n", "<!-- benchmarks/readme.py: end -->"
+DATA: dict[str, tuple[Callable[[], Any], int]] = {
+    "digits, 1797 x 64": (lambda: load_digits().data, 16),
+    "samples in cones, 5000 x 500": (lambda: cones(500, 5000, 20), 20),
+    "generated text (tf-idf), 5000 x 8000, sparse": (lambda: topics(5000, 8000, 400_000, 20), 20),
+}
+COUNTS = (2, 4, 8, 12, 16, 24, 32)
+OURS, THEIRS, FLOOR = "#2563a8", "#e07b39", "#6b7280"
+
+
+def contenders(K: int, **options: Any) -> dict[str, Callable[[], Any]]:
+    return {
+        "scikit-learn": lambda: NMF(K, **options),
+        "conenmf": lambda: ConeNMF(K, n_threads=1, **options),
+    }
+
+
+def measured(X: Any, K: int, rounds: int, **options: Any) -> dict[str, tuple[float, float]]:
+    """Median CPU seconds of a fit with its coefficients, and the median error."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(rounds):
+        for name, make in contenders(K, **options).items():
+            began = time.process_time()
+            model = make()
+            A = model.fit_transform(X)
+            seconds = time.process_time() - began
+            error = relative_error(X, A, model.components_)
+            found.setdefault(name, []).append((seconds, error))
+    return {
+        name: (statistics.median(s for s, _ in runs), statistics.median(e for _, e in runs))
+        for name, runs in found.items()
+    }
+
+
+def in_words(ratio: float) -> str:
+    """What the ratio of their time to ours means."""
+    if 0.9 < ratio < 1.1:
+        return "as fast"
+    return f"{ratio:.1f} times faster" if ratio >= 1 else f"{1 / ratio:.1f} times **slower**"
+
+
+def table(rounds: int) -> str:
+    lines = [
+        "| data, K | scikit-learn | conenmf | | no K components have an error below |",
+        "|---|---|---|---|---|",
+    ]
+    for name, (load, K) in DATA.items():
+        X = load()
+        found = measured(X, K, rounds)
+        (their_time, their_error), (our_time, our_error) = found["scikit-learn"], found["conenmf"]
+        bound = ConeNMF(K).fit(X).certify().lower_bound
+        lines.append(
+            f"| {name}, K = {K} | {their_time:.2f} s, error {their_error:.4f} "
+            f"| {our_time:.2f} s, error {our_error:.4f} "
+            f"| {in_words(their_time / our_time)} | {bound:.4f} |"
+        )
+    used = {**machine(), **versions()}
+    lines += [
+        "",
+        f"Defaults of both (scikit-learn {used['scikit-learn']}), one thread each on an "
+        f"{used['processor']}, CPU seconds, medians of {rounds}",
+        "fits in turn, after one that compiles. `python benchmarks/readme.py` prints this table",
+        "for your machine.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw() -> None:
+    """Components of digits, and the error against what is proved impossible."""
+    mpl.use("Agg")
+    X = load_digits().data
+    plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
+    figure = plt.figure(figsize=(10, 3.9), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(0.8, 1))
+
+    left.suptitle("Sixteen components of handwritten digits")
+    for ax, component in zip(left.subplots(4, 4).flat, ConeNMF(16).fit(X).components_, strict=True):
+        ax.imshow(component.reshape(8, 8), cmap="Blues")
+        ax.set(xticks=[], yticks=[])
+
+    right.suptitle("The error, and what is possible")
+    ax, bounds, norm = right.subplots(), [], np.linalg.norm(X)
+    for name, colour in {"conenmf": OURS, "scikit-learn": THEIRS}.items():
+        models = [contenders(K)[name]().fit(X) for K in COUNTS]
+        errors = [model.reconstruction_err_ / norm for model in models]
+        ax.plot(COUNTS, errors, "o-", color=colour, label=name)
+        if name == "conenmf":
+            bounds = [model.certify(effort=20).lower_bound for model in models]
+    ax.fill_between(COUNTS, 0, bounds, color=FLOOR, alpha=0.25, linewidth=0)
+    ax.text(5, 0.08, "no factorization\ncan be here", color="#374151")
+    ax.set(xlabel="components", ylabel="relative error", ylim=(0, None))
+    ax.legend(frameon=False, loc="upper right")
+    figure.savefig(PICTURE, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="into README.md and docs")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for load, K in DATA.values():  # compiles
+        ConeNMF(K, max_iter=2).fit(load())
+    threadpool_limits(1)
+    text = table(options.rounds)
+    print(text)
+    if options.write:
+        draw()
+        between = re.compile(
+            f"(?<={re.escape(BORDERS[0])}).*?(?={re.escape(BORDERS[1])})", re.DOTALL
+        )
+        for page in PAGES:
+            page.write_text(between.sub(lambda _: text, page.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What the reference adds to the docstrings of main functions: related ones, notes, publications.
+
+Publications are written once here, so that they are the same wherever they are cited. A section
+that a docstring has itself is left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PUBLICATIONS = {
+    "paper": 'Z. Liu, V. Y. F. Tan, "Rank-One NMF-Based Initialization for NMF and Relative Error '
+    'Bounds under a Geometric Assumption", IEEE Transactions on Signal Processing 65, 2017, '
+    "arXiv:1612.08549",
+    "nmf": 'D. D. Lee, H. S. Seung, "Learning the parts of objects by non-negative matrix '
+    'factorization", Nature 401, 1999',
+    "sweeps": 'N. Gillis, F. Glineur, "Accelerated multiplicative updates and hierarchical ALS '
+    'algorithms for nonnegative matrix factorization", Neural Computation 24, 2012',
+    "extrapolation": 'A. M. S. Ang, N. Gillis, "Accelerating nonnegative matrix factorization '
+    'algorithms using extrapolation", Neural Computation 31, 2019',
+    "pivoting": 'J. Kim, H. Park, "Fast nonnegative matrix factorization: an active-set-like '
+    'method and comparisons", SIAM Journal on Scientific Computing 33, 2011',
+    "nndsvd": 'C. Boutsidis, E. Gallopoulos, "SVD based initialization: a head start for '
+    'nonnegative matrix factorization", Pattern Recognition 41, 2008',
+    "snpa": 'N. Gillis, "Successive nonnegative projection algorithm for robust nonnegative blind '
+    'source separation", SIAM Journal on Imaging Sciences 7, 2014',
+    "eckart": 'C. Eckart, G. Young, "The approximation of one matrix by another of lower rank", '
+    "Psychometrika 1, 1936",
+    "parallel": 'J. L. Horn, "A rationale and test for the number of factors in factor analysis", '
+    "Psychometrika 30, 1965",
+    "farthest": 'T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", '
+    "Theoretical Computer Science 38, 1985",
+    "drawn": 'D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA '
+    "2007",
+    "outliers": 'M. Charikar, S. Khuller, D. Mount, G. Narasimhan, "Algorithms for facility '
+    'location problems with outliers", SODA 2001',
+    "sketch": 'N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM '
+    "Review 53, 2011",
+}
+
+# Of each: related functions with a description, notes, publications.
+RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
+    "ConeNMF": (
+        {
+            "factorize": "The same in the paper's letters.",
+            "select_k": "Five estimators of the number of components.",
+            "estimator.sklearn_init": "The init alone, for scikit-learn's NMF.",
+        },
+        "An iteration reads X once. The last step is exact nonnegative least squares for the "
+        "coefficients, so that ``fit_transform(X)`` equals ``fit(X).transform(X)``. The loss is "
+        "the squared Frobenius norm, which is not convex: a fit is a local minimum, and `certify` "
+        "says how far it can be from the smallest error.",
+        ("paper", "nmf", "sweeps", "extrapolation"),
+    ),
+    "factorize": (
+        {
+            "ConeNMF": "The same for users of scikit-learn.",
+            "compare": "Several inits and solvers side by side.",
+            "cr1_nmf": "The factors of the cones, without a solver.",
+        },
+        "",
+        ("paper", "sweeps", "extrapolation", "pivoting"),
+    ),
+    "Factorization": (
+        {"factorize": "Makes one.", "write_report": "Shows one in a browser."},
+        "",
+        (),
+    ),
+    "certify": (
+        {
+            "cones.certificate.lower_bound": "The bound alone.",
+            "cones.dual_bound.best_lower_bound": "The bound, with what it rests on.",
+            "diagnose": "The certificate, the spectrum, the cones and samples.",
+        },
+        "It judges the error, not the truth of the components: others may have the same error, see "
+        "`judge.uniqueness.component_freedom`.",
+        ("eckart",),
+    ),
+    "diagnose": (
+        {
+            "certify": "The error and its lower bound.",
+            "judge.uniqueness.component_freedom": "Other components with the same error.",
+        },
+        "",
+        ("paper",),
+    ),
+    "cluster_cones": (
+        {
+            "cr1_nmf": "One component for each cone.",
+            "cones.geometry.cone_geometry": "Whether the assumption of the theorems holds.",
+            "cones.seeding.cr1_plus_plus": "Centres drawn at random.",
+        },
+        "",
+        ("paper", "farthest"),
+    ),
+    "cr1_nmf": (
+        {
+            "cluster_cones": "The cones.",
+            "cones.bounds.deterministic_bound": "A bound for the error.",
+            "factorize": "Improves these factors with a solver.",
+        },
+        "",
+        ("paper",),
+    ),
+    "estimate_rank": (
+        {"select_k": "This and four more estimators.", "judge.selection.choose_k": 'As "auto".'},
+        "",
+        ("paper",),
+    ),
+    "select_k": (
+        {"estimate_rank": "The paper's estimate.", "ConeNMF": 'With ``n_components="auto"``.'},
+        "",
+        ("paper", "parallel"),
+    ),
+    "compare": ({"factorize": "One init and one solver.", "select_k": "Several K."}, "", ()),
+    "make_cones": (
+        {"cones.simulate.make_cone_data": "The same, samples in rows, with labels."},
+        "",
+        ("paper",),
+    ),
+    "from_rows": (
+        {"from_columns": "Samples in columns.", "open_data": "A file."},
+        "",
+        (),
+    ),
+    "from_columns": ({"from_rows": "Samples in rows.", "open_data": "A file."}, "", ()),
+    "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
+    "write_report": ({"report.render": "The page as a string."}, "", ()),
+    "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
+    "linalg.nnls.nnls": ({"solve.losses.coefficients": "For all of V."}, "", ("pivoting",)),
+    "data.sketch.sketch": ({"linalg.spectrum.Spectrum": "Singular values of V."}, "", ("sketch",)),
+    "solve.solvers.hals": (
+        {"solve.solvers.mult": "Multiplicative.", "solve.solvers.nnlsb": "Exact."},
+        "",
+        ("sweeps", "extrapolation"),
+    ),
+    "solve.solvers.mult": ({"solve.solvers.hals": "The default."}, "", ("nmf", "sweeps")),
+    "solve.solvers.nnlsb": ({"linalg.nnls.nnls": "What it solves."}, "", ("pivoting",)),
+    "solve.separable.snpa": ({"solve.separable.spa": "By orthogonal projections."}, "", ("snpa",)),
+    "solve.inits.initialize": ({"solve.race.run_race": "Several in a race."}, "", ("nndsvd",)),
+    "cones.seeding.cr1_plus_plus": ({"cr1_nmf": "Without random numbers."}, "", ("drawn",)),
+    "cones.outliers.centres_with_outliers": (
+        {"cones.clustering.choose_centres": "Every sample counts."},
+        "",
+        ("outliers",),
+    ),
+}
+
+
+def added(name: str, lines: list[str]) -> list[str]:
+    """The sections to add to the docstring of a name of the reference."""
+    functions, notes, publications = RELATED.get(name.removeprefix("conenmf."), ({}, "", ()))
+    sections = {
+        "See Also": [f"conenmf.{other} : {words}" for other, words in functions.items()],
+        "Notes": [notes] if notes else [],
+        "References": [f"- {PUBLICATIONS[key]}." for key in publications],
+    }
+    return [
+        line
+        for title, body in sections.items()
+        if body and title not in (line.strip() for line in lines)
+        for line in ("", title, "-" * len(title), *body, "")
+    ]
+
+
+def _extend(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    lines.extend(added(name, lines))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Before numpydoc reads the sections."""
+    app.connect("autodoc-process-docstring", _extend, priority=390)
+    return {"parallel_read_safe": True}
