@@ -106,6 +106,11 @@ def test_related_functions_are_in_the_reference():
     lines = RELATED.added("conenmf.certify", ["Notes", "-----"])
     assert {"See Also", "References"} <= set(lines)
     assert "Notes" not in lines
+    lines = ["V : DataMatrix", "K : int", "    Rows.", "", "Returns", "X : array"]
+    assert RELATED.described(lines) == [
+        *("V : DataMatrix", f"    {RELATED.PARAMETERS['V']}", *lines[1:]),
+        f"    {RELATED.PARAMETERS['X']}",
+    ]
 
 
 def test_modules_that_contributors_are_shown_exist():

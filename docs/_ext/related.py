@@ -147,6 +147,41 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
 }
 
 
+# Of parameters that mean the same in many functions, where a docstring gives only their type.
+PARAMETERS = {
+    "V": "The data, opened with `from_rows`, `from_columns` or `open_data`; samples are columns.",
+    "W": "Components, a column each.",
+    "H": "Coefficients, a column for each sample.",
+    "K": "The number of components.",
+    "X": "Samples in rows; dense or sparse.",
+    "n_components": "Their number.",
+    "labels": "The cone of each sample.",
+    "result": "What `factorize` returned, or ``model.result_``.",
+    "rng": "The source of random numbers.",
+    "random_state": "The seed of random numbers.",
+    "texts": "A string each.",
+    "n": "How many.",
+    "top": "How many features of each component, where they have names.",
+    "image_shape": "If features are the pixels of images.",
+    "ax": "Where to draw; by default a new figure.",
+    "against": "What is on the horizontal axis.",
+    "key_added": "The key under which results are stored.",
+    "max_iter": "Most iterations.",
+    "stopping": "When to stop.",
+}
+
+
+def described(lines: list[str]) -> list[str]:
+    """The lines of a docstring, with a description of known parameters that have none."""
+    found: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        found.append(line)
+        name, colon, _ = line.partition(" : ")
+        if colon and name in PARAMETERS and not following.startswith(" "):
+            found.append(f"    {PARAMETERS[name]}")
+    return found
+
+
 def added(name: str, lines: list[str]) -> list[str]:
     """The sections to add to the docstring of a name of the reference."""
     functions, notes, publications = RELATED.get(name.removeprefix("conenmf."), ({}, "", ()))
@@ -164,7 +199,7 @@ def added(name: str, lines: list[str]) -> list[str]:
 
 
 def _extend(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
-    lines.extend(added(name, lines))
+    lines[:] = described(lines) + added(name, lines)
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -57,9 +57,10 @@ X = np.maximum(brightness * (pixels @ spectra) + 0.005 * rng.standard_normal((si
 # Unmixing
 # --------
 #
-# A row of ``X`` is a pixel. Some pixels show one material only, so the purest ones *are* the
-# spectra. ``init="snpa"`` finds them, and ``solver=None`` leaves them as they are. The coefficients
-# of all pixels are exact nonnegative least squares.
+# A row of ``X`` is a pixel. Pixels are mixtures, which fill the space between the spectra, so they
+# do not lie in separate cones, and the cones are not the right init here. But some pixels show one
+# material only: the purest ones *are* the spectra. ``init="snpa"`` finds them, and ``solver=None``
+# leaves them as they are. The coefficients of all pixels are exact nonnegative least squares.
 
 model = ConeNMF(n_components=4, init="snpa", solver=None)
 A = model.fit_transform(X)

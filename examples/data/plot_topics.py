@@ -68,7 +68,7 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} 
 # its features; then ``plot_components`` shows the words with the largest weights in each.
 
 V = from_rows(X, names=Names.of(feature_names=words.get_feature_names_out()))
-result = factorize(V, 12, init="nndsvda")
+result = factorize(V, 12)
 result.plot_components(top=6)
 plt.show()
 
@@ -97,7 +97,7 @@ plt.show()
 # %%
 # A fitted model sorts new texts too: ``transform`` gives their exact coefficients.
 
-model = ConeNMF(12, init="nndsvda").fit(X)
+model = ConeNMF(12).fit(X)
 new = ["Return a socket connected to the address.", "Wait until a thread releases the lock."]
 for text, row in zip(new, model.transform(words.transform(new)), strict=True):
     topic = model.components_[row.argmax()]
