@@ -75,7 +75,7 @@ def in_words(ratio: float) -> str:
 
 def table(rounds: int) -> str:
     lines = [
-        "| data, K | scikit-learn | conenmf | | no K components have an error below |",
+        "| data, K | scikit-learn | conenmf | time | no K components have an error below |",
         "|---|---|---|---|---|",
     ]
     for name, (load, K) in DATA.items():
@@ -139,12 +139,12 @@ def main() -> None:
     text = table(options.rounds)
     print(text)
     if options.write:
-        draw()
         between = re.compile(
             f"(?<={re.escape(BORDERS[0])}).*?(?={re.escape(BORDERS[1])})", re.DOTALL
         )
         for page in PAGES:
             page.write_text(between.sub(lambda _: text, page.read_text("utf-8")), "utf-8")
+        draw()
 
 
 if __name__ == "__main__":
