@@ -201,7 +201,7 @@ def products(block: Block, X: Array) -> Array:
     """Return block' X (n, K): the product of every sample with every column of X (F, K)."""
     if kernels.AVAILABLE and is_sparse(block):
         X = np.ascontiguousarray(X)
-        C = np.zeros((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
+        C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
         kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
     else:
         C = block.T @ X

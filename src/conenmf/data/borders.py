@@ -14,6 +14,7 @@ __all__ = [
     "Borders",
     "dense_block_samples",
     "equal_borders",
+    "paired_block_samples",
     "sparse_block_samples",
     "swept_side",
 ]
@@ -25,6 +26,7 @@ _MIN_BLOCK_SAMPLES = 256  # with fewer, adding up the F x K sums of the blocks t
 _BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
 _MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
 _MAX_SPARSE_ENTRIES = 4 << 20  # of a block
+_MIN_PAIRED_ENTRIES = 1 << 15
 LARGE_BYTES = 4 * _BLOCK_BYTES
 """From this size on, dense data of a single block are left to the threads of BLAS."""
 
@@ -61,3 +63,13 @@ def sparse_block_samples(F: int, N: int, nnz: int) -> int:
     per_sample = max(nnz, 1) / N
     entries = max(4.0 * F, min(nnz / _BLOCKS_FOR_THREADS, _MAX_SPARSE_ENTRIES))
     return max(_MIN_BLOCK_SAMPLES, int(np.ceil(entries / per_sample)))
+
+
+def paired_block_samples(N: int, nnz: int) -> int:
+    """Return how many samples a block has if V is kept in both orders, and nothing is summed.
+
+    A power of two of blocks, so that threads have equal shares, each worth the call of a step.
+    """
+    share = min(nnz // _MIN_PAIRED_ENTRIES, _BLOCKS_FOR_THREADS)
+    n_blocks = max(1 << max(share, 1).bit_length() - 1, nnz // _MAX_SPARSE_ENTRIES)
+    return max(-(-N // n_blocks), 1)

@@ -7,6 +7,7 @@ number of threads.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -232,28 +233,30 @@ class LocalMatrix(DataMatrix):
         """Apply a step to its subject between each two borders: a block, a Reader or a range."""
         wholes: list[Array] = []
         total: Any = None
+        lock = threading.Lock()
 
-        def run(number: int) -> tuple[Any, ...]:
-            rows = slice(*borders[number])
-            return work.step(subject(number), *(a[rows] for a in work.aligned), **work.shared)
-
-        def collect(number: int, result: tuple[Any, ...]) -> None:
-            nonlocal wholes, total
-            *per_sample, part = result
+        def run(number: int) -> Any:
             start, stop = borders[number]
-            if number == 0:
-                wholes = self._destinations(per_sample, work.out)
-            total = part if number == 0 else work.reduce(total, part)
+            given = (array[start:stop] for array in work.aligned)
+            *per_sample, part = work.step(subject(number), *given, **work.shared)
+            with lock:
+                if per_sample and not wholes:
+                    wholes.extend(self._destinations(per_sample, work.out))
             if work.out:
                 per_sample = _apart(per_sample, wholes)
             for whole, rows in zip(wholes, per_sample, strict=True):
                 whole[start:stop] = rows
-            for whole in (*wholes, *work.aligned):
-                self._release_rows(whole, start, stop)
+            return part
+
+        def collect(number: int, part: Any) -> None:
+            nonlocal total
+            total = part if number == 0 else work.reduce(total, part)
+            for array in (*wholes, *work.aligned):
+                self._release_rows(array, *borders[number])
 
         with self.own_threads(), subjects as subject:
             if len(borders) == 1 and not work.out:
-                return run(0)
+                return work.step(subject(0), *work.aligned, **work.shared)
             run_in_order(run, collect, len(borders), self.n_threads)
         return (*wholes, total)
 

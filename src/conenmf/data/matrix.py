@@ -27,7 +27,7 @@ from ..arguments import flag, function, integer, optional
 from ..arguments import indices as checked_indices
 from ..errors import NotAvailableError, ShapeError
 from ..names import Names
-from .blocks import Array, Block
+from .blocks import Array, Block, exact, products, weighted_sums
 from .measures import Measures, measure
 from .resources import available_threads
 from .vocabulary import Vocabulary
@@ -222,6 +222,29 @@ class DataMatrix(ABC):
             f"a {type(self).__name__} cannot be turned: turn the matrix that it is made from first"
         )
 
+    @property
+    def other_order(self) -> DataMatrix | None:
+        """The same data, turned, if a copy is kept for repeated passes; None elsewhere.
+
+        Sparse data in memory have one where it is small enough: with it each of the two products
+        of an iteration goes along rows, and no sums of the size of a factor are made per block.
+        """
+        return None
+
+    def times(self, Y: Aligned, dtype: npt.DTypeLike | None = None) -> Array:
+        """Return V Y (F, r) for an aligned array Y (N, r): weighted sums of samples; one pass.
+
+        The type is that of the products, by default as V and Y have it; sums over blocks are in
+        float64.
+        """
+        other, dtype = self.other_order, None if dtype is None else np.dtype(dtype)
+        if other is None:
+            (sums,) = self.sweep(_weighted_sums, Y, dtype=dtype)
+            return np.asarray(self.features(sums))
+        self._count(1.0)
+        sums, _ = other.sweep(_products, X=np.ascontiguousarray(Y, dtype), dtype=dtype)
+        return np.asarray(sums)
+
     # --- reading ---
 
     def sweep(
@@ -387,6 +410,16 @@ class DataMatrix(ABC):
                 )
         there = tuple(self.align(array) for array in aligned)
         return Work(step, there, reduce, shared, out, verify)
+
+
+def _products(block: Block, *, X: Array, dtype: np.dtype[Any] | None) -> tuple[Array, None]:
+    block = block if dtype is None else block.astype(dtype, copy=False)
+    return products(block, X), None
+
+
+def _weighted_sums(block: Block, Y: Array, *, dtype: np.dtype[Any] | None) -> tuple[Array]:
+    block = block if dtype is None else block.astype(dtype, copy=False)
+    return (exact(weighted_sums(block, Y if dtype is None else Y.astype(dtype, copy=False))),)
 
 
 def _sum_entries(block: Block) -> tuple[float]:

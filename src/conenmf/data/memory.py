@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
-from .borders import LARGE_BYTES, dense_block_samples, sparse_block_samples
+from .borders import LARGE_BYTES, Borders, dense_block_samples, paired_block_samples
 from .local import LocalMatrix
+from .resources import available_memory
+
+_COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
 
 __all__ = ["DenseMatrix", "SparseMatrix", "hold"]
 
@@ -75,15 +80,53 @@ class SparseMatrix(LocalMatrix):
     ) -> None:
         N, F = rows.shape
         if block_samples is None:
-            block_samples = sparse_block_samples(F, N, rows.nnz)
+            block_samples = paired_block_samples(N, rows.nnz)
         dtype = dtype or compute_dtype(rows.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._rows = rows
+        self._other_order: SparseMatrix | None = None
+        self._kept: dict[int, Block] = {}
 
     def turned(self) -> SparseMatrix:
         """Return the same data with the features as samples, in the other compressed order."""
-        rows = canonical_rows(self._rows.T)
+        rows = canonical_rows(self._rows.T).astype(self.dtype, copy=False)
         return SparseMatrix(rows, dtype=self.dtype, **self._turned_options())
+
+    @property
+    def other_order(self) -> SparseMatrix | None:
+        """The same data, turned: made at the first call, unless it would take too much memory.
+
+        Data that may change meanwhile, being in a file, have none.
+        """
+        entry_bytes = self.dtype.itemsize + self._rows.indices.itemsize
+        copied = self._rows.nnz * entry_bytes
+        if self.watch is not None or copied > _COPY_SHARE * available_memory():
+            return None
+        if self._other_order is None:
+            self._other_order = self.turned()
+        return self._other_order
+
+    def clipped(self) -> Self:
+        """Return the same data with negative entries read as zeros."""
+        twin = super().clipped()
+        twin._other_order, twin._kept = None, {}
+        return twin
+
+    @contextmanager
+    def _reading_blocks(self, borders: Borders, verify: bool) -> Iterator[Callable[[int], Block]]:
+        if self.watch is None and not self.clip and self._rows.data.dtype == self.dtype:
+            yield self._kept_block
+        else:
+            with super()._reading_blocks(borders, verify) as read:
+                yield read
+
+    def _kept_block(self, number: int) -> Block:
+        """A block that is a view of the rows: on small data, making it takes longer than a step."""
+        block = self._kept.get(number)
+        if block is None:
+            borders = self._blocks()
+            block = self._kept[number] = self._as_block(self._stored(*borders[number]))
+        return block
 
     def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
         rows = self._rows

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .. import kernels
 from ..arguments import factor, flag
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.borders import equal_borders
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, add
 from ..data.threads import run_in_order
 from ..data.validate import require_data_matrix
 from ..errors import FactorError
@@ -39,7 +41,8 @@ Sums: TypeAlias = dict[str, Any]
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
-_BATCH_ROWS = 1024  # features whose W is updated at a time, on threads
+_ORDINARY = 1e-6, 1e6  # sizes between which nothing is rescaled
+_BATCHES, _BATCH_ROWS, _MAX_BATCH_ROWS = 8, 512, 4096  # of features, on threads
 
 
 class Point(Enum):
@@ -112,8 +115,16 @@ class Loss(ABC):
         """Return the sums of all blocks in the form that the other methods take."""
 
     @abstractmethod
-    def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
-        """Return W (F, K) updated from the sums of a pass that was made with it."""
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
+        """Return W (F, K) updated from the sums of a pass that was made with it, and its H."""
+
+    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
+        """Return W (F, K) moved on by a share of the way from `before`, down to `floor` at most."""
+        return extrapolated(W, before, share, floor)
+
+    def column_units(self, W: Array) -> Array:
+        """Return for every column of W (F, K) a power of two near its largest entry."""
+        return column_units(W)
 
     @abstractmethod
     def scale_W(self, sums: Sums, W: Array) -> Array:
@@ -149,6 +160,7 @@ class Frobenius(Loss):
         super().__init__(V, rescale=rescale)
         self.total = V.total / self.unit**2
         self.aligned = (V.norms_squared,)
+        self._known: list[_Known] = []
 
     @staticmethod
     def step(
@@ -161,8 +173,9 @@ class Frobenius(Loss):
     ) -> tuple[Any, ...]:
         """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Loss`.
 
-        In single precision the sums do not show errors of less than a thousandth: where they are
-        nearly that small, the step is repeated in double precision.
+        VH' is left out if V is kept in both orders: W is then updated by the same step on the
+        turned data. In single precision the sums do not show errors of less than a thousandth:
+        where they are nearly that small, the step is repeated in double precision.
         """
         unit, (squared, H, *before) = shared["unit"], given
         C = products(block, shared["W"])
@@ -171,65 +184,139 @@ class Frobenius(Loss):
         H = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
         updated = (H,) if before else ()
         if beta:
-            share = H.dtype.type(beta)
-            H = np.maximum(H + share * (H - before[0]), H.dtype.type(floor))
+            H = extrapolated(H, before[0], beta, floor)
         exact_H = exact(H)
-        VH = exact(weighted_sums(block, H))
-        if unit != 1:
-            VH /= unit
-        HH, inner = exact_H.T @ exact_H, float(np.vdot(exact(C), exact_H))
+        sums: Sums = {"HH": exact_H.T @ exact_H, "inner": float(np.vdot(exact(C), exact_H))}
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
-            if total - 2.0 * inner + float(np.vdot(shared["G"], HH)) < _NEARLY_EXACT_SHARE * total:
+            left = total - 2.0 * sums["inner"] + float(np.vdot(shared["G"], sums["HH"]))
+            if left < _NEARLY_EXACT_SHARE * total:
                 again = {"update": update, "beta": beta, "floor": floor, **shared}
                 again["W"] = exact(shared["W"])
                 return Frobenius.step(exact(block), *given, **again)
-        return H, *updated, {"VH": VH, "HH": HH, "inner": inner}
+        if shared["sum_samples"]:
+            sums["VH"] = exact(weighted_sums(block, H))
+            if unit != 1:
+                sums["VH"] /= unit
+        return H, *updated, sums
 
     def shared(self, W: Array) -> dict[str, Any]:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
         rounded = W.astype(self.V.dtype, copy=False)
-        exact_W = exact(rounded)
-        return {"W": self.V.coordinates(rounded), "G": exact_W.T @ exact_W, "unit": self.unit}
+        return {
+            "W": self.V.coordinates(rounded),
+            "G": self._gram(rounded),
+            "unit": self.unit,
+            "sum_samples": self.V.other_order is None,
+        }
 
     def collect(self, sums: Sums) -> Sums:
         """Return the sums with VH' in features, as it is unless V is a sketch."""
-        return {**sums, "VH": self.V.features(sums["VH"])}
+        return {**sums, "VH": self.V.features(sums["VH"])} if "VH" in sums else sums
 
-    def update_W(self, sums: Sums, W: Array, update: Update) -> Array:
-        """Update W from G = HH' and C = VH', many rows at a time on threads."""
-        borders = equal_borders(len(W), _BATCH_ROWS)
-        updated = np.empty_like(W)
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
+        """Update W from G = HH' and C = VH', on threads.
+
+        Where V is kept in both orders, by the step for samples on the turned data: NMF is
+        symmetric. Otherwise from the sums of the pass, many rows at a time.
+        """
+        other = self.V.other_order
+        if other is not None:
+            turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
+            updated, moments = other.sweep(
+                Frobenius.step,
+                other.norms_squared,
+                W,
+                update=update,
+                beta=0.0,
+                floor=0.0,
+                sum_samples=False,
+                **turned,
+            )
+            self._remember(updated, moments["HH"], moments["inner"], sums)
+            return np.asarray(updated)
         dtype = self._sufficient_dtype(sums, W)
+        updated, VH = np.empty_like(W), sums["VH"]
 
-        def run(index: int) -> Array:
-            rows = slice(*borders[index])
-            C, Y = (array[rows].astype(dtype, copy=False) for array in (sums["VH"], W))
-            return _checked_update(update, sums["HH"], C, Y)
+        def run(rows: slice) -> tuple[Array, float]:
+            C, Y = (array[rows].astype(dtype, copy=False) for array in (VH, W))
+            updated[rows] = _checked_update(update, sums["HH"], C, Y)
+            return _moments(updated[rows], C)
 
-        def collect(index: int, rows: Array) -> None:
-            updated[slice(*borders[index])] = rows.astype(self.V.dtype, copy=False)
-
-        run_in_order(run, collect, len(borders), self.V.n_threads)
+        self._remember(updated, *self._over_features(run), sums)
         return updated
+
+    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
+        """Return W moved on, many rows at a time on threads."""
+        moved = np.empty_like(W)
+
+        def run(rows: slice) -> tuple[Array, float]:
+            return _moments(extrapolated(W[rows], before[rows], share, floor, moved[rows]))
+
+        self._remember(moved, *self._over_features(run))
+        return moved
+
+    def column_units(self, W: Array) -> Array:
+        """Return the units of columns, which are 1 if the Gram matrix shows ordinary sizes."""
+        squares = self._gram(W).diagonal()
+        if squares.min() > len(W) * _ORDINARY[0] ** 2 and squares.max() < _ORDINARY[1] ** 2:
+            return np.ones(W.shape[1])
+        return column_units(W)
+
+    def _gram(self, W: Array) -> Array:
+        """W'W, of a W that was made here or of any other."""
+        for known in self._known:
+            if known.W is W:
+                return known.gram
+        gram, _ = self._over_features(lambda rows: _moments(W[rows]))
+        self._remember(W, gram)
+        return gram
+
+    def _inner(self, W: Array, sums: Sums) -> float:
+        """<V, WH> of a W that was updated from these sums, or of any other."""
+        for known in self._known:
+            if known.W is W and known.sums is sums:
+                return known.inner
+        return float(np.vdot(exact(sums["VH"]), W))
+
+    def _remember(
+        self, W: Array, gram: Array, inner: float = 0.0, sums: Sums | None = None
+    ) -> None:
+        self._known = [_Known(W, gram, inner, sums), *self._known[:1]]
+
+    def _over_features(self, run: Callable[[slice], tuple[Array, float]]) -> tuple[Array, float]:
+        """Run a function on batches of features on threads, and add up what it returns."""
+        F = self.V.shape[0]
+        borders = equal_borders(F, min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS))
+        total: Any = None
+
+        def collect(index: int, part: tuple[Array, float]) -> None:
+            nonlocal total
+            total = part if total is None else add(total, part)
+
+        run_in_order(
+            lambda index: run(slice(*borders[index])), collect, len(borders), self.V.n_threads
+        )
+        gram, inner = total
+        return gram, inner
 
     def _sufficient_dtype(self, sums: Sums, W: Array) -> np.dtype[Any]:
         """The type of V, or float64 if single precision does not show what is left of V."""
         if self.V.dtype == np.float64:
             return self.V.dtype
-        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled since the pass
-        left = self.total - 2.0 * inner + float(np.vdot(W.T @ W, sums["HH"]))
+        inner = self._inner(W, sums)  # W may have been scaled since the pass
+        left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(np.float64)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
-        squared = float(np.vdot(W.T @ W, sums["HH"]))
+        squared = float(np.vdot(self._gram(W), sums["HH"]))
         return W * (sums["inner"] / squared) if squared > 0 else W
 
     def value(self, sums: Sums, W: Array, at: Point) -> float:
         """Return ||V / unit - W H||^2, which rounding may not make negative."""
-        inner = sums["inner"] if at is Point.BEFORE else float(np.vdot(sums["VH"], W))
-        squared = self.total - 2.0 * inner + float(np.vdot(W.T @ W, sums["HH"]))
+        inner = sums["inner"] if at is Point.BEFORE else self._inner(W, sums)
+        squared = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         if not np.isfinite(squared):
             raise FactorError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
@@ -294,6 +381,33 @@ def _finish_block(
     return returned, labels, float(residuals.sum())
 
 
+class _Known(NamedTuple):
+    """What is known of a W that was made lately, for which it is asked again: W'W and <V, WH>."""
+
+    W: Array
+    gram: Array
+    inner: float
+    sums: Sums | None
+
+
+def _moments(W: Array, VH: Array | None = None) -> tuple[Array, float]:
+    """W'W and <W, VH> of some rows, in float64."""
+    rows = exact(W)
+    return rows.T @ rows, 0.0 if VH is None else float(np.vdot(exact(VH), rows))
+
+
+def extrapolated(
+    Y: Array, before: Array, share: float, floor: float, out: Array | None = None
+) -> Array:
+    """Return Y (n, K) moved on by a share of the way from `before`, down to `floor` at most."""
+    moved, kind = np.empty_like(Y) if out is None else out, Y.dtype.type
+    if kernels.AVAILABLE:
+        kernels.extrapolate_rows(Y, before, kind(share), kind(floor), moved)
+    else:
+        np.maximum(Y + kind(share) * (Y - before), kind(floor), out=moved)
+    return moved
+
+
 def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     """Apply an update, which may be the user's own, and check what it returned."""
     updated = update(G, C, Y)
@@ -311,7 +425,7 @@ def nearby_power(size: float) -> float:
     >>> nearby_power(3e-9) == 2.0**-28, nearby_power(5.0)
     (True, 1.0)
     """
-    if size <= 0 or 1e-6 < size < 1e6:
+    if size <= 0 or _ORDINARY[0] < size < _ORDINARY[1]:
         return 1.0
     return 2.0 ** min(round(math.log2(size)), 1023)
 

@@ -135,8 +135,9 @@ class Run:
             W = factor("W", W, (V.shape[0], "K"))
             H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
         (F, N), K = V.shape, np.shape(W)[1]
-        # A pass costs 4 K (F + N) `depth` or less, a sweep over H costs 2 N K^2, over W 2 F K^2.
-        pass_cost = 2 * V.depth * (F + N) / K
+        # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
+        work = min(V.depth * (F + N), V.n_entries)
+        pass_cost = 2 * work / K
         self._update_H = self.method.H.update(pass_cost / N)
         self._update_W = self.method.W.update(pass_cost / F)
         self.lacks_sums = resume is None and self._solver.first == "W"
@@ -189,17 +190,14 @@ class Run:
         if momentum is None:
             W = state.W
             if self._solver.first == "W":
-                W = self.loss.update_W(state.sums, W, self._update_W)
+                W = self.loss.update_W(state.sums, W, state.Ht, self._update_W)
             return Proposal(W, state.Ht, self._update_H)
         leap = self._proposed_leap(momentum)
         if leap is not None:
             return leap
         if momentum.rest:
             return Proposal(state.W, state.Ht, self._update_H, momentum.Ht)
-        W = state.W - momentum.W
-        W *= momentum.beta
-        W += state.W
-        np.maximum(W, self.method.W.floor, out=W)
+        W = self.loss.extrapolate_W(state.W, momentum.W, momentum.beta, self.method.W.floor)
         return Proposal(W, state.Ht, self._update_H, momentum.Ht, momentum.beta)
 
     def arguments(self, proposal: Proposal) -> dict[str, Any]:
@@ -218,7 +216,7 @@ class Run:
             return
         values, W = self.state.values, proposal.W
         if self._solver.first == "H":
-            W = self.loss.update_W(outcome.sums, W, self._update_W)
+            W = self.loss.update_W(outcome.sums, W, outcome.Ht, self._update_W)
         value = self._value(proposal, outcome, W)
         is_bold = proposal.beta > 0 or proposal.is_leap
         if is_bold and values and not self._is_no_worse(value, values[-1]):
@@ -311,14 +309,16 @@ class Run:
         A component that no sample has used for a while may return with a huge column in W, which
         then sets the scale, so that the others are floored, or lost in single precision.
         """
-        size = column_units(self.state.W)
+        size = self.loss.column_units(self.state.W)
         if np.any(size != 1):
             self._rescale(momentum, size)
 
     def _rescale(self, momentum: Momentum, size: Array) -> None:
         """Divide columns of W by their sizes, and multiply rows of H with these."""
         state = self.state
-        state.W, momentum.W = state.W / size, momentum.W / size
+        state.W, momentum.W = (
+            (W / size).astype(self.V.dtype, copy=False) for W in (state.W, momentum.W)
+        )
         state.Ht, momentum.Ht = (
             self.V.map(_scale, Ht, factor=size, dtype=self.V.dtype)[0]
             for Ht in (state.Ht, momentum.Ht)
@@ -345,14 +345,14 @@ class Run:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
             raise FactorError("this solver needs an initial H: pass one with W")
-        W = np.asarray(W, dtype=np.float64)
+        W = np.asarray(W)
         size = np.ones(W.shape[1]) if self.method.is_penalised else column_units(W)
         if H is None:
             Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
         else:
             factor = size / self.loss.unit
             Ht, _ = self.V.map(_scale, H.T, factor=factor, dtype=self.V.dtype)
-        return W / size, Ht
+        return np.ascontiguousarray(W / size, self.V.dtype), Ht
 
     def _unscaled(self, Ht: Aligned) -> Aligned:
         """H (K, N) for V itself."""

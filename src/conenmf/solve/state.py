@@ -51,7 +51,7 @@ class State:
 
     Attributes
     ----------
-    W : array (F, K), float64
+    W : array (F, K)
     Ht : aligned (N, K)
     sums : dict
         The sums of the last accepted iteration; the loss defines their names.
