@@ -167,6 +167,37 @@ def cone_products_sparse(
 
 
 @_compiled
+def _sweep_lanes(
+    G: Any, inverse: Any, c: Any, y: Any, floor: Any, lanes: int, gradient: Any, distance: Any
+) -> None:
+    """One sweep over rows that stand side by side in y (K, lanes), and how far each moved."""
+    K = G.shape[0]
+    fours = K - K % 4
+    for t in range(lanes):
+        distance[t] = 0.0
+    for k in range(K):
+        if inverse[k] == 0.0:
+            continue
+        for t in range(lanes):
+            gradient[t] = -c[k, t]
+        for j in range(0, fours, 4):  # four at a time save most loads of the gradient
+            g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
+            y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
+            for t in range(lanes):
+                gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
+        for j in range(fours, K):
+            g0, y0 = G[k, j], y[j]
+            for t in range(lanes):
+                gradient[t] += g0 * y0[t]
+        entries, scale, weight = y[k], inverse[k], G[k, k]
+        for t in range(lanes):
+            new = max(entries[t] - gradient[t] * scale, floor)
+            step = new - entries[t]
+            entries[t] = new
+            distance[t] += weight * step * step
+
+
+@_compiled
 def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
     """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
@@ -187,7 +218,6 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     for k in range(K):
         if G[k, k] > SMALLEST_SQUARE:
             inverse[k] = 1.0 / G[k, k]
-    fours = K - K % 4
     width = 0
     next_row = 0
     while True:
@@ -202,28 +232,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
         if width == 0:
             return
         lanes = min(HALS_BATCH_ROWS, width + (-width) % HALS_LANES)  # whole vectors
-        for t in range(lanes):
-            moved[t] = 0.0
-        for k in range(K):
-            if inverse[k] == 0.0:
-                continue
-            for t in range(lanes):
-                gradient[t] = -c[k, t]
-            for j in range(0, fours, 4):  # four at a time save most loads of the gradient
-                g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
-                y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
-                for t in range(lanes):
-                    gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
-            for j in range(fours, K):
-                g0, y0 = G[k, j], y[j]
-                for t in range(lanes):
-                    gradient[t] += g0 * y0[t]
-            entries, scale, weight = y[k], inverse[k], G[k, k]
-            for t in range(lanes):
-                new = max(entries[t] - gradient[t] * scale, floor)
-                step = new - entries[t]
-                entries[t] = new
-                moved[t] += weight * step * step
+        _sweep_lanes(G, inverse, c, y, floor, lanes, gradient, moved)
         t = 0
         while t < width:
             if counts[t] == 0:

@@ -237,15 +237,26 @@ def cluster_cones(
 
 
 def choose_centres(
-    V: DataMatrix, K: int, rng: np.random.Generator | None, first: int | None, method: str
+    V: DataMatrix,
+    K: int,
+    rng: np.random.Generator | None,
+    first: int | None,
+    method: str,
+    *,
+    subspace: Array | None = None,
 ) -> tuple[Array, Array, bool]:
-    """Return which samples are centres, directions Z (F, K), and whether these were moved."""
+    """Return which samples are centres, directions Z (F, K), and whether these were moved.
+
+    `subspace` is for the method "robust": see `centres_in_noise`.
+    """
     require_data_matrix(V, nonzero=True)
     K, method = components(K), choice("method", method, (*_METHODS, "robust"))
     rng = optional(generator, "rng", rng)
     require_samples(V, K)
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
-    return _robust(V, *options) if method == "robust" else (*_METHODS[method](V, *options), False)
+    if method == "robust":
+        return _robust(V, *options, subspace)
+    return *_METHODS[method](V, *options), False
 
 
 def require_samples(V: DataMatrix, K: int) -> None:
@@ -313,12 +324,14 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 # --- the form that survives noise -------------------------------------------------------------
 
 
-def _robust(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array, bool]:
+def _robust(
+    V: DataMatrix, K: int, first: int, tie: float, subspace: Array | None
+) -> tuple[Array, Array, bool]:
     """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
     centres, Z = _exact_centres(V, K, first, tie)
     if K >= min(V.shape) or are_evident(V, Z, tie):
         return centres, Z, False
-    noisy = centres_in_noise(V, K, first=first)
+    noisy = centres_in_noise(V, K, first=first, subspace=subspace)
     if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
         return centres, Z, False
     return noisy.centres, noisy.axes, True

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import integer, number, optional
+from ..arguments import array, integer, number, optional
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
@@ -66,6 +66,7 @@ def centres_in_noise(
     first: int | None = None,
     noise: float | None = None,
     lloyd_steps: int = 2,
+    subspace: Array | None = None,
 ) -> NoisyCentres:
     """Choose K centres among samples that are longer than the noise, and move them to their axes.
 
@@ -85,6 +86,9 @@ def centres_in_noise(
         r; by default `noise_norm`.
     lloyd_steps : int
         How often samples are assigned to their axes, and axes moved to their samples.
+    subspace : array (F, K), optional
+        Orthonormal directions on which to project, such as those of a sketch; by default the K
+        leading singular vectors, of which the theorem speaks.
 
     Examples
     --------
@@ -99,8 +103,10 @@ def centres_in_noise(
     noise = optional(number, "noise", noise, at_least=0)
     first = optional(integer, "first", first, at_least=0, at_most=V.shape[1] - 1)
     lloyd_steps = integer("lloyd_steps", lloyd_steps, at_least=0, at_most=_MAX_LLOYD_STEPS)
+    if subspace is not None:
+        subspace = array("subspace", subspace, (V.shape[0], K))
     with V.own_threads():
-        U, _ = Spectrum(V).leading_subspace(K, tol=_VECTOR_TOL)
+        U = Spectrum(V).leading_subspace(K, tol=_VECTOR_TOL)[0] if subspace is None else subspace
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
         r = noise_norm(V.total - float(explained), V.shape, K) if noise is None else noise

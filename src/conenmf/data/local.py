@@ -22,7 +22,7 @@ from .blocks import Array, Block
 from .borders import Borders, equal_borders
 from .files.watch import Watch
 from .matrix import Checksum, DataMatrix, Work
-from .threads import one_blas_thread, run_in_order
+from .threads import keep_freed_memory, one_blas_thread, run_in_order
 
 __all__ = ["LocalMatrix", "Reader"]
 
@@ -152,6 +152,7 @@ class LocalMatrix(DataMatrix):
 
         It is also where an error ends an algorithm: if the data have changed, that is the error.
         """
+        keep_freed_memory()
         with (
             nullcontext() if self.watch is None else self._explained(),
             nullcontext() if self._leave_to_blas else one_blas_thread(),

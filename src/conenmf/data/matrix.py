@@ -231,19 +231,15 @@ class DataMatrix(ABC):
         """
         return None
 
-    def times(self, Y: Aligned, dtype: npt.DTypeLike | None = None) -> Array:
-        """Return V Y (F, r) for an aligned array Y (N, r): weighted sums of samples; one pass.
-
-        The type is that of the products, by default as V and Y have it; sums over blocks are in
-        float64.
-        """
-        other, dtype = self.other_order, None if dtype is None else np.dtype(dtype)
+    def square_times(self, X: Array) -> Array:
+        """Return V V'X (F, r) for an array X (F, r), multiplied in the type of X; one pass."""
+        other = self.other_order
         if other is None:
-            (sums,) = self.sweep(_weighted_sums, Y, dtype=dtype)
-            return np.asarray(self.features(sums))
-        self._count(1.0)
-        sums, _ = other.sweep(_products, X=np.ascontiguousarray(Y, dtype), dtype=dtype)
-        return np.asarray(sums)
+            (image,) = self.sweep(_square_times, X=X)
+            return np.asarray(image)
+        products, _ = self.sweep(_products, X=X)
+        image, _ = other.sweep(_products, X=products)
+        return np.asarray(image)
 
     # --- reading ---
 
@@ -412,14 +408,13 @@ class DataMatrix(ABC):
         return Work(step, there, reduce, shared, out, verify)
 
 
-def _products(block: Block, *, X: Array, dtype: np.dtype[Any] | None) -> tuple[Array, None]:
-    block = block if dtype is None else block.astype(dtype, copy=False)
-    return products(block, X), None
+def _products(block: Block, *, X: Array) -> tuple[Array, None]:
+    return products(block.astype(X.dtype, copy=False), X), None
 
 
-def _weighted_sums(block: Block, Y: Array, *, dtype: np.dtype[Any] | None) -> tuple[Array]:
-    block = block if dtype is None else block.astype(dtype, copy=False)
-    return (exact(weighted_sums(block, Y if dtype is None else Y.astype(dtype, copy=False))),)
+def _square_times(block: Block, *, X: Array) -> tuple[Array]:
+    block = block.astype(X.dtype, copy=False)
+    return (exact(weighted_sums(block, products(block, X))),)
 
 
 def _sum_entries(block: Block) -> tuple[float]:

@@ -22,7 +22,7 @@ from numpy.linalg import LinAlgError
 
 from ..arguments import integer
 from ..errors import ComponentsError, Message, NotAvailableError, Option, OptionError
-from .blocks import Array, Block, products, weighted_sums
+from .blocks import Array, Block, exact, products
 from .matrix import Aligned, DataMatrix, Step, Work
 from .measures import Measures
 from .memory import hold
@@ -73,6 +73,15 @@ class Sketch(View):
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""
         return self._whole.mean()
+
+    def gram(self) -> Array:
+        """Return B'B (r, r), whose eigenvalues are the squared singular values of the sketch."""
+        return np.asarray(self.sweep(_gram)[0])
+
+    def leading(self, K: int) -> Array:
+        """Return the K leading left singular vectors (F, K) of the sketch."""
+        directions: Array = exact(self.Q) @ np.linalg.eigh(self.gram())[1][:, : -K - 1 : -1]
+        return directions
 
     def coordinates(self, W: Array) -> Array:
         """Return Q'W."""
@@ -125,8 +134,7 @@ def sketch(V: DataMatrix, rank: int) -> Sketch:
     Q = np.random.default_rng(0).standard_normal((V.shape[0], rank)).astype(dtype)
     with V.own_threads():
         for _ in range(_SUBSPACE_STEPS):
-            (image,) = V.sweep(_apply, Q=Q)
-            Q = orthonormal(image).astype(dtype)
+            Q = orthonormal(V.square_times(Q)).astype(dtype)
         B, _ = V.sweep(_coordinates, Q=Q)
     return Sketch(V, Q, B)
 
@@ -162,9 +170,9 @@ def orthonormal(Y: Array) -> Array:
     return orthonormal
 
 
-def _apply(block: Block, *, Q: Array) -> tuple[Array]:
-    block = block.astype(Q.dtype, copy=False)
-    return (weighted_sums(block, products(block, Q)).astype(np.float64),)
+def _gram(block: Block) -> tuple[Array]:
+    coordinates = exact(block)
+    return (coordinates @ coordinates.T,)
 
 
 def _coordinates(block: Block, *, Q: Array) -> tuple[Array, None]:

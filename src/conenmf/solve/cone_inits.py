@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 
 from ..arguments import components, factor, number
-from ..cones.clustering import Cones
-from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.clustering import Cones, choose_centres
+from ..cones.rank_one import cr1_error, cr1_nmf, factors_from_centres
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
 from ..data.matrix import DataMatrix
@@ -45,12 +45,24 @@ CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
 }
 
 
-def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> InitialFactors:
+def from_cones(
+    V: DataMatrix,
+    K: int,
+    rng: Generator,
+    name: str = "cr1",
+    *,
+    subspace: Array | None = None,
+) -> InitialFactors:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
 
-    "cr1-robust" is "cr1", and is named so, where clusters are evident.
+    "cr1-robust" is "cr1", and is named so, where clusters are evident. It may project samples on a
+    given `subspace` (F, K) instead of the leading singular vectors.
     """
-    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    if subspace is None:
+        W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    else:
+        centres, Z, moved = choose_centres(V, K, rng, None, "robust", subspace=subspace)
+        W, H, cones = factors_from_centres(V, centres, Z, _AXIS_TOL, moved=moved)
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
     return InitialFactors(W, H, name, error=cr1_error(V, W, H))

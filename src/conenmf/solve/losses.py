@@ -178,27 +178,30 @@ class Frobenius(Loss):
         where they are nearly that small, the step is repeated in double precision.
         """
         unit, (squared, H, *before) = shared["unit"], given
-        C = products(block, shared["W"])
-        if unit != 1:
-            C = C / C.dtype.type(unit)
-        H = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
-        updated = (H,) if before else ()
-        if beta:
-            H = extrapolated(H, before[0], beta, floor)
-        exact_H = exact(H)
-        sums: Sums = {"HH": exact_H.T @ exact_H, "inner": float(np.vdot(exact(C), exact_H))}
+        moved, updated, HH, inner = _step(
+            block,
+            shared["W"],
+            shared["G"],
+            H,
+            before[0] if before else None,
+            unit=unit,
+            update=update,
+            beta=beta,
+            floor=floor,
+        )
+        sums: Sums = {"HH": HH, "inner": inner}
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
-            left = total - 2.0 * sums["inner"] + float(np.vdot(shared["G"], sums["HH"]))
+            left = total - 2.0 * inner + float(np.vdot(shared["G"], HH))
             if left < _NEARLY_EXACT_SHARE * total:
                 again = {"update": update, "beta": beta, "floor": floor, **shared}
                 again["W"] = exact(shared["W"])
                 return Frobenius.step(exact(block), *given, **again)
         if shared["sum_samples"]:
-            sums["VH"] = exact(weighted_sums(block, H))
+            sums["VH"] = exact(weighted_sums(block, moved))
             if unit != 1:
                 sums["VH"] /= unit
-        return H, *updated, sums
+        return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> dict[str, Any]:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
@@ -379,6 +382,29 @@ def _finish_block(
     labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
     residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
     return returned, labels, float(residuals.sum())
+
+
+def _step(
+    block: Block,
+    X: Array,
+    G: Array,
+    Y: Array,
+    before: Array | None,
+    *,
+    unit: float,
+    update: Update,
+    beta: float,
+    floor: float,
+) -> tuple[Array, Array, Array, float]:
+    """Return Y updated and moved further, as updated, Y'Y and <V'X, Y> of the former."""
+    C = products(block, X)
+    if unit != 1:
+        C = C / C.dtype.type(unit)
+    updated = moved = _checked_update(update, G, C, Y).astype(Y.dtype, copy=False)
+    if before is not None and beta:
+        moved = extrapolated(updated, before, beta, floor)
+    rows = exact(moved)
+    return moved, updated, rows.T @ rows, float(np.vdot(exact(C), rows))
 
 
 class _Known(NamedTuple):

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import instance, optional
-from ..data.blocks import Array, Block, exact
 from ..data.matrix import DataMatrix
 from ..data.sketch import Sketch, sketch
 from ..data.validate import checked_components, require_data_matrix
@@ -80,14 +79,8 @@ def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
     optional(instance, "S", S, Sketch, "sketch(V, rank)")
     if S is None:
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
-    (gram,) = S.sweep(_gram)
-    squares = np.linalg.eigvalsh(gram)[::-1]
+    squares = np.linalg.eigvalsh(S.gram())[::-1]
     left = max(1.0 - float(squares[:K].sum()) / V.total, 0.0)
     squares = np.maximum(squares, np.finfo(S.dtype).eps * squares[0])  # below is rounding
     standout = np.sqrt(squares[K - 1] / squares[K]) if squares.size > K else np.inf
     return Prospect(float(np.sqrt(left)), float(standout))
-
-
-def _gram(block: Block) -> tuple[Array]:
-    coordinates = exact(block)
-    return (coordinates @ coordinates.T,)

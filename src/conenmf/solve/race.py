@@ -305,7 +305,10 @@ class _Track:
         if name in SVD_INITS and V is None:
             return InitialFactors(*SVD_INITS[name](self.arena.S, self.K), name)
         rng = None if seed is None else np.random.default_rng(seed)
-        return initialize(self.arena.V if V is None else V, self.K, name, solver, rng)
+        if V is None:
+            subspace = self.arena.S.leading(self.K) if name == "cr1-robust" else None
+            return initialize(self.arena.V, self.K, name, solver, rng, subspace=subspace)
+        return initialize(V, self.K, name, solver, rng)
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
