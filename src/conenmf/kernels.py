@@ -23,6 +23,7 @@ from .forks import hold_across_forks
 
 __all__ = [
     "AVAILABLE",
+    "HALS_BATCH_BYTES",
     "HALS_BATCH_ROWS",
     "HALS_LANES",
     "SMALLEST_SQUARE",
@@ -41,6 +42,7 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
+HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
 HALS_LANES = 32  # of which it updates a multiple when fewer are left
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
@@ -207,13 +209,16 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     next row then takes its place. Each row is updated independently of the others.
     """
     K = G.shape[0]
-    y = np.zeros((K, HALS_BATCH_ROWS), Y.dtype)
-    c = np.zeros((K, HALS_BATCH_ROWS), Y.dtype)
-    gradient = np.zeros(HALS_BATCH_ROWS, Y.dtype)
-    moved = np.zeros(HALS_BATCH_ROWS, Y.dtype)
-    first = np.zeros(HALS_BATCH_ROWS, Y.dtype)  # what a row moved in its first sweep
-    row = np.zeros(HALS_BATCH_ROWS, np.intp)
-    counts = np.zeros(HALS_BATCH_ROWS, np.intp)  # sweeps over a row so far
+    batch = HALS_BATCH_ROWS
+    if 2 * K * batch * Y.itemsize > HALS_BATCH_BYTES:
+        batch //= 2
+    y = np.zeros((K, batch), Y.dtype)
+    c = np.zeros((K, batch), Y.dtype)
+    gradient = np.zeros(batch, Y.dtype)
+    moved = np.zeros(batch, Y.dtype)
+    first = np.zeros(batch, Y.dtype)  # what a row moved in its first sweep
+    row = np.zeros(batch, np.intp)
+    counts = np.zeros(batch, np.intp)  # sweeps over a row so far
     inverse = np.zeros(K, Y.dtype)
     for k in range(K):
         if G[k, k] > SMALLEST_SQUARE:
@@ -221,7 +226,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
     width = 0
     next_row = 0
     while True:
-        while width < HALS_BATCH_ROWS and next_row < Y.shape[0]:
+        while width < batch and next_row < Y.shape[0]:
             for k in range(K):
                 y[k, width] = Y[next_row, k]
                 c[k, width] = C[next_row, k]
@@ -231,7 +236,7 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
             next_row += 1
         if width == 0:
             return
-        lanes = min(HALS_BATCH_ROWS, width + (-width) % HALS_LANES)  # whole vectors
+        lanes = min(batch, width + (-width) % HALS_LANES)  # whole vectors
         _sweep_lanes(G, inverse, c, y, floor, lanes, gradient, moved)
         t = 0
         while t < width:

@@ -294,8 +294,9 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
 
     A matrix of one block is read once instead, and the loop runs while the block is at hand.
     """
-    if V.is_one_block:
-        return one_pass_centres(V, K, first, tie)
+    small = V.as_one_block()
+    if small.is_one_block:
+        return one_pass_centres(small, K, first, tie)
     centres = np.empty(K, dtype=np.intp)
     Z = np.empty((V.shape[0], K), order="F")
     centres[0], Z[:, 0] = first, _direction(V, first)

@@ -322,6 +322,10 @@ class DataMatrix(ABC):
         """Whether a step gets all samples at once."""
         return False
 
+    def as_one_block(self) -> DataMatrix:
+        """Return the same data as one block if they are few and in memory; else themselves."""
+        return self
+
     @property
     def depth(self) -> int:
         """How many numbers a block has for each sample: F, but for a sketch."""
@@ -336,9 +340,9 @@ class DataMatrix(ABC):
         """Return W (F, K) as blocks must be multiplied with it: as it is, but for a sketch."""
         return W
 
-    def features(self, sums: Array) -> Array:
-        """Return sums of samples as F features, from what blocks yield."""
-        return sums
+    def features(self, sums: Array, rows: slice = slice(None)) -> Array:
+        """Return sums of samples as F features, or some of these, from what blocks yield."""
+        return sums[rows]
 
     @abstractmethod
     def own_threads(self) -> AbstractContextManager[None]:

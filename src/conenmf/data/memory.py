@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -14,6 +15,7 @@ from .borders import LARGE_BYTES, Borders, dense_block_samples, paired_block_sam
 from .local import LocalMatrix
 from .resources import available_memory
 
+_MAX_BLOCK_ENTRIES = 1 << 18  # up to which all samples may be one block
 _COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
 
 __all__ = ["DenseMatrix", "SparseMatrix", "hold"]
@@ -105,6 +107,17 @@ class SparseMatrix(LocalMatrix):
         if self._other_order is None:
             self._other_order = self.turned()
         return self._other_order
+
+    def as_one_block(self) -> SparseMatrix:
+        """Return the same rows as one block if they have few entries.
+
+        To gather some of them takes longer than to read them all.
+        """
+        if self._rows.nnz > _MAX_BLOCK_ENTRIES or self.is_one_block:
+            return self
+        twin = copy.copy(self)
+        twin.block_samples, twin._kept = self.shape[1], {}
+        return twin
 
     def clipped(self) -> Self:
         """Return the same data with negative entries read as zeros."""

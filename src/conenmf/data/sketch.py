@@ -23,9 +23,11 @@ from numpy.linalg import LinAlgError
 from ..arguments import integer
 from ..errors import ComponentsError, Message, NotAvailableError, Option, OptionError
 from .blocks import Array, Block, exact, products
+from .borders import equal_borders
 from .matrix import Aligned, DataMatrix, Step, Work
 from .measures import Measures
 from .memory import hold
+from .threads import run_in_order
 from .validate import require_data_matrix
 from .views import View
 
@@ -39,6 +41,7 @@ _LARGE_ENTRIES = 1 << 20  # fewer are not worth a sketch
 _MIN_SINE = 1e-6  # of the angle between a column and those before it
 _MAX_CLIENT_BYTES = 1 << 28  # of coordinates that are brought from a cluster
 _MAX_SINGLE_NORM = 1e15  # up to which squares stay in the range of float32
+_BATCHES, _MIN_BATCH_ROWS = 8, 512  # of features, on threads
 _NO_SAMPLES = "a sketch has no samples to read: use V itself"
 
 
@@ -84,13 +87,24 @@ class Sketch(View):
         return directions
 
     def coordinates(self, W: Array) -> Array:
-        """Return Q'W."""
-        coordinates: Array = self.Q.T @ W
-        return coordinates
+        """Return Q'W, summed over batches of features on threads."""
+        borders = equal_borders(len(W), max(_MIN_BATCH_ROWS, -(-len(W) // _BATCHES)))
+        total = np.zeros((self.depth, W.shape[1]), np.result_type(self.Q, W))
 
-    def features(self, sums: Array) -> Array:
-        """Return Q times sums of samples."""
-        features: Array = self.Q @ sums.astype(self.dtype, copy=False)
+        def run(number: int) -> Array:
+            rows = slice(*borders[number])
+            product: Array = self.Q[rows].T @ W[rows]
+            return product
+
+        def collect(number: int, part: Array) -> None:
+            np.add(total, part, out=total)
+
+        run_in_order(run, collect, len(borders), self.n_threads)
+        return total
+
+    def features(self, sums: Array, rows: slice = slice(None)) -> Array:
+        """Return Q times sums of samples, or some rows of it."""
+        features: Array = self.Q[rows] @ sums.astype(self.dtype, copy=False)
         return features.astype(sums.dtype, copy=False)
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:

@@ -119,7 +119,7 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
     for run, proposal, part in zip(runs, proposals, sums, strict=True):
         count = len(proposal.aligned)
         mine, rows = rows[:count], rows[count:]
-        run.settle(proposal, Outcome(mine[0], mine[-1], run.loss.collect(part)))
+        run.settle(proposal, Outcome(mine[0], mine[-1], part))
 
 
 def _step_runs(

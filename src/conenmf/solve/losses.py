@@ -111,10 +111,6 @@ class Loss(ABC):
         """Return what every block needs for a pass with W (F, K)."""
 
     @abstractmethod
-    def collect(self, sums: Sums) -> Sums:
-        """Return the sums of all blocks in the form that the other methods take."""
-
-    @abstractmethod
     def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
         """Return W (F, K) updated from the sums of a pass that was made with it, and its H."""
 
@@ -213,10 +209,6 @@ class Frobenius(Loss):
             "sum_samples": self.V.other_order is None,
         }
 
-    def collect(self, sums: Sums) -> Sums:
-        """Return the sums with VH' in features, as it is unless V is a sketch."""
-        return {**sums, "VH": self.V.features(sums["VH"])} if "VH" in sums else sums
-
     def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
         """Update W from G = HH' and C = VH', on threads.
 
@@ -242,8 +234,8 @@ class Frobenius(Loss):
         updated, VH = np.empty_like(W), sums["VH"]
 
         def run(rows: slice) -> tuple[Array, float]:
-            C, Y = (array[rows].astype(dtype, copy=False) for array in (VH, W))
-            updated[rows] = _checked_update(update, sums["HH"], C, Y)
+            C, Y = self.V.features(VH, rows).astype(dtype, copy=False), W[rows]
+            updated[rows] = _checked_update(update, sums["HH"], C, Y.astype(dtype, copy=False))
             return _moments(updated[rows], C)
 
         self._remember(updated, *self._over_features(run), sums)
@@ -280,7 +272,7 @@ class Frobenius(Loss):
         for known in self._known:
             if known.W is W and known.sums is sums:
                 return known.inner
-        return float(np.vdot(exact(sums["VH"]), W))
+        return float(np.vdot(exact(self.V.features(sums["VH"])), W))
 
     def _remember(
         self, W: Array, gram: Array, inner: float = 0.0, sums: Sums | None = None
