@@ -215,7 +215,7 @@ class Frobenius(Loss):
         Where V is kept in both orders, by the step for samples on the turned data: NMF is
         symmetric. Otherwise from the sums of the pass, many rows at a time.
         """
-        other = self.V.other_order
+        other = None if "VH" in sums else self.V.other_order
         if other is not None:
             turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
             updated, moments = other.sweep(
