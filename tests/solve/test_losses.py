@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, make_cones
 from conenmf.errors import NotADataMatrixError
 from conenmf.solve.loop import alternate
-from conenmf.solve.losses import Frobenius, Point, coefficients
+from conenmf.solve.losses import Frobenius, Point, coefficients, column_units, extrapolated
 from conenmf.solve.solvers import nnlsb
 from conenmf.solve.stopping import Stopping
 
@@ -127,3 +128,40 @@ def test_single_precision_remains_where_it_shows_the_error(sample_matrix, init, 
 
     loss.update_W(sums, W, None, update)
     assert types == [np.float32]
+
+
+@pytest.mark.parametrize("name", ["hals", "nnlsb", "mult", "plain-hals"])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-70])
+def test_both_orders_lead_to_the_iterates_of_sums(name, scale, monkeypatch):
+    """W updated by the step on the turned data is W updated from sums over the samples."""
+    rng = np.random.default_rng(5)
+    X = scale * sp.random_array((70, 50), density=0.3, rng=rng, format="csr")
+    W, H = rng.random((50, 4)), scale * rng.random((4, 70))
+    stopping = Stopping(0, max_iter=15)
+    turned = alternate(from_rows(X), W, H, name, stopping=stopping)
+    monkeypatch.setattr("conenmf.data.memory._COPY_SHARE", 0.0)
+    V = from_rows(X)
+    assert V.other_order is None
+    summed = alternate(V, W, H, name, stopping=stopping)
+    np.testing.assert_allclose(turned.W, summed.W, rtol=1e-8, atol=1e-10 * summed.W.max())
+    np.testing.assert_allclose(
+        turned.history.relative_error, summed.history.relative_error, rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extrapolation_goes_beyond_and_stops_at_the_floor(both_twins, dtype):
+    Y, before = np.array([[2.0, 1.0]], dtype), np.array([[1.0, 3.0]], dtype)
+    moved = extrapolated(Y, before, 0.5, 0.25)
+    np.testing.assert_array_equal(moved, [[2.5, 0.25]])
+    assert moved.dtype == dtype
+    out = np.empty_like(Y)
+    assert extrapolated(Y, before, 0.5, 0.25, out) is out
+
+
+def test_units_of_columns_by_their_gram_matrix(sample_matrix):
+    loss = Frobenius(from_columns(sample_matrix))
+    W = np.random.default_rng(0).random((12, 3))
+    for size in (1.0, 1e-7, 1e9, 0.0):
+        scaled = W * [1.0, size, 1.0]
+        np.testing.assert_array_equal(loss.column_units(scaled), column_units(scaled))

@@ -136,7 +136,7 @@ class Run:
             H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
         (F, N), K = V.shape, np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
-        work = min(V.depth * (F + N), V.n_entries)
+        work = min(V.depth * (F + N), 2 * V.n_entries)
         pass_cost = 2 * work / K
         self._update_H = self.method.H.update(pass_cost / N)
         self._update_W = self.method.W.update(pass_cost / F)

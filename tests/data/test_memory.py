@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_columns, from_rows
+from conenmf.data import memory
+
+
+@pytest.fixture
+def rows():
+    return sp.random_array((90, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
+
+
+def test_sparse_data_are_kept_in_both_orders(rows):
+    V = from_rows(rows)
+    other = V.other_order
+    assert other is V.other_order
+    assert other.shape == (90, 40)
+    np.testing.assert_array_equal(other.columns(np.arange(40)).toarray(), rows.toarray())
+    assert from_rows(rows.toarray()).other_order is None
+
+
+def test_counts_are_converted_once_for_the_other_order(rows):
+    counts = rows.copy()
+    counts.data = np.ceil(10 * counts.data).astype(np.int32)
+    assert from_rows(counts).other_order._rows.dtype == np.float64
+
+
+def test_a_copy_that_would_take_too_much_memory_is_not_made(rows, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 4 * 12 * rows.nnz - 1)
+    assert from_rows(rows).other_order is None
+    monkeypatch.setattr(memory, "available_memory", lambda: 4 * 12 * rows.nnz)
+    assert from_rows(rows).other_order is not None
+
+
+def test_clipped_data_have_another_order_of_their_own(rows):
+    rows.data[3] = -1e-7
+    V = from_rows(rows, negative="clip")
+    both = V.square_times(np.eye(40))
+    dense = np.maximum(rows.toarray(), 0)
+    np.testing.assert_allclose(both, dense.T @ dense, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_in_both_orders_are_those_by_sums(rows, dtype, monkeypatch):
+    X = np.random.default_rng(1).random((40, 7)).astype(dtype)
+    V = from_rows(rows.astype(dtype))
+    both, passes = V.square_times(X), V.passes
+    monkeypatch.setattr(memory, "_COPY_SHARE", 0.0)
+    V = from_rows(rows.astype(dtype))
+    assert V.other_order is None
+    summed = V.square_times(X)
+    assert V.passes == passes == 2  # the first is that of the checks
+    np.testing.assert_allclose(both, summed, rtol=100 * np.finfo(dtype).eps)
+
+
+def test_few_entries_may_be_one_block(monkeypatch):
+    monkeypatch.setattr("conenmf.data.borders._MIN_PAIRED_ENTRIES", 64)
+    V = from_columns(sp.random_array((30, 80), density=0.5, rng=np.random.default_rng(2)))
+    assert not V.is_one_block
+    whole = V.as_one_block()
+    assert whole.is_one_block
+    before = V.passes
+    whole.sweep(lambda block: (block.shape[1],))
+    assert V.passes == before + 1
+    monkeypatch.setattr(memory, "_MAX_BLOCK_ENTRIES", 1)
+    assert V.as_one_block() is V
