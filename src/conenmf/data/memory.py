@@ -87,7 +87,7 @@ class SparseMatrix(LocalMatrix):
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._rows = rows
         self._other_order: SparseMatrix | None = None
-        self._kept: dict[int, Block] = {}
+        self._kept: dict[tuple[int, int], Block] = {}
 
     def turned(self) -> SparseMatrix:
         """Return the same data with the features as samples, in the other compressed order."""
@@ -116,7 +116,7 @@ class SparseMatrix(LocalMatrix):
         if self._rows.nnz > _MAX_BLOCK_ENTRIES or self.is_one_block:
             return self
         twin = copy.copy(self)
-        twin.block_samples, twin._kept = self.shape[1], {}
+        twin.block_samples = self.shape[1]
         return twin
 
     def clipped(self) -> Self:
@@ -128,17 +128,16 @@ class SparseMatrix(LocalMatrix):
     @contextmanager
     def _reading_blocks(self, borders: Borders, verify: bool) -> Iterator[Callable[[int], Block]]:
         if self.watch is None and not self.clip and self._rows.data.dtype == self.dtype:
-            yield self._kept_block
+            yield lambda number: self._kept_block(*borders[number])
         else:
             with super()._reading_blocks(borders, verify) as read:
                 yield read
 
-    def _kept_block(self, number: int) -> Block:
+    def _kept_block(self, start: int, stop: int) -> Block:
         """A block that is a view of the rows: on small data, making it takes longer than a step."""
-        block = self._kept.get(number)
+        block = self._kept.get((start, stop))
         if block is None:
-            borders = self._blocks()
-            block = self._kept[number] = self._as_block(self._stored(*borders[number]))
+            block = self._kept[start, stop] = self._as_block(self._stored(start, stop))
         return block
 
     def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:

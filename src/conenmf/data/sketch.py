@@ -81,11 +81,6 @@ class Sketch(View):
         """Return B'B (r, r), whose eigenvalues are the squared singular values of the sketch."""
         return np.asarray(self.sweep(_gram)[0])
 
-    def leading(self, K: int) -> Array:
-        """Return the K leading left singular vectors (F, K) of the sketch."""
-        directions: Array = exact(self.Q) @ np.linalg.eigh(self.gram())[1][:, : -K - 1 : -1]
-        return directions
-
     def coordinates(self, W: Array) -> Array:
         """Return Q'W, summed over batches of features on threads."""
         borders = equal_borders(len(W), max(_MIN_BATCH_ROWS, -(-len(W) // _BATCHES)))

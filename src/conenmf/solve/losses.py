@@ -193,7 +193,7 @@ class Frobenius(Loss):
                 again = {"update": update, "beta": beta, "floor": floor, **shared}
                 again["W"] = exact(shared["W"])
                 return Frobenius.step(exact(block), *given, **again)
-        if shared["sum_samples"]:
+        if not shared.get("in_both_orders"):
             sums["VH"] = exact(weighted_sums(block, moved))
             if unit != 1:
                 sums["VH"] /= unit
@@ -202,12 +202,8 @@ class Frobenius(Loss):
     def shared(self, W: Array) -> dict[str, Any]:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
         rounded = W.astype(self.V.dtype, copy=False)
-        return {
-            "W": self.V.coordinates(rounded),
-            "G": self._gram(rounded),
-            "unit": self.unit,
-            "sum_samples": self.V.other_order is None,
-        }
+        shared = {"W": self.V.coordinates(rounded), "G": self._gram(rounded), "unit": self.unit}
+        return shared if self.V.other_order is None else {**shared, "in_both_orders": True}
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
         """Update W from G = HH' and C = VH', on threads.
@@ -225,7 +221,7 @@ class Frobenius(Loss):
                 update=update,
                 beta=0.0,
                 floor=0.0,
-                sum_samples=False,
+                in_both_orders=True,
                 **turned,
             )
             self._remember(updated, moments["HH"], moments["inner"], sums)

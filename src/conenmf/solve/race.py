@@ -27,7 +27,7 @@ import numpy as np
 
 from ..arguments import choice, function, generator, instance, optional
 from ..cones.plane import leading_plane, rank_two_factors
-from ..data.blocks import dense
+from ..data.blocks import Array, dense
 from ..data.matrix import DataMatrix
 from ..data.sketch import checked_rank, is_dense
 from ..data.validate import checked_components, require_data_matrix
@@ -62,6 +62,7 @@ _SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
 _MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _MAX_SMALL_ENTRIES = 1 << 16
+_MIN_STANDOUT_RATIO = 1.001  # of sigma_K to the next, below which vectors may be any of a plane
 _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
@@ -260,6 +261,7 @@ class _Track:
         self, arena: Arena, K: int, rng: Generator, remaining: Callable[[], float | None]
     ) -> None:
         self.arena, self.K = arena, K
+        self._spectrum = Spectrum(arena.S)
         self.inits = _INITS_OF_TWO if K == 2 else _INITS
         self.prospect = prospect(arena.V, K, arena.S)
         self.entered: list[_Entered] = []
@@ -303,12 +305,19 @@ class _Track:
         """Return the factors of an init, for all of V if it is given."""
         name, seed = self.inits[number], self._seeds[number]
         if name in SVD_INITS and V is None:
-            return InitialFactors(*SVD_INITS[name](self.arena.S, self.K), name)
+            factors = SVD_INITS[name](self.arena.S, self.K, spectrum=self._spectrum)
+            return InitialFactors(*factors, name)
         rng = None if seed is None else np.random.default_rng(seed)
         if V is None:
-            subspace = self.arena.S.leading(self.K) if name == "cr1-robust" else None
+            subspace = self._subspace() if name == "cr1-robust" else None
             return initialize(self.arena.V, self.K, name, solver, rng, subspace=subspace)
         return initialize(V, self.K, name, solver, rng)
+
+    def _subspace(self) -> Array | None:
+        """The leading singular vectors of the sketch, if rounding cannot turn them."""
+        if self.prospect.standout < _MIN_STANDOUT_RATIO:
+            return None
+        return self._spectrum.truncated_svd(self.K)[0]
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
