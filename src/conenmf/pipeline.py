@@ -20,8 +20,8 @@ from .arguments import path
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
-from .data.sketch import sketch_rank
 from .data.validate import require_data_matrix
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
@@ -124,7 +124,8 @@ def factorize(
             begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
         begun.remember(run, stages)
         with stages.timed("solve"):
-            left, is_plateau = stages.remaining(begun.elapsed), _plateau_test(V, begun, updates)
+            left = stages.remaining(begun.elapsed)
+            is_plateau = _plateau_test(V, begun, updates, spectrum)
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
@@ -376,7 +377,7 @@ def _leap_on_sketch(
 
 
 def _plateau_test(
-    V: DataMatrix, begun: Begun, solver: Solver | None
+    V: DataMatrix, begun: Begun, solver: Solver | None, spectrum: Spectrum
 ) -> Callable[[float], bool] | None:
     """Whether an error is a plateau; the singular values are looked at when first asked.
 
@@ -390,7 +391,8 @@ def _plateau_test(
 
     def is_plateau(error: float) -> bool:
         if begun.prospect is None:
-            begun.prospect = prospect(V, K)
+            known = None if is_dense(V) else spectrum
+            begun.prospect = prospect(V, K, spectrum=known)
         return begun.prospect.is_plateau(error)
 
     return is_plateau

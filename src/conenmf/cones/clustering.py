@@ -21,6 +21,7 @@ from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, Message, Option, OptionError
+from ..linalg.spectrum import Spectrum
 from .angles import angles_between, largest_angle
 from .farthest import SCORE_OF_ZERO, one_pass_centres, require_new_direction, unit
 from .greedy import LazyScores
@@ -237,7 +238,12 @@ def cluster_cones(
 
 
 def choose_centres(
-    V: DataMatrix, K: int, rng: np.random.Generator | None, first: int | None, method: str
+    V: DataMatrix,
+    K: int,
+    rng: np.random.Generator | None,
+    first: int | None,
+    method: str,
+    spectrum: Spectrum | None = None,
 ) -> tuple[Array, Array, bool]:
     """Return which samples are centres, directions Z (F, K), and whether these were moved."""
     require_data_matrix(V, nonzero=True)
@@ -245,7 +251,9 @@ def choose_centres(
     rng = optional(generator, "rng", rng)
     require_samples(V, K)
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
-    return _robust(V, *options) if method == "robust" else (*_METHODS[method](V, *options), False)
+    if method == "robust":
+        return _robust(V, *options, spectrum)
+    return (*_METHODS[method](V, *options), False)
 
 
 def require_samples(V: DataMatrix, K: int) -> None:
@@ -313,12 +321,14 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 # --- the form that survives noise -------------------------------------------------------------
 
 
-def _robust(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array, bool]:
+def _robust(
+    V: DataMatrix, K: int, first: int, tie: float, spectrum: Spectrum | None
+) -> tuple[Array, Array, bool]:
     """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
     centres, Z = _exact_centres(V, K, first, tie)
     if K >= min(V.shape) or are_evident(V, Z, tie):
         return centres, Z, False
-    noisy = centres_in_noise(V, K, first=first)
+    noisy = centres_in_noise(V, K, first=first, spectrum=spectrum)
     if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
         return centres, Z, False
     return noisy.centres, noisy.axes, True

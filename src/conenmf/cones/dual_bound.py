@@ -38,6 +38,7 @@ _LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound a
 _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
 _NARROWER = 0.25  # after two steps in a row that did not raise it
 _STEP_TOL = 1e-2  # of the vectors from which a step is computed
+_RISEN_TOL = 2e-3  # ... and of those from which the bound is; squared in it
 _LEAST_GAIN = 1e-6  # share of its square by which a step must raise the bound
 _STALL_STEPS = 6  # over which it must rise ...
 _STALL_SHARE = 0.02  # ... by this share of what was gained, ...
@@ -106,7 +107,7 @@ def best_lower_bound(
         best = _ascend(V, K, effort, spectrum)
         if best.matrix is V:
             return LowerBound(below, below, False, chance)
-        risen, risen_chance = Spectrum(best.matrix, start=best.vectors).energy_bound(K)
+        risen, risen_chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
     if risen >= energy:
         return LowerBound(below, below, False, chance)
     return LowerBound(_relative(V, risen), below, False, risen_chance)
@@ -130,6 +131,7 @@ class _Point(NamedTuple):
 
     P: Aligned  # values on the support
     matrix: DataMatrix
+    spectrum: Spectrum
     vectors: Array
     values: Array
     energy: float
@@ -146,7 +148,7 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     Q, width = vectors[:, :K], support_width(V)
     features = _candidate_features(V, Q * np.sqrt(values[:K]))
     support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
-    best = _Point(P, V, vectors, values, float(values[:K].sum()))
+    best = _Point(P, V, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
         return best  # by concavity the first step raises the bound by no more than this
     step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
@@ -175,8 +177,9 @@ def _point(
 ) -> _Point:
     change = partial(_plus, features=features)
     matrix = MappedMatrix(V, change, support, P, dtype=np.dtype(np.float64))
-    vectors, values = Spectrum(matrix, start=start).leading_subspace(K, tol=_STEP_TOL)
-    return _Point(P, matrix, vectors, values, float(values[:K].sum()))
+    spectrum = Spectrum(matrix, start=start)
+    vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
+    return _Point(P, matrix, spectrum, vectors, values, float(values[:K].sum()))
 
 
 def _plus(block: Block, support: Array, P: Array, *, features: Array) -> Block:

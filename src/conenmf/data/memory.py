@@ -46,6 +46,11 @@ class DenseMatrix(LocalMatrix):
         twin.watch = self.watch and self.watch.of_other_blocks()
         return twin
 
+    def held_rows(self, max_dense_entries: int) -> Array | None:
+        """Return the array, unless it is large, in a file, or has entries that count as zeros."""
+        is_held = self.watch is None and not self.clip and self._rows.size <= max_dense_entries
+        return self._rows if is_held else None
+
     def _stored(self, start: int, stop: int) -> Array:
         return self._rows[start:stop]
 
@@ -84,6 +89,10 @@ class SparseMatrix(LocalMatrix):
         """Return the same data with the features as samples, in the other compressed order."""
         rows = canonical_rows(self._rows.T)
         return SparseMatrix(rows, dtype=self.dtype, **self._turned_options())
+
+    def held_rows(self, max_dense_entries: int) -> Any:
+        """Return the compressed rows, unless negative entries count as zeros."""
+        return self._rows if self.watch is None and not self.clip else None
 
     def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
         rows = self._rows

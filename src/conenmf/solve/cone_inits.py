@@ -21,6 +21,7 @@ from ..data.matrix import DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..data.views import take_samples
+from ..linalg.spectrum import Spectrum
 from .initial import Generator, InitialFactors
 from .losses import coefficients
 
@@ -45,12 +46,19 @@ CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
 }
 
 
-def from_cones(V: DataMatrix, K: int, rng: Generator, name: str = "cr1") -> InitialFactors:
+def from_cones(
+    V: DataMatrix,
+    K: int,
+    rng: Generator,
+    name: str = "cr1",
+    spectrum: Spectrum | None = None,
+) -> InitialFactors:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
 
     "cr1-robust" is "cr1", and is named so, where clusters are evident.
     """
-    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
+    known = {"spectrum": spectrum} if name == "cr1-robust" else {}
+    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
     return InitialFactors(W, H, name, error=cr1_error(V, W, H))

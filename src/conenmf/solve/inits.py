@@ -68,7 +68,7 @@ def initialize(
         For the inits that draw; without it "cr1" begins at the sample of the largest norm, and
         the others use fresh entropy.
     spectrum : Spectrum, optional
-        That of V, for the inits from singular vectors.
+        That of V, for the inits that need singular vectors; for "cr1-robust" also of a sketch.
     """
     require_data_matrix(V)
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
@@ -93,7 +93,7 @@ def _named(
     if init not in INITS:
         choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
-        return from_cones(V, K, rng, init)
+        return from_cones(V, K, rng, init, spectrum)
     if init in SVD_INITS:
         return InitialFactors(*SVD_INITS[init](V, K, rng, spectrum=spectrum), init)
     return InitialFactors(*INITS[init](V, K, rng), init)

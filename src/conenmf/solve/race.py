@@ -194,7 +194,7 @@ def run_race(
         return RaceOutcome(initialize(V, K, "cr1", solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
-    track = _Track(choose_arena(V, K, rank), K, rng, remaining)
+    track = _Track(choose_arena(V, K, rank), K, rng, spectrum, remaining)
     best = _best_two(V, track, spectrum) if K == 2 else None
     if best is not None:
         return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
@@ -224,9 +224,9 @@ def _identity(V: DataMatrix) -> InitialFactors:
 def _best_two(V: DataMatrix, track: _Track, spectrum: Spectrum) -> InitialFactors | None:
     """The best two components of all, if the best approximation of rank two is nonnegative.
 
-    Singular vectors of V itself are computed only if those of the sketch give hope.
+    Of dense data, singular vectors of V itself are computed only if those of a sketch give hope.
     """
-    if track.is_over() or leading_plane(track.arena.S).lost > _LOST_ON_SKETCH:
+    if track.is_over() or leading_plane(track.spectrum.V, spectrum=track.spectrum).lost > _LOST_ON_SKETCH:
         return None
     plane = leading_plane(V, spectrum=spectrum)
     if not plane.is_nonnegative:
@@ -257,11 +257,19 @@ class _Track:
     """A race: the inits that take part, in one arena, with limits for each round."""
 
     def __init__(
-        self, arena: Arena, K: int, rng: Generator, remaining: Callable[[], float | None]
+        self,
+        arena: Arena,
+        K: int,
+        rng: Generator,
+        spectrum: Spectrum,
+        remaining: Callable[[], float | None],
     ) -> None:
         self.arena, self.K = arena, K
         self.inits = _INITS_OF_TWO if K == 2 else _INITS
-        self.prospect = prospect(arena.V, K, arena.S)
+        data = arena.V if arena.S is None else arena.S
+        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
+        known = self.spectrum if arena.S is None else None
+        self.prospect = prospect(arena.V, K, arena.S, spectrum=known)
         self.entered: list[_Entered] = []
         self.is_agreed = False
         self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
@@ -303,9 +311,12 @@ class _Track:
         """Return the factors of an init, for all of V if it is given."""
         name, seed = self.inits[number], self._seeds[number]
         if name in SVD_INITS and V is None:
-            return InitialFactors(*SVD_INITS[name](self.arena.S, self.K), name)
+            data, spectrum = self.spectrum.V, self.spectrum
+            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
         rng = None if seed is None else np.random.default_rng(seed)
-        return initialize(self.arena.V if V is None else V, self.K, name, solver, rng)
+        known = self.spectrum if V is None or V is self.spectrum.V else None
+        data = self.arena.V if V is None else V
+        return initialize(data, self.K, name, solver, rng, spectrum=known)
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
