@@ -24,6 +24,7 @@ FAILURE_PROBABILITY = 1e-9
 """That of a tail bounded from random vectors; a smaller one costs a few more passes."""
 
 _MAX_STEPS = 32
+_STEPS_BETWEEN = 12  # and starts, between two looks at the bound, which take as long as a product
 _BEYOND = 8  # values after the k-th that set the aim of the tail
 _N_SLACKS = 25
 _NEGLIGIBLE_SHARE = 1e-9  # of the energy, by which a bound need not be better
@@ -179,15 +180,18 @@ def tail_above(
     diagonal: list[Array] = []
     beside: list[Array] = []
     bound = ceiling
-    for _ in range(_MAX_STEPS):
+    every = max(1, _STEPS_BETWEEN // starts.shape[1])
+    for step in range(1, _MAX_STEPS + 1):
         image = array("apply", apply(basis[-1]), starts.shape)
         diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
         for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
             image = image - vectors * np.einsum("fn,fn->n", vectors, image)
         norms = np.sqrt(np.einsum("fn,fn->n", image, image))
         beside.append(np.maximum(norms, floor))
-        bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
-        if bound <= low or (norms <= floor).all():
+        is_all = bool((norms <= floor).all())
+        if is_all or step % every == 0:
+            bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
+        if bound <= low or is_all:
             break
         basis.append(image / np.maximum(norms, floor))
     return bound + floor

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from ..arguments import array, flag, instance, integer, number, optional
-from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
+from ..data.blocks import Array
 from ..data.borders import swept_side
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
@@ -23,6 +22,18 @@ from ..errors import ComponentsError, OptionError
 from .davidson import Leading, davidson
 from .energy import EnergyBound, subspace_energy
 from .held import HeldGram, hold_gram
+from .passes import (
+    combine,
+    gram_of_features,
+    gram_of_samples,
+    image_of,
+    only_triangle,
+    product_beside,
+    project,
+    random_start,
+    sample_scale,
+    stack,
+)
 
 __all__ = ["VECTOR_TOL", "Spectrum"]
 
@@ -37,7 +48,6 @@ VECTOR_TOL = 1e-10
 _SAFE_SHARE = 1e-4  # of the largest singular value, from which on squares keep enough digits
 _MAX_REFINEMENTS = 8
 _STARTS_BY_PASSES, _STARTS_IN_MEMORY = 8, 3  # random vectors: a pass is read for all of them
-_GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 
 
 class Spectrum:
@@ -167,7 +177,7 @@ class Spectrum:
             turn = _canonical(X, sigma, turn)[:k]
             sigma = sigma[:k]
             turn *= _signs(X @ turn.T)[:, None]
-            right, _ = V.map(_product, B, right=turn.T * _inverses_of_known(sigma))
+            right, _ = V.map(product_beside, B, right=turn.T * _inverses_of_known(sigma))
         return X @ turn.T, sigma, right.T
 
     def _refined(self, k: int, tol: float) -> tuple[Array, Aligned, Array, Array]:
@@ -179,12 +189,12 @@ class Spectrum:
         V, count = self.V, self._whole_clusters(k, tol)
         X = self._vectors(count, tol)
         for _ in range(_MAX_REFINEMENTS):
-            B, triangle = V.sweep(_project, X=X, reduce=_stack)
+            B, triangle = V.sweep(project, X=X, reduce=stack)
             _, sigma, turn = np.linalg.svd(triangle)
             if sigma[min(k, sigma.size) - 1] >= _SAFE_SHARE * sigma[0]:
                 break
-            right, _ = V.map(_product, B, right=turn.T * _inverses_of_known(sigma))
-            (image,) = V.sweep(_combine, right)
+            right, _ = V.map(product_beside, B, right=turn.T * _inverses_of_known(sigma))
+            (image,) = V.sweep(combine, right)
             if np.linalg.norm(image - X @ turn.T * sigma, axis=0)[:k].max() <= tol * sigma[0]:
                 break
             X = _completed(image, X @ turn.T)
@@ -230,8 +240,8 @@ class Spectrum:
             request = (k, tol, rough, normalize)
             if request not in self._of_subspace:
                 aligned = (V.norms_squared,) if normalize else ()
-                start = _random_start(V, size, aligned) if self._start is None else self._start
-                apply = partial(_image, V, aligned)
+                start = random_start(V, size, aligned) if self._start is None else self._start
+                apply = partial(image_of, V, aligned)
                 self._of_subspace[request] = davidson(apply, k, start, tol, rough=rough)
         return self._of_subspace[request]
 
@@ -241,7 +251,7 @@ class Spectrum:
             return None
         if self._kept is not None:
             return self._kept
-        gram = hold_gram(self.V, _scale(self.V, True) if normalize else None)
+        gram = hold_gram(self.V, sample_scale(self.V, True) if normalize else None)
         if self._start is not None and not normalize:
             self._kept = gram  # of a matrix that lives no longer than this object
         return gram
@@ -274,7 +284,7 @@ class Spectrum:
         """The singular value decomposition of the coordinates of a sketch: turn and sigma."""
         assert self.V.subspace is not None
         if self._sketched is None:
-            (triangle,) = self.V.map(_only_triangle, self.V.subspace[1], reduce=_stack)
+            (triangle,) = self.V.map(only_triangle, self.V.subspace[1], reduce=stack)
             _, sigma, turn = np.linalg.svd(triangle)
             self._sketched = turn, sigma
         return self._sketched
@@ -312,12 +322,12 @@ class Spectrum:
         F, N = V.shape
         swept = swept_side(F, N)
         if normalize not in self._of_gram:
-            gram = _feature_gram if swept == "samples" else _sample_gram
+            gram = gram_of_features if swept == "samples" else gram_of_samples
             self._of_gram[normalize] = np.linalg.eigh(gram(V, normalize))
         values, columns = (part[..., : -k - 1 : -1] for part in self._of_gram[normalize])
         if vectors and swept == "features":
-            scale = _scale(V, normalize)[:, None]
-            columns = np.linalg.qr(V.sweep(_combine, scale * columns)[0])[0]
+            scale = sample_scale(V, normalize)[:, None]
+            columns = np.linalg.qr(V.sweep(combine, scale * columns)[0])[0]
         return Leading(columns, values, None)
 
     def _bound_energy(self, k: int, tol: float) -> EnergyBound:
@@ -332,7 +342,7 @@ class Spectrum:
         rounding = 10 * k * min(V.shape) * np.finfo(np.float64).eps * float(values[0])
         if images is None:
             return EnergyBound(float(values[:k].sum()) + rounding, 0.0)
-        apply = partial(_image, V, ()) if gram is None else gram.apply
+        apply = partial(image_of, V, ()) if gram is None else gram.apply
         with V.own_threads():
             return subspace_energy(
                 leading.vectors,
@@ -344,11 +354,6 @@ class Spectrum:
                 apply,
                 n_starts=_STARTS_BY_PASSES if gram is None else _STARTS_IN_MEMORY,
             )
-
-
-def _image(V: DataMatrix, aligned: tuple[Aligned, ...], X: Array) -> Array:
-    """VV'X, or the same for samples of unit norm; one pass."""
-    return np.asarray(V.sweep(_apply, *aligned, X=X)[0])
 
 
 def _completed(image: Array, X: Array) -> Array:
@@ -393,81 +398,3 @@ def _signs(U: Array) -> Array:
     leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
     signs: Array = np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
     return signs
-
-
-def _project(block: Block, *, X: Array) -> tuple[Array, Array]:
-    """V'X, and the triangle of its QR decomposition, which has the same singular values."""
-    B = products(exact(block), X)
-    return B, _triangle(B)
-
-
-def _only_triangle(index: range, B: Array) -> tuple[Array]:
-    return (_triangle(B.astype(np.float64)),)
-
-
-def _stack(a: Array, b: Array) -> Array:
-    return _triangle(np.vstack([a, b]))
-
-
-def _triangle(B: Array) -> Array:
-    n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # which make it square
-    triangle: Any = np.linalg.qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r")
-    return np.asarray(triangle)
-
-
-def _product(index: range, B: Array, *, right: Array) -> tuple[Array, None]:
-    return B @ right, None
-
-
-def _inverses(squared: Array) -> Array:
-    """1 / ||v||^2, by which samples of unit norm are weighted; 0 for zero samples."""
-    return np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
-
-
-def _gram(block: Block, squared: Array | None = None) -> tuple[Array]:
-    return (feature_gram(block, None if squared is None else _inverses(squared)),)
-
-
-def _cross(block: Block, *, other: Block) -> tuple[Array, None]:
-    return cross_products(block, other), None
-
-
-def _combine(block: Block, coefficients: Array) -> tuple[Array]:
-    return (weighted_sums(exact(block), coefficients),)
-
-
-def _apply(block: Block, squared: Array | None = None, *, X: Array) -> tuple[Array]:
-    """VV'X, or the same for samples of unit norm."""
-    block = exact(block)
-    C = products(block, X)
-    return (weighted_sums(block, C if squared is None else C * _inverses(squared)[:, None]),)
-
-
-def _feature_gram(V: DataMatrix, normalize: bool) -> Array:
-    """VV' (F, F), F small; one pass."""
-    A: Array = V.sweep(_gram, *((V.norms_squared,) if normalize else ()))[0]
-    return A
-
-
-def _sample_gram(V: DataMatrix, normalize: bool) -> Array:
-    """V'V (N, N), N small, which has the same eigenvalues; a pass for each batch of samples."""
-    N = V.shape[1]
-    size = min(_GATHERED_SAMPLES, V.max_gather)
-    batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
-    A = np.hstack([np.asarray(V.sweep(_cross, other=V.columns(batch))[0]) for batch in batches])
-    scale = _scale(V, normalize)
-    scaled: Array = scale[:, None] * A * scale
-    return scaled
-
-
-def _scale(V: DataMatrix, normalize: bool) -> Array:
-    """What each sample is multiplied by: 1, or the inverse of its norm."""
-    if not normalize:
-        return np.ones(V.shape[1])
-    return np.sqrt(_inverses(np.asarray(V.norms_squared)))
-
-
-def _random_start(V: DataMatrix, size: int, aligned: tuple[Aligned, ...]) -> Array:
-    """What VV' makes of random vectors; one pass."""
-    start = np.random.default_rng(0).standard_normal((V.shape[0], size))
-    return np.asarray(V.sweep(_apply, *aligned, X=start)[0])

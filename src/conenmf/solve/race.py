@@ -226,7 +226,10 @@ def _best_two(V: DataMatrix, track: _Track, spectrum: Spectrum) -> InitialFactor
 
     Of dense data, singular vectors of V itself are computed only if those of a sketch give hope.
     """
-    if track.is_over() or leading_plane(track.spectrum.V, spectrum=track.spectrum).lost > _LOST_ON_SKETCH:
+    if (
+        track.is_over()
+        or leading_plane(track.spectrum.V, spectrum=track.spectrum).lost > _LOST_ON_SKETCH
+    ):
         return None
     plane = leading_plane(V, spectrum=spectrum)
     if not plane.is_nonnegative:
