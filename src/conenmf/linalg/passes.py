@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array, Block, cross_products, exact, products, weighted_sums
+from ..data.blocks import feature_gram as block_gram
 from ..data.matrix import Aligned, DataMatrix
 
 __all__ = [
