@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import kernels
 from .arguments import path
 from .data.aligned import freeing_disk
 from .data.blocks import Array
@@ -157,7 +158,10 @@ def factorize(
 
 @dataclass
 class Stages:
-    """The seconds that each stage of a fit took; a stage that did not run took none."""
+    """The seconds that each stage of a fit took; a stage that did not run took none.
+
+    What numba compiles, in the first fit on a machine, is not counted.
+    """
 
     max_time: float | None
     began: float = field(default_factory=time.perf_counter)
@@ -168,9 +172,10 @@ class Stages:
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Count the time of the block."""
-        entered = time.perf_counter()
+        entered, compiled = time.perf_counter(), kernels.compiling.seconds
         yield
-        self.seconds[name] = time.perf_counter() - entered
+        elapsed = time.perf_counter() - entered
+        self.seconds[name] = max(elapsed - (kernels.compiling.seconds - compiled), 0.0)
 
     def remaining(self, elapsed: float = 0.0) -> float | None:
         """The seconds left of `max_time`, for a run that has taken some of them already."""

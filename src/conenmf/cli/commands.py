@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
-from click.utils import make_default_short_help
 
 from .. import __version__
 from .failures import EXIT_CODES
@@ -48,7 +47,7 @@ class _Commands(dict[str, click.Command]):
         return dict.__getitem__(self, name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401 - this is `get`
 
     def __contains__(self, name: object) -> bool:
         return name in _HOMES or dict.__contains__(self, name)
@@ -72,13 +71,8 @@ class _Commands(dict[str, click.Command]):
 class _Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        width = formatter.width - 6 - max(map(len, _SHORT_HELP))
-        rows = [
-            (name, make_default_short_help(_SHORT_HELP[name], width))
-            for name in self.list_commands(ctx)
-        ]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, _SHORT_HELP[name]) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands without importing them, and options."""
