@@ -1,6 +1,6 @@
 """What surrounds the solver, as ratios: singular vectors, certificate, choice of K, first minute.
 
-``around.py`` prints, for tf-idf text (one generated of 3204 x 29,714 with 484,000 nonzeros, and those
+``around.py`` prints, for tf-idf text (one generated of 3204 x 29,714 with 484,000 nonzeros, and the
 collections that are in the folder named by CONENMF_DATA), K = 20: the seconds of `truncated_svd`
 and those of SciPy's ``svds`` with PROPACK and with ARPACK, of `estimate_rank`, of ``init="nndsvd"``
 and of scikit-learn's, of a default fit and of its certificate, with their ratios. Then the first

@@ -82,7 +82,7 @@ class Compiling:
 
 
 def _listen(events: Any) -> None:
-    """Let numba tell when it compiles a kernel; loading one from its cache is not told."""
+    """Register for what numba compiles; a kernel that is loaded from its cache does not count."""
 
     class Listener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:

@@ -158,10 +158,7 @@ def factorize(
 
 @dataclass
 class Stages:
-    """The seconds that each stage of a fit took; a stage that did not run took none.
-
-    What numba compiles, in the first fit on a machine, is not counted.
-    """
+    """The seconds of each stage, 0 for one that did not run; what numba compiles does not count."""
 
     max_time: float | None
     began: float = field(default_factory=time.perf_counter)
@@ -396,8 +393,7 @@ def _plateau_test(
 
     def is_plateau(error: float) -> bool:
         if begun.prospect is None:
-            known = None if is_dense(V) else spectrum
-            begun.prospect = prospect(V, K, spectrum=known)
+            begun.prospect = prospect(V, K, spectrum=None if is_dense(V) else spectrum)
         return begun.prospect.is_plateau(error)
 
     return is_plateau

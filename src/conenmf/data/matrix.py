@@ -306,8 +306,7 @@ class DataMatrix(ABC):
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
 
-        For what a library does better with the whole of V than block by block. An ndarray has at
-        most so many entries; rows are of any numeric type, and must not be altered.
+        An ndarray has at most so many entries; rows are of any type, and must not be altered.
         """
         return None
 

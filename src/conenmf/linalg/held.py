@@ -8,10 +8,10 @@ rank.
 
 Two things are added. Started from one vector, Lanczos's method does not see how often an eigenvalue
 occurs. So a few of its steps are made on the space that is orthogonal to what was found: an
-eigenvalue that was missed shows there, and the block method then completes the set. The same steps
-tell roughly what comes after the last vector asked for. And ARPACK draws random vectors where V has
-a low rank; they are drawn here from a fixed seed, which SciPy allows from version 1.17 on. With an
-older SciPy the block method is used for all data.
+eigenvalue that was missed is seen there, and the block method then completes the set. The same
+steps give rough values for what comes after the last vector asked for. And ARPACK draws random
+vectors where V has a low rank; they are drawn here from a fixed seed, which SciPy allows from
+version 1.17 on. With an older SciPy the block method is used for all data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .davidson import Apply, Leading, davidson
 __all__ = ["HeldGram", "hold_gram"]
 
 _HAS_SEED = "rng" in inspect.signature(eigsh).parameters
-_TOL = 1e-11  # of an eigenvector, relative to its eigenvalue; 1e-10 is promised
+_TOL = 1e-11  # of an eigenvector, relative to its eigenvalue; 1e-10 is what a start needs
 _VECTORS_PER_EIGENVECTOR, _MIN_VECTORS = 2.5, 20  # of the basis of ARPACK
 _MAX_RESTARTS = 100
 _STEPS_BEYOND = 20  # of Lanczos's method, beyond the eigenvectors that were asked for
