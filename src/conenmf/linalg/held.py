@@ -107,7 +107,9 @@ class HeldGram:
         limit = np.maximum(10 * _TOL * found.values[:k], _ROUNDING * found.values[0])
         if np.all(residuals <= limit):
             return found
-        start = found.vectors[:, : k + _BLOCK_BEYOND]
+        size = min(k + _BLOCK_BEYOND, self.size)
+        random = np.random.default_rng(_SEED).standard_normal((self.size, size))
+        start = np.hstack([found.vectors, random])[:, :size]  # if ARPACK has found too few
         return self._beyond(davidson(self.apply, k, start, _TOL).vectors, 0)
 
     def extended(self, leading: Leading, k: int, extra: int, tol: float) -> Leading:

@@ -15,6 +15,7 @@ from ..data.matrix import Aligned, DataMatrix
 
 __all__ = [
     "combine",
+    "gram_beside",
     "gram_of_features",
     "gram_of_samples",
     "image_of",
@@ -72,6 +73,11 @@ def _gram(block: Block, squared: Array | None = None) -> tuple[Array]:
 
 def _cross(block: Block, *, other: Block) -> tuple[Array, None]:
     return cross_products(block, other), None
+
+
+def gram_beside(index: range, B: Array) -> tuple[Array]:
+    """Step of a map: the Gram matrix of what is beside the samples."""
+    return (B.T @ B,)
 
 
 def combine(block: Block, coefficients: Array) -> tuple[Array]:

@@ -9,7 +9,6 @@ passes counts. V is never densified.
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -28,24 +27,21 @@ from .passes import (
     gram_of_samples,
     image_of,
     only_triangle,
-    product_beside,
     project,
     random_start,
     sample_scale,
     stack,
 )
+from .vectors import EQUAL_SHARE, SAFE_SHARE, canonical, completed, right_vectors, signs
 
 __all__ = ["VECTOR_TOL", "Spectrum"]
 
 _MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k
 _GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
-_EQUAL_SHARE = 1e-7  # share by which singular values that count as equal may differ
-_TIE_SHARE = 1e-9  # ... and entries of vectors
 _ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 _EXTRA_TOL = 1e-2  # ... and of those beyond the k-th, for data in memory
 VECTOR_TOL = 1e-10
 """Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere."""
-_SAFE_SHARE = 1e-4  # of the largest singular value, from which on squares keep enough digits
 _MAX_REFINEMENTS = 8
 _STARTS_BY_PASSES, _STARTS_IN_MEMORY = 8, 3  # random vectors: a pass is read for all of them
 
@@ -174,10 +170,10 @@ class Spectrum:
                 turn, sigma = self._of_sketch()
             else:
                 X, B, turn, sigma = self._refined(k, tol)
-            turn = _canonical(X, sigma, turn)[:k]
+            turn = canonical(X, sigma, turn)[:k]
             sigma = sigma[:k]
-            turn *= _signs(X @ turn.T)[:, None]
-            right, _ = V.map(product_beside, B, right=turn.T * _inverses_of_known(sigma))
+            turn *= signs(X @ turn.T)[:, None]
+            right = right_vectors(V, B, turn, sigma)
         return X @ turn.T, sigma, right.T
 
     def _refined(self, k: int, tol: float) -> tuple[Array, Aligned, Array, Array]:
@@ -188,16 +184,16 @@ class Spectrum:
         """
         V, count = self.V, self._whole_clusters(k, tol)
         X = self._vectors(count, tol)
-        for _ in range(_MAX_REFINEMENTS):
+        for left in reversed(range(_MAX_REFINEMENTS)):
             B, triangle = V.sweep(project, X=X, reduce=stack)
             _, sigma, turn = np.linalg.svd(triangle)
-            if sigma[min(k, sigma.size) - 1] >= _SAFE_SHARE * sigma[0]:
+            if left == 0 or sigma[min(k, sigma.size) - 1] >= SAFE_SHARE * sigma[0]:
                 break
-            right, _ = V.map(product_beside, B, right=turn.T * _inverses_of_known(sigma))
+            right = right_vectors(V, B, turn, sigma)
             (image,) = V.sweep(combine, right)
             if np.linalg.norm(image - X @ turn.T * sigma, axis=0)[:k].max() <= tol * sigma[0]:
                 break
-            X = _completed(image, X @ turn.T)
+            X = completed(image, X @ turn.T)
         return X, B, turn, sigma
 
     def _vectors(self, count: int, tol: float) -> Array:
@@ -306,7 +302,7 @@ class Spectrum:
         asked = smaller if self._forms_gram(k) else k
         while True:
             values = self._leading(asked, tol, vectors=False).values
-            limit = values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
+            limit = values[k - 1] * (1.0 - 2 * EQUAL_SHARE)
             if limit <= np.finfo(np.float64).eps * values[0] * values.size:
                 return k
             count = int(np.count_nonzero(values >= limit))
@@ -354,47 +350,3 @@ class Spectrum:
                 apply,
                 n_starts=_STARTS_BY_PASSES if gram is None else _STARTS_IN_MEMORY,
             )
-
-
-def _completed(image: Array, X: Array) -> Array:
-    """Orthonormal vectors that span the columns of an image; where it is zero, those of X."""
-    norms = np.linalg.norm(image, axis=0)
-    is_known = norms > np.finfo(np.float64).eps * norms.max()
-    completed: Array = np.linalg.qr(np.where(is_known, image, X * norms.max()))[0]
-    return completed
-
-
-def _inverses_of_known(sigma: Array) -> Array:
-    """1 / sigma. Of a singular value that is rounding, the vector is too: it stays zero."""
-    is_known = sigma > np.finfo(np.float64).eps * sigma[0]
-    return np.divide(1.0, sigma, out=np.zeros_like(sigma), where=is_known)
-
-
-def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
-    """Turn the vectors X turn' of equal singular values into a basis that depends on V alone.
-
-    Any rotation among them is as good, so rounding would choose one. The basis here has as its
-    first vector the projection of a feature onto their span, that of the feature which lies closest
-    to it; what is left of the span is treated likewise. Ties go to the first feature.
-    """
-    turn = turn.copy()
-    first = np.flatnonzero(np.append(True, sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)))
-    for start, stop in pairwise([*first.tolist(), sigma.size]):
-        rows = X @ turn[start:stop].T if stop - start > 1 and sigma[start] > 0 else X[:, :0]
-        rotation = np.empty((rows.shape[1], rows.shape[1]))
-        for i in range(len(rotation)):
-            norms = np.linalg.norm(rows, axis=1)
-            nearest = int(np.argmax(norms >= norms.max() * (1.0 - _TIE_SHARE)))
-            rotation[i] = rows[nearest] / norms[nearest]
-            rows = rows - np.outer(rows @ rotation[i], rotation[i])
-        if len(rotation):
-            turn[start:stop] = rotation @ turn[start:stop]
-    return turn
-
-
-def _signs(U: Array) -> Array:
-    """Signs that make the largest entry of each column positive, the first one if several are."""
-    size = np.abs(U)
-    leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
-    signs: Array = np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
-    return signs
