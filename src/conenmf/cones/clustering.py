@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import choice, components, generator, integer, optional
+from ..arguments import choice, components, generator, instance, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
@@ -249,6 +249,7 @@ def choose_centres(
     require_data_matrix(V, nonzero=True)
     K, method = components(K), choice("method", method, (*_METHODS, "robust"))
     rng = optional(generator, "rng", rng)
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     require_samples(V, K)
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
     if method == "robust":

@@ -83,6 +83,7 @@ def prospect(
     require_data_matrix(V, nonzero=True)
     K = checked_components(K, V)
     optional(instance, "S", S, Sketch, "sketch(V, rank)")
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     if S is None and spectrum is None and is_dense(V):
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
     if S is None:
