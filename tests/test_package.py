@@ -104,6 +104,22 @@ def test_numba_is_not_imported_before_it_is_needed():
     assert run(program) == ["False", "6.0", "True", "False", "True"]
 
 
+def test_compiling_is_counted_once_and_loading_from_the_cache_is_not(tmp_path):
+    program = (
+        "import time, numpy as np\n"
+        "from conenmf import kernels\n"
+        "kernels.AVAILABLE\n"
+        "imported = kernels.compiling.seconds\n"
+        "parts = np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32)\n"
+        "C, began = np.zeros((1, 2)), time.perf_counter()\n"
+        "kernels.sparse_products(*parts, np.ones((1, 2)), C)\n"
+        "taken, compiled = time.perf_counter() - began, kernels.compiling.seconds - imported\n"
+        "print(imported > 0, 0 < compiled < taken, C.sum())\n"
+    )
+    assert run(program, NUMBA_CACHE_DIR=str(tmp_path)) == ["True", "True", "2.0"]
+    assert run(program, NUMBA_CACHE_DIR=str(tmp_path)) == ["True", "False", "2.0"]
+
+
 def test_a_broken_numba_is_no_numba(tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs an older NumPy')")
     program = (

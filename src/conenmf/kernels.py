@@ -5,14 +5,18 @@ in the module that calls it. The NumPy twin is the explanation and the fallback;
 here because a benchmark showed it at least twice as fast. Without numba, `AVAILABLE` is False.
 
 Importing numba takes longer than importing the rest of this library. It is imported only when
-`AVAILABLE` is read for the first time, or a kernel is called.
+`AVAILABLE` is read for the first time, or a kernel is called. What it compiles is kept on disk, so
+that only the first fit on a machine waits for it; `compiling` knows how long both took, so that a
+fit need not count it, and says so on a terminal.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -27,6 +31,7 @@ __all__ = [
     "HALS_BATCH_ROWS",
     "HALS_LANES",
     "SMALLEST_SQUARE",
+    "compiling",
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
@@ -50,6 +55,57 @@ AVAILABLE: bool  # decided when it is first read, and a plain attribute from the
 
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
 _replacing = hold_across_forks(threading.RLock())
+
+
+class Compiling:
+    """How long numba was imported and kernels of this module compiled, in this process.
+
+    Attributes
+    ----------
+    seconds : float
+    is_announced : bool
+        Whether the first time is announced on standard error, if that is a terminal.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.is_announced = True
+        self._began: list[float] = []  # of a kernel, and of those it calls: numba compiles one
+
+    def begin(self) -> None:
+        """Count from now on; announce it, if it is the first time."""
+        if not self._began and self.is_announced and sys.stderr.isatty():
+            self.is_announced = False
+            print("conenmf: compiling, once on this machine ...", file=sys.stderr)
+        self._began.append(time.perf_counter())
+
+    def end(self) -> None:
+        """Add what was counted, unless a kernel is still compiled that calls this one."""
+        began = self._began.pop()
+        if not self._began:
+            self.seconds += time.perf_counter() - began
+
+
+def _listen(events: Any) -> None:
+    """Register for what numba compiles; a kernel that is loaded from its cache does not count."""
+
+    class Listener(events.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            if _is_ours(event):
+                compiling.begin()
+
+        def on_end(self, event: Any) -> None:
+            if _is_ours(event):
+                compiling.end()
+
+    events.register("numba:compile", Listener())
+
+
+def _is_ours(event: Any) -> bool:
+    return bool(event.data["dispatcher"].py_func.__module__ == __name__)
+
+
+compiling = Compiling()
 
 
 def __getattr__(name: str) -> bool:
@@ -77,9 +133,11 @@ def _load() -> None:
     Interrupted in the main thread, numba would be imported by half, and not a second time.
     """
     if _plain:
+        began = time.perf_counter()
         failure: SimpleQueue[BaseException | None] = SimpleQueue()
         threading.Thread(target=_replace_kernels, args=(failure.put,), daemon=True).start()
         problem = failure.get()
+        compiling.seconds += time.perf_counter() - began
         if problem is not None:
             raise problem
 
@@ -97,6 +155,7 @@ def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
                         pass
                     else:
                         available = True
+                        _listen(numba.core.event)
                         kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
                         hold_across_forks(numba.core.compiler_lock.global_compiler_lock._lock)
                 globals().update(kernels)

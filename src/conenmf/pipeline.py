@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from . import kernels
 from .arguments import path
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
-from .data.sketch import sketch_rank
 from .data.validate import require_data_matrix
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
@@ -124,7 +125,8 @@ def factorize(
             begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
         begun.remember(run, stages)
         with stages.timed("solve"):
-            left, is_plateau = stages.remaining(begun.elapsed), _plateau_test(V, begun, updates)
+            left = stages.remaining(begun.elapsed)
+            is_plateau = _plateau_test(V, begun, updates, spectrum)
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
@@ -156,7 +158,7 @@ def factorize(
 
 @dataclass
 class Stages:
-    """The seconds that each stage of a fit took; a stage that did not run took none."""
+    """The seconds of each stage, 0 for one that did not run; what numba compiles does not count."""
 
     max_time: float | None
     began: float = field(default_factory=time.perf_counter)
@@ -167,9 +169,10 @@ class Stages:
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Count the time of the block."""
-        entered = time.perf_counter()
+        entered, compiled = time.perf_counter(), kernels.compiling.seconds
         yield
-        self.seconds[name] = time.perf_counter() - entered
+        elapsed = time.perf_counter() - entered
+        self.seconds[name] = max(elapsed - (kernels.compiling.seconds - compiled), 0.0)
 
     def remaining(self, elapsed: float = 0.0) -> float | None:
         """The seconds left of `max_time`, for a run that has taken some of them already."""
@@ -376,7 +379,7 @@ def _leap_on_sketch(
 
 
 def _plateau_test(
-    V: DataMatrix, begun: Begun, solver: Solver | None
+    V: DataMatrix, begun: Begun, solver: Solver | None, spectrum: Spectrum
 ) -> Callable[[float], bool] | None:
     """Whether an error is a plateau; the singular values are looked at when first asked.
 
@@ -390,7 +393,7 @@ def _plateau_test(
 
     def is_plateau(error: float) -> bool:
         if begun.prospect is None:
-            begun.prospect = prospect(V, K)
+            begun.prospect = prospect(V, K, spectrum=None if is_dense(V) else spectrum)
         return begun.prospect.is_plateau(error)
 
     return is_plateau

@@ -18,7 +18,7 @@ import numpy as np
 
 from .arguments import integer
 from .cones.certificate import Certificate, certify
-from .cones.dual_bound import DEFAULT_EFFORT
+from .cones.dual_bound import DEFAULT_EFFORT, default_effort
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.vocabulary import Vocabulary
@@ -235,7 +235,9 @@ class Factorization(NamedComponents):
         if asked is not None:
             known = 0 if self.certificate is None else self.certificate.effort
             return max(integer("effort", asked, at_least=0), known)
-        return DEFAULT_EFFORT if self.certificate is None else self.certificate.effort
+        if self.certificate is not None:
+            return self.certificate.effort
+        return DEFAULT_EFFORT if self.data is None else default_effort(self.data)
 
     def _judge(self, V: DataMatrix, effort: int) -> Certificate:
         certificate = certify(V, self.W, self.H, effort=effort, spectrum=self.spectrum)

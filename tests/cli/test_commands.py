@@ -39,6 +39,40 @@ def test_every_command_has_help_with_examples(capsys, run):
     assert conenmf.__version__ in capsys.readouterr().out
 
 
+def test_the_list_of_commands_says_what_each_says_of_itself(capsys, run):
+    assert run("--help") == 0
+    output = " ".join(capsys.readouterr().out.split())
+    for name, command in app.commands.items():
+        assert f" {name} {command.get_short_help_str(limit=200)}" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(None, "Usage: conenmf"), ("conenmf co", "plain,compare\nplain,completion")],
+)
+def test_help_and_completion_import_nothing_slow(words, expected):
+    """They would take a second otherwise."""
+    program = (
+        "import sys, atexit\n"
+        "slow = ('numpy', 'scipy', 'sklearn', 'rich')\n"
+        "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"
+        "sys.argv = ['conenmf', '--help']\n"
+        "from conenmf.__main__ import run\n"
+        "run()"
+    )
+    completing = {"_CONENMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(completing if words else {})},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(expected)
+    assert done.stdout.endswith("[]\n")
+
+
 def test_the_page_about_it_is_true():
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     for code, meaning in EXIT_CODES.items():

@@ -5,21 +5,81 @@ Answers go to standard output, progress and errors to standard error.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 from .. import __version__
 from .failures import EXIT_CODES
-from .fitting import demo, fit
-from .judging import compare, diagnose, rank
-from .saved_results import report, transform
 
 __all__ = ["app"]
 
+_HOMES = {
+    "fit": "fitting",
+    "rank": "judging",
+    "diagnose": "judging",
+    "compare": "judging",
+    "transform": "saved_results",
+    "report": "saved_results",
+    "demo": "fitting",
+}
+_SHORT_HELP = {
+    "fit": "Factorise DATA; write the factors, labels, history and a report to a folder.",
+    "rank": "Estimate how many components DATA has: a table of estimators, and a recommendation.",
+    "diagnose": "Report whether DATA lie in cones, how good a fit is, and which init suits them.",
+    "compare": "Compare inits and solvers on DATA: error, time, and clustering scores.",
+    "transform": "Compute the coefficients of new samples DATA in the components of MODEL.",
+    "report": "Write the report of RESULT, a folder that fit wrote or the result.npz in it.",
+    "demo": "Factorise handwritten digits: write digits.csv, the results and a report.",
+    "completion": "Print the script with which SHELL completes commands and options.",
+}
+
+
+class _Commands(dict[str, click.Command]):
+    """The commands by name; a module is imported when one of its commands is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if not dict.__contains__(self, name) and name in _HOMES:
+            self[name] = getattr(import_module(f".{_HOMES[name]}", __package__), name)
+        return dict.__getitem__(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 - this is `get`
+
+    def __contains__(self, name: object) -> bool:
+        return name in _HOMES or dict.__contains__(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*_HOMES, *(name for name in dict.keys(self) if name not in _HOMES)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def keys(self) -> Any:
+        return list(self)
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
 
 class _Group(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _SHORT_HELP[name]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands without importing them, and options."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=_SHORT_HELP[name]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         resolved = super().resolve_command(ctx, args)
         ctx.obj["command"] = resolved[1]  # for the words of an error
@@ -62,5 +122,5 @@ def completion(shell: str) -> None:
     click.echo(kind(app, {}, "conenmf", "_CONENMF_COMPLETE").source())
 
 
-for _command in (fit, rank, diagnose, compare, transform, report, demo, completion):
-    app.add_command(_command)
+app.commands = _Commands()
+app.add_command(completion)

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
+from .. import kernels
 from ..solve.stopping import Iteration
 from ..text import visible
 
@@ -55,6 +56,7 @@ class Display:
     ) -> None:
         self.console = Console(stderr=True, highlight=False) if console is None else console
         self._quiet, self._delay, self._interval = quiet, delay, interval
+        kernels.compiling.is_announced &= not quiet
         self._what, self._note = "", ""
         self._share: float | None = None
         self._began = time.perf_counter()

@@ -74,7 +74,7 @@ class _FitOptions:
     tables: str
     anndata: bool
     no_report: bool
-    effort: int
+    effort: int | None
     image_shape: tuple[int, int] | None
     view: str
     title: str | None

@@ -108,7 +108,7 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
 @click.command()
 @reads_data
 @with_options(COMPONENTS_OPTION, *STOPPING_OPTIONS, EFFORT_OPTION)
-def diagnose(common: CommonOptions, K: int | str, effort: int, **limits: Any) -> None:
+def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: Any) -> None:
     """Report whether DATA lie in cones, how good a fit is, and which init suits them.
 
     Shows the cones and what is known of the geometric assumption, the bounds, the certificate of a

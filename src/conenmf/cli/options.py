@@ -13,7 +13,6 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ..cones.dual_bound import DEFAULT_EFFORT
 from ..data.doors import open_data
 from ..data.files.formats import split_member
 from ..data.files.name_lists import read_names
@@ -270,9 +269,8 @@ READING_OPTIONS = (
 EFFORT_OPTION = click.option(
     "--effort",
     type=click.IntRange(0),
-    default=DEFAULT_EFFORT,
-    show_default=True,
-    help="Steps to raise the lower bound of the certificate; 0 for singular values alone.",
+    help="Steps to raise the lower bound of the certificate; 0 for singular values alone, "
+    "by default 3, for sparse data 1.",
 )
 STOPPING_OPTIONS = (
     click.option(

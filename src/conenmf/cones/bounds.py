@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 from ..arguments import array, factor, integer, number, optional
 from ..data.blocks import Array, Block
@@ -233,6 +232,8 @@ def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rate
 
     limit = float((rates[beyond] / (largest[beyond] - t)).min())
     options = {"xatol": 1e-9 * limit}
+    from scipy.optimize import minimize_scalar  # slow to import
+
     found = minimize_scalar(log_moment, bounds=(0, limit), method="bounded", options=options)
     return -float(found.fun)
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import choice, components, generator, integer, optional
+from ..arguments import choice, components, generator, instance, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, Message, Option, OptionError
+from ..linalg.spectrum import Spectrum
 from .angles import angles_between, largest_angle
 from .farthest import SCORE_OF_ZERO, one_pass_centres, require_new_direction, unit
 from .greedy import LazyScores
@@ -242,21 +243,18 @@ def choose_centres(
     rng: np.random.Generator | None,
     first: int | None,
     method: str,
-    *,
-    subspace: Array | None = None,
+    spectrum: Spectrum | None = None,
 ) -> tuple[Array, Array, bool]:
-    """Return which samples are centres, directions Z (F, K), and whether these were moved.
-
-    `subspace` is for the method "robust": see `centres_in_noise`.
-    """
+    """Return which samples are centres, directions Z (F, K), and whether these were moved."""
     require_data_matrix(V, nonzero=True)
     K, method = components(K), choice("method", method, (*_METHODS, "robust"))
     rng = optional(generator, "rng", rng)
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     require_samples(V, K)
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
     if method == "robust":
-        return _robust(V, *options, subspace)
-    return *_METHODS[method](V, *options), False
+        return _robust(V, *options, spectrum)
+    return (*_METHODS[method](V, *options), False)
 
 
 def require_samples(V: DataMatrix, K: int) -> None:
@@ -326,13 +324,13 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 
 
 def _robust(
-    V: DataMatrix, K: int, first: int, tie: float, subspace: Array | None
+    V: DataMatrix, K: int, first: int, tie: float, spectrum: Spectrum | None
 ) -> tuple[Array, Array, bool]:
     """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
     centres, Z = _exact_centres(V, K, first, tie)
     if K >= min(V.shape) or are_evident(V, Z, tie):
         return centres, Z, False
-    noisy = centres_in_noise(V, K, first=first, subspace=subspace)
+    noisy = centres_in_noise(V, K, first=first, spectrum=spectrum)
     if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
         return centres, Z, False
     return noisy.centres, noisy.axes, True

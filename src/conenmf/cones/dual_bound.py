@@ -23,21 +23,33 @@ import numpy as np
 from ..arguments import components, integer
 from ..data.blocks import Array, Block, exact, products, with_entries
 from ..data.matrix import Aligned, DataMatrix
+from ..data.sketch import is_dense
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.spectrum import Spectrum
 from .plane import leading_plane
 
-__all__ = ["DEFAULT_EFFORT", "LowerBound", "best_lower_bound", "support_width"]
+__all__ = [
+    "DEFAULT_EFFORT",
+    "SPARSE_EFFORT",
+    "LowerBound",
+    "best_lower_bound",
+    "default_effort",
+    "support_width",
+]
 
-DEFAULT_EFFORT = 3
-"""Steps; each takes about as long as the singular values of a matrix like V."""
+DEFAULT_EFFORT, SPARSE_EFFORT = 3, 1
+"""Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
+
+Fits of sparse data are quick, and the first step closes most of what three do.
+"""
 
 _FIRST_STEP = 1.0  # along the rank-K part
 _LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
 _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
 _NARROWER = 0.25  # after two steps in a row that did not raise it
 _STEP_TOL = 1e-2  # of the vectors from which a step is computed
+_RISEN_TOL = 5e-3  # ... and of those from which the bound is; squared in it
 _LEAST_GAIN = 1e-6  # share of its square by which a step must raise the bound
 _STALL_STEPS = 6  # over which it must rise ...
 _STALL_SHARE = 0.02  # ... by this share of what was gained, ...
@@ -70,7 +82,7 @@ class LowerBound(NamedTuple):
 
 
 def best_lower_bound(
-    V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, *, effort: int | None = None, spectrum: Spectrum | None = None
 ) -> LowerBound:
     """Bound the relative error of all nonnegative factors with K components from below.
 
@@ -78,9 +90,9 @@ def best_lower_bound(
     ----------
     V : DataMatrix (F, N)
     K : int
-    effort : int
-        Most steps to take; 0 gives the bound of Eckart and Young. A larger effort never lowers the
-        bound. Steps end early where they close no more.
+    effort : int, optional
+        Most steps to take, by default `default_effort`; 0 gives the bound of Eckart and Young. A
+        larger effort never lowers the bound. Steps end early where they close no more.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
 
@@ -93,7 +105,8 @@ def best_lower_bound(
     (0.359, 0.378)
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    K, effort = components(K), integer("effort", effort, at_least=0)
+    K = components(K)
+    effort = default_effort(V) if effort is None else integer("effort", effort, at_least=0)
     if min(V.shape) <= K:
         return LowerBound(0.0, 0.0, True, 0.0)  # V = V I = I V
     spectrum = Spectrum.of(V, spectrum)
@@ -106,7 +119,7 @@ def best_lower_bound(
         best = _ascend(V, K, effort, spectrum)
         if best.matrix is V:
             return LowerBound(below, below, False, chance)
-        risen, risen_chance = Spectrum(best.matrix, start=best.vectors).energy_bound(K)
+        risen, risen_chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
     if risen >= energy:
         return LowerBound(below, below, False, chance)
     return LowerBound(_relative(V, risen), below, False, risen_chance)
@@ -116,6 +129,11 @@ def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> boo
     """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
     plane = leading_plane(V, spectrum=spectrum)
     return bool(plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total)
+
+
+def default_effort(V: DataMatrix) -> int:
+    """Return how many steps to take if none are asked for: 3, or 1 if few entries are not zero."""
+    return DEFAULT_EFFORT if is_dense(V) else SPARSE_EFFORT
 
 
 def _relative(V: DataMatrix, energy: float) -> float:
@@ -130,6 +148,7 @@ class _Point(NamedTuple):
 
     P: Aligned  # values on the support
     matrix: DataMatrix
+    spectrum: Spectrum
     vectors: Array
     values: Array
     energy: float
@@ -146,7 +165,7 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     Q, width = vectors[:, :K], support_width(V)
     features = _candidate_features(V, Q * np.sqrt(values[:K]))
     support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
-    best = _Point(P, V, vectors, values, float(values[:K].sum()))
+    best = _Point(P, V, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
         return best  # by concavity the first step raises the bound by no more than this
     step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
@@ -175,8 +194,9 @@ def _point(
 ) -> _Point:
     change = partial(_plus, features=features)
     matrix = MappedMatrix(V, change, support, P, dtype=np.dtype(np.float64))
-    vectors, values = Spectrum(matrix, start=start).leading_subspace(K, tol=_STEP_TOL)
-    return _Point(P, matrix, vectors, values, float(values[:K].sum()))
+    spectrum = Spectrum(matrix, start=start)
+    vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
+    return _Point(P, matrix, spectrum, vectors, values, float(values[:K].sum()))
 
 
 def _plus(block: Block, support: Array, P: Array, *, features: Array) -> Block:

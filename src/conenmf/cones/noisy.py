@@ -20,17 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import array, integer, number, optional
+from ..arguments import instance, integer, number, optional
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
-from ..linalg.spectrum import Spectrum
+from ..linalg.spectrum import VECTOR_TOL, Spectrum
 
 __all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
 
 _MAX_LLOYD_STEPS = 1000
 _POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
-_VECTOR_TOL = 1e-3  # of the singular vectors: the noise turns them by more
 
 
 class NoisyCentres(NamedTuple):
@@ -66,7 +65,7 @@ def centres_in_noise(
     first: int | None = None,
     noise: float | None = None,
     lloyd_steps: int = 2,
-    subspace: Array | None = None,
+    spectrum: Spectrum | None = None,
 ) -> NoisyCentres:
     """Choose K centres among samples that are longer than the noise, and move them to their axes.
 
@@ -86,9 +85,8 @@ def centres_in_noise(
         r; by default `noise_norm`.
     lloyd_steps : int
         How often samples are assigned to their axes, and axes moved to their samples.
-    subspace : array (F, K), optional
-        Orthonormal directions on which to project, such as those of a sketch; by default the K
-        leading singular vectors, of which the theorem speaks.
+    spectrum : Spectrum, optional
+        That of V, or of a sketch of V, if it is used elsewhere too.
 
     Examples
     --------
@@ -101,12 +99,12 @@ def centres_in_noise(
     require_data_matrix(V, nonzero=True)
     K = checked_components(K, V)
     noise = optional(number, "noise", noise, at_least=0)
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     first = optional(integer, "first", first, at_least=0, at_most=V.shape[1] - 1)
     lloyd_steps = integer("lloyd_steps", lloyd_steps, at_least=0, at_most=_MAX_LLOYD_STEPS)
-    if subspace is not None:
-        subspace = array("subspace", subspace, (V.shape[0], K))
     with V.own_threads():
-        U = Spectrum(V).leading_subspace(K, tol=_VECTOR_TOL)[0] if subspace is None else subspace
+        spectrum = Spectrum(V) if spectrum is None else spectrum
+        U, _ = spectrum.leading_subspace(K, tol=VECTOR_TOL)
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
         r = noise_norm(V.total - float(explained), V.shape, K) if noise is None else noise

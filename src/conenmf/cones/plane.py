@@ -24,7 +24,6 @@ from ..linalg.spectrum import Spectrum
 
 __all__ = ["Plane", "leading_plane", "rank_two_factors"]
 
-_PLANE_TOL = 1e-6  # of the vectors that span the plane
 _ZERO_NORM = 1e-12  # relative to the largest
 _ZERO_ENTRY = 1e-15  # of a unit vector
 _LOST_SHARE = 1e-12  # of ||V||^2, which rounding may put outside the cone
@@ -95,7 +94,7 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
             f"a {V.shape[1]} x {V.shape[0]} matrix has no two singular vectors; use one component"
         )
     with V.own_threads():
-        U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2, tol=_PLANE_TOL)
+        U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
         # The leading vector is nonnegative, so features and samples are on one side of a line
         # through 0, and no angle to the sum of the features is beyond pi.
         towards = U.sum(axis=0)

@@ -20,6 +20,7 @@ from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix, add
 from ..data.validate import check_labels, check_shapes, require_data_matrix
 from ..errors import FactorError, ShapeError
+from ..linalg.spectrum import Spectrum
 from .angles import largest_angle
 from .clustering import Cones, assign, choose_centres, cosine_rounding
 
@@ -42,6 +43,7 @@ def cr1_nmf(
     first: int | None = None,
     method: str = "exact",
     tol: float = 1e-10,
+    spectrum: Spectrum | None = None,
 ) -> tuple[Array, Array, Cones]:
     """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
 
@@ -55,6 +57,8 @@ def cr1_nmf(
         As in `cluster_cones`.
     tol
         As in `rank_one_factors`.
+    spectrum
+        As in `centres_in_noise` of `cones.noisy`, for the method "robust".
 
     Returns
     -------
@@ -73,7 +77,7 @@ def cr1_nmf(
     require_data_matrix(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
     with V.own_threads():
-        centres, Z, moved = choose_centres(V, K, rng, first, method)
+        centres, Z, moved = choose_centres(V, K, rng, first, method, spectrum)
         return factors_from_centres(V, centres, Z, tol, moved=moved)
 
 

@@ -326,6 +326,13 @@ class DataMatrix(ABC):
         """Return the same data as one block if they are few and in memory; else themselves."""
         return self
 
+    def held_rows(self, max_dense_entries: int) -> Any:
+        """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
+
+        An ndarray has at most so many entries; rows are of any type, and must not be altered.
+        """
+        return None
+
     @property
     def depth(self) -> int:
         """How many numbers a block has for each sample: F, but for a sketch."""

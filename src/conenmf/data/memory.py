@@ -53,6 +53,11 @@ class DenseMatrix(LocalMatrix):
         twin.watch = self.watch and self.watch.of_other_blocks()
         return twin
 
+    def held_rows(self, max_dense_entries: int) -> Array | None:
+        """Return the array, unless it is large, in a file, or has entries that count as zeros."""
+        is_held = self.watch is None and not self.clip and self._rows.size <= max_dense_entries
+        return self._rows if is_held else None
+
     def _stored(self, start: int, stop: int) -> Array:
         return self._rows[start:stop]
 
@@ -139,6 +144,10 @@ class SparseMatrix(LocalMatrix):
         if block is None:
             block = self._kept[start, stop] = self._as_block(self._stored(start, stop))
         return block
+
+    def held_rows(self, max_dense_entries: int) -> Any:
+        """Return the compressed rows, unless negative entries count as zeros."""
+        return self._rows if self.watch is None and not self.clip else None
 
     def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
         rows = self._rows

@@ -101,6 +101,11 @@ class MappedMatrix(View):
         """Whether a step gets all samples at once."""
         return self.V.is_one_block
 
+    def held_rows(self, max_dense_entries: int) -> Any:
+        """Return a copy of the samples, changed, if those of V are in memory."""
+        rows = self.V.held_rows(max_dense_entries)
+        return None if rows is None else canonical_rows(self._change(rows.T, *self._arrays).T)
+
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         self.V._count(1.0)
         return self.V._sweep(self._mapped(_on_block, work))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from sklearn.metrics import silhouette_samples
 
 from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import estimate_rank
@@ -293,5 +292,7 @@ def _found_again(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     clusters = np.tile(np.arange(K), _N_RESTARTS)
     distances = np.clip(1.0 - cosines(np.hstack(matched)), 0.0, None)
     np.fill_diagonal(distances, 0.0)
+    from sklearn.metrics import silhouette_samples  # slow to import
+
     silhouettes = silhouette_samples(distances, clusters, metric="precomputed")
     return float(min(silhouettes[clusters == k].mean() for k in range(K)))

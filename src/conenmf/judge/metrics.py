@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
 
 from ..arguments import array, classes
 from ..data.blocks import Array
@@ -47,6 +44,8 @@ def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Arra
             f"labels have shapes {true.shape} and {pred.shape}: "
             "expected two lists of the same length"
         )
+    from sklearn.metrics.cluster import contingency_matrix  # slow to import
+
     table: Array = contingency_matrix(true, pred)
     return table
 
@@ -59,6 +58,8 @@ def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, 
     """
     shares = {"purity": purity(labels_true, labels_pred), "dice": dice(labels_true, labels_pred)}
     true, pred = (classes("labels", labels) for labels in (labels_true, labels_pred))
+    from sklearn.metrics import normalized_mutual_info_score
+
     nmi = normalized_mutual_info_score(true, pred, average_method="geometric")
     return {"nmi": float(nmi), **shares}
 
@@ -98,6 +99,8 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
             "the same number of rows, and the first must not have more columns"
         )
     similarity = first.T @ second
+    from scipy.optimize import linear_sum_assignment
+
     rows, order = linear_sum_assignment(-similarity)
     return order, similarity[rows, order]
 

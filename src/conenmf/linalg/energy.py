@@ -23,8 +23,9 @@ __all__ = ["FAILURE_PROBABILITY", "EnergyBound", "energy_above", "subspace_energ
 FAILURE_PROBABILITY = 1e-9
 """That of a tail bounded from random vectors; a smaller one costs a few more passes."""
 
-_N_STARTS = 8  # random vectors: a pass is read for all of them
-_MAX_STEPS = 24
+_MAX_STEPS = 32
+_STEPS_BETWEEN = 12  # and starts, between two looks at the bound, which take as long as a product
+_BEYOND = 8  # values after the k-th that set the aim of the tail
 _N_SLACKS = 25
 _NEGLIGIBLE_SHARE = 1e-9  # of the energy, by which a bound need not be better
 _SEARCHES, _PLACES = 7, 65  # for where a growing function reaches a limit
@@ -47,6 +48,8 @@ def subspace_energy(
     total: float,
     rounding: float,
     apply: Callable[[Array], Array],
+    *,
+    n_starts: int,
 ) -> EnergyBound:
     """Bound the sum of the k largest eigenvalues of A from a subspace.
 
@@ -60,6 +63,8 @@ def subspace_energy(
         What is added for the rounding of these numbers.
     apply : callable
         Returns A X; used only if the trace does not suffice, which is certain.
+    n_starts : int
+        Random vectors that bound the tail: the more, the fewer times A is applied, to all of them.
     """
     residual = images - Q * values
     gram = residual.T @ residual
@@ -67,10 +72,15 @@ def subspace_energy(
     energy = energy_above(values, gram, k, rest, rest)
     if energy <= float(values[:k].sum()) * (1 + _NEGLIGIBLE_SHARE):
         return EnergyBound(float(energy + rounding), 0.0)
-    starts = np.random.default_rng(1).standard_normal((len(Q), _N_STARTS))
-    low = float(values[k - 1] + values[-1]) / 2  # halfway: room for the residual
+    starts = np.random.default_rng(1).standard_normal((len(Q), n_starts))
+    beyond = min(k + _BEYOND, values.size) - 1
+    low = float(0.75 * values[k - 1] + 0.25 * values[beyond])  # room for the residual
     tail = tail_above(
-        lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q), _orthogonal(starts, Q), rest, low
+        lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q),
+        _orthogonal(starts, Q),
+        rest,
+        low,
+        largest=float(values[0]),
     )
     energy = energy_above(values, gram, k, tail, rest)
     return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
@@ -130,7 +140,14 @@ def _raised(values: Array, addition: Array) -> Array:
     return raised
 
 
-def tail_above(apply: Callable[[Array], Array], starts: Array, ceiling: float, low: float) -> float:
+def tail_above(
+    apply: Callable[[Array], Array],
+    starts: Array,
+    ceiling: float,
+    low: float,
+    *,
+    largest: float | None = None,
+) -> float:
     """Bound the largest eigenvalue of C >= 0 from above, but for `FAILURE_PROBABILITY`.
 
     Let g be a normal random vector, u the leading eigenvector, z = <g, u>, and p_0, p_1, ... the
@@ -149,26 +166,32 @@ def tail_above(apply: Callable[[Array], Array], starts: Array, ceiling: float, l
         A value that no eigenvalue exceeds, such as the trace.
     low : float
         A bound below this is as good as any: then no more passes are made.
+    largest : float, optional
+        The size of numbers whose rounding is in what `apply` returns; by default the ceiling.
     """
     function("apply", apply, takes=1)
     starts = array("starts", starts, ("F", "n")).astype(float, copy=False)
     ceiling, low = number("ceiling", ceiling, at_least=0), number("low", low)
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
-    floor = _ROUNDING * ceiling
+    largest = ceiling if largest is None else number("largest", largest, at_least=0)
+    floor = _ROUNDING * min(largest, ceiling)
     basis = [starts / np.maximum(np.sqrt(squared), np.finfo(np.float64).tiny)]
     diagonal: list[Array] = []
     beside: list[Array] = []
     bound = ceiling
-    for _ in range(_MAX_STEPS):
+    every = max(1, _STEPS_BETWEEN // starts.shape[1])
+    for step in range(1, _MAX_STEPS + 1):
         image = array("apply", apply(basis[-1]), starts.shape)
         diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
         for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
             image = image - vectors * np.einsum("fn,fn->n", vectors, image)
         norms = np.sqrt(np.einsum("fn,fn->n", image, image))
         beside.append(np.maximum(norms, floor))
-        bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
-        if bound <= low or (norms <= floor).all():
+        is_all = bool((norms <= floor).all())
+        if is_all or step % every == 0:
+            bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
+        if bound <= low or is_all:
             break
         basis.append(image / np.maximum(norms, floor))
     return bound + floor

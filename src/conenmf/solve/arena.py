@@ -35,15 +35,15 @@ class Arena(NamedTuple):
     name : {"all", "sketch", "samples", "features"}
     V : DataMatrix
         With whose samples inits begin: all of the data, or a part.
-    S : Sketch
-        Of that matrix.
+    S : Sketch or None
+        Of that matrix, if it is dense: of sparse data, singular vectors cost no more.
     data : DataMatrix
         The one of the two on which they iterate.
     """
 
     name: str
     V: DataMatrix
-    S: Sketch
+    S: Sketch | None
     data: DataMatrix
 
 
@@ -54,10 +54,11 @@ def choose_arena(V: DataMatrix, K: int, rank: int | str | None) -> Arena:
         if rank is not None and _has_cheaper_part(V, K, rank):
             rank = None
     if rank is not None:
-        S = sketch(V, rank)
-        return Arena("sketch", V, S, S)
+        whole = sketch(V, rank)
+        return Arena("sketch", V, whole, whole)
     name, part = _part(V, K)
-    S = sketch(part, min(_VECTORS_PER_COMPONENT * K, *part.shape))
+    size = min(_VECTORS_PER_COMPONENT * K, *part.shape)
+    S = sketch(part, size) if is_dense(part) else None
     return Arena(name, part, S, part)
 
 

@@ -13,14 +13,15 @@ from functools import partial
 import numpy as np
 
 from ..arguments import components, factor, number
-from ..cones.clustering import Cones, choose_centres
-from ..cones.rank_one import cr1_error, cr1_nmf, factors_from_centres
+from ..cones.clustering import Cones
+from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products
 from ..data.matrix import DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..data.views import take_samples
+from ..linalg.spectrum import Spectrum
 from .initial import Generator, InitialFactors
 from .losses import coefficients
 
@@ -50,19 +51,14 @@ def from_cones(
     K: int,
     rng: Generator,
     name: str = "cr1",
-    *,
-    subspace: Array | None = None,
+    spectrum: Spectrum | None = None,
 ) -> InitialFactors:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
 
-    "cr1-robust" is "cr1", and is named so, where clusters are evident. It may project samples on a
-    given `subspace` (F, K) instead of the leading singular vectors.
+    "cr1-robust" is "cr1", and is named so, where clusters are evident.
     """
-    if subspace is None:
-        W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL)
-    else:
-        centres, Z, moved = choose_centres(V, K, rng, None, "robust", subspace=subspace)
-        W, H, cones = factors_from_centres(V, centres, Z, _AXIS_TOL, moved=moved)
+    known = {"spectrum": spectrum} if name == "cr1-robust" else {}
+    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
     return InitialFactors(W, H, name, error=cr1_error(V, W, H))

@@ -52,7 +52,6 @@ def initialize(
     rng: Generator = None,
     *,
     spectrum: Spectrum | None = None,
-    subspace: Array | None = None,
 ) -> InitialFactors:
     """Return the factors from which a solver begins.
 
@@ -69,16 +68,14 @@ def initialize(
         For the inits that draw; without it "cr1" begins at the sample of the largest norm, and
         the others use fresh entropy.
     spectrum : Spectrum, optional
-        That of V, for the inits from singular vectors.
-    subspace : array (F, K), optional
-        For "cr1-robust": directions on which to project, instead of the leading singular vectors.
+        That of V, for the inits that need singular vectors; for "cr1-robust" also of a sketch.
     """
     require_data_matrix(V)
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
     optional(instance, "solver", solver, Solver, "get_solver")
     optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     if isinstance(init, str):
-        initial = _named(V, K, init, rng, spectrum, subspace)
+        initial = _named(V, K, init, rng, spectrum)
     else:
         initial = _users_own(V, K, init, rng)
     W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
@@ -91,17 +88,12 @@ def initialize(
 
 
 def _named(
-    V: DataMatrix,
-    K: int,
-    init: str,
-    rng: Generator,
-    spectrum: Spectrum | None,
-    subspace: Array | None,
+    V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None
 ) -> InitialFactors:
     if init not in INITS:
         choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
-        return from_cones(V, K, rng, init, subspace=subspace if init == "cr1-robust" else None)
+        return from_cones(V, K, rng, init, spectrum)
     if init in SVD_INITS:
         return InitialFactors(*SVD_INITS[init](V, K, rng, spectrum=spectrum), init)
     return InitialFactors(*INITS[init](V, K, rng), init)

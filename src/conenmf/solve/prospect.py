@@ -1,9 +1,10 @@
 """What error K components may reach, according to the singular values of V.
 
 No K components have an error below b, the square root of the share of ||V||^2 that the K leading
-singular values leave (Eckart and Young). Here b is estimated from a sketch of V, which is cheap: it
-referees the race of inits and distinguishes a plateau from an end. `cones.certificate` computes the
-bound that a certificate states.
+singular values leave (Eckart and Young). Here b is estimated: of dense data from a sketch, which is
+cheap, of sparse ones from the singular vectors that inits need too. It referees the race of inits
+and distinguishes a plateau from an end. `cones.certificate` computes the bound that a certificate
+states.
 
 Two questions are asked of an error e:
 
@@ -23,8 +24,9 @@ import numpy as np
 
 from ..arguments import instance, optional
 from ..data.matrix import DataMatrix
-from ..data.sketch import Sketch, sketch
+from ..data.sketch import Sketch, is_dense, sketch
 from ..data.validate import checked_components, require_data_matrix
+from ..linalg.spectrum import VECTOR_TOL, Spectrum
 
 __all__ = ["Prospect", "prospect"]
 
@@ -41,7 +43,7 @@ class Prospect(NamedTuple):
     Attributes
     ----------
     lower_bound : float
-        sqrt(1 - sum_{j <= K} sigma_j^2 / ||V||^2), estimated from a sketch.
+        sqrt(1 - sum_{j <= K} sigma_j^2 / ||V||^2), estimated.
     standout : float
         sigma_K / sigma_{K+1}; infinite if there is no next one.
     """
@@ -64,10 +66,13 @@ class Prospect(NamedTuple):
         return 1 - self.lower_bound / error if error > 0 else 0.0
 
 
-def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
-    """Return what the singular values say about K components, from a sketch of rank above K.
+def prospect(
+    V: DataMatrix, K: int, S: Sketch | None = None, *, spectrum: Spectrum | None = None
+) -> Prospect:
+    """Return what the singular values say about K components.
 
-    Without a sketch, one is made: four passes over V.
+    They are those of a sketch of rank above K, or of V itself if its spectrum is given. Without
+    either, those of a sketch if V is dense, which takes four passes.
 
     >>> from conenmf import from_columns
     >>> found = prospect(from_columns(np.diag([4.0, 3.0, 0.5])), 2)
@@ -77,10 +82,14 @@ def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
     require_data_matrix(V, nonzero=True)
     K = checked_components(K, V)
     optional(instance, "S", S, Sketch, "sketch(V, rank)")
-    if S is None:
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
+    if S is None and spectrum is None and is_dense(V):
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
-    squares = np.linalg.eigvalsh(S.gram())[::-1]
+    if S is None:
+        squares = Spectrum.of(V, spectrum).leading_subspace(K, tol=VECTOR_TOL)[1]
+    else:
+        squares = np.linalg.eigvalsh(S.gram())[::-1]
     left = max(1.0 - float(squares[:K].sum()) / V.total, 0.0)
-    squares = np.maximum(squares, np.finfo(S.dtype).eps * squares[0])  # below is rounding
+    squares = np.maximum(squares, np.finfo(V.dtype).eps * squares[0])  # below is rounding
     standout = np.sqrt(squares[K - 1] / squares[K]) if squares.size > K else np.inf
     return Prospect(float(np.sqrt(left)), float(standout))

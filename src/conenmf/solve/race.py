@@ -27,7 +27,7 @@ import numpy as np
 
 from ..arguments import choice, function, generator, instance, optional
 from ..cones.plane import leading_plane, rank_two_factors
-from ..data.blocks import Array, dense
+from ..data.blocks import dense
 from ..data.matrix import DataMatrix
 from ..data.sketch import checked_rank, is_dense
 from ..data.validate import checked_components, require_data_matrix
@@ -62,7 +62,7 @@ _SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
 _MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ
 _MAX_SMALL_ENTRIES = 1 << 16
-_MIN_STANDOUT_RATIO = 1.001  # of sigma_K to the next, below which vectors may be any of a plane
+_MIN_STANDOUT_RATIO = 1.001  # of sigma_K to the next, below which a sketch's vectors are any
 _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
@@ -195,7 +195,7 @@ def run_race(
         return RaceOutcome(initialize(V, K, "cr1", solver, rng))
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
-    track = _Track(choose_arena(V, K, rank), K, rng, remaining)
+    track = _Track(choose_arena(V, K, rank), K, rng, spectrum, remaining)
     best = _best_two(V, track, spectrum) if K == 2 else None
     if best is not None:
         return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
@@ -225,9 +225,12 @@ def _identity(V: DataMatrix) -> InitialFactors:
 def _best_two(V: DataMatrix, track: _Track, spectrum: Spectrum) -> InitialFactors | None:
     """The best two components of all, if the best approximation of rank two is nonnegative.
 
-    Singular vectors of V itself are computed only if those of the sketch give hope.
+    Of dense data, singular vectors of V itself are computed only if those of a sketch give hope.
     """
-    if track.is_over() or leading_plane(track.arena.S).lost > _LOST_ON_SKETCH:
+    if (
+        track.is_over()
+        or leading_plane(track.spectrum.V, spectrum=track.spectrum).lost > _LOST_ON_SKETCH
+    ):
         return None
     plane = leading_plane(V, spectrum=spectrum)
     if not plane.is_nonnegative:
@@ -258,12 +261,19 @@ class _Track:
     """A race: the inits that take part, in one arena, with limits for each round."""
 
     def __init__(
-        self, arena: Arena, K: int, rng: Generator, remaining: Callable[[], float | None]
+        self,
+        arena: Arena,
+        K: int,
+        rng: Generator,
+        spectrum: Spectrum,
+        remaining: Callable[[], float | None],
     ) -> None:
         self.arena, self.K = arena, K
-        self._spectrum = Spectrum(arena.S)
         self.inits = _INITS_OF_TWO if K == 2 else _INITS
-        self.prospect = prospect(arena.V, K, arena.S)
+        data = arena.V if arena.S is None else arena.S
+        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
+        known = self.spectrum if arena.S is None else None
+        self.prospect = prospect(arena.V, K, arena.S, spectrum=known)
         self.entered: list[_Entered] = []
         self.is_agreed = False
         self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
@@ -305,19 +315,13 @@ class _Track:
         """Return the factors of an init, for all of V if it is given."""
         name, seed = self.inits[number], self._seeds[number]
         if name in SVD_INITS and V is None:
-            factors = SVD_INITS[name](self.arena.S, self.K, spectrum=self._spectrum)
-            return InitialFactors(*factors, name)
+            data, spectrum = self.spectrum.V, self.spectrum
+            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
         rng = None if seed is None else np.random.default_rng(seed)
-        if V is None:
-            subspace = self._subspace() if name == "cr1-robust" else None
-            return initialize(self.arena.V, self.K, name, solver, rng, subspace=subspace)
-        return initialize(V, self.K, name, solver, rng)
-
-    def _subspace(self) -> Array | None:
-        """The leading singular vectors of the sketch, if rounding cannot turn them."""
-        if self.prospect.standout < _MIN_STANDOUT_RATIO:
-            return None
-        return self._spectrum.truncated_svd(self.K)[0]
+        data = self.arena.V if V is None else V
+        is_usable = self.prospect.standout >= _MIN_STANDOUT_RATIO and V is None
+        known = self.spectrum if is_usable or data is self.spectrum.V else None
+        return initialize(data, self.K, name, solver, rng, spectrum=known)
 
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""

@@ -23,7 +23,6 @@ from .solvers import hals
 
 __all__ = ["SVD_INITS", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc", "rank_two"]
 
-_VECTOR_TOL = 1e-3  # accuracy of singular vectors that an init needs
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 _FILL_SHARE = 1e-2  # norm of a component that no singular vector made, of the largest
 _FILL_SEED = (0, 0)
@@ -44,7 +43,7 @@ def nndsvd(
 
 
 def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Array, Aligned]:
-    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K, tol=_VECTOR_TOL)
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     signs = np.ones(K)
     W, sizes = np.zeros_like(U), np.zeros(K)
     W[:, 0], sizes[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0])
@@ -122,7 +121,7 @@ def nnsvdlrc(
     that is empty all the same is filled with small random numbers, always the same.
     """
     rank = min(K // 2 + 1, *V.shape)
-    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank, tol=_VECTOR_TOL)
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank)
     size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
     sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
     A = U * np.sqrt(sigma)
