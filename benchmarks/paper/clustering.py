@@ -28,7 +28,7 @@ from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS
 from conenmf.solve.stopping import Stopping
 
-ITERATIONS = {"mult": 2000, "nnlsb": 100, "hals": 1000}
+ITERATIONS = {"nnlsb": 100, "hals": 1000, "mult": 2000}
 WINDOW, STILL = 10, 1e-4
 SCORES = ("nmi", "Dice", "purity")
 CLAIMED = {  # the paper's sets, and what was done to them; others have no verdict
@@ -146,7 +146,7 @@ def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
     found: dict[str, dict[tuple[str, str], list[Row]]] = {}
     for (name,), here in grouped(rows, "dataset").items():
         found[name] = _paired(here)
-        counts.append(f"{name} {len(found[name]['cr1-nmf', 'mult'])}")
+        counts.append(f"{name} {len(found[name]['k-means', ''])}")
     for name, ways in found.items():
         for (init, solver), group in ways.items():
             theirs = paper.get(name, {}).get((init, solver))
@@ -190,7 +190,7 @@ def _verdicts(
         return []
     best, plain, within = [], [], []
     for solver in ITERATIONS:
-        for score in SCORES:
+        for score in SCORES if all((init, solver) in ways for init in INITS) else ():
             values = {way: [float(row[score]) for row in group] for way, group in ways.items()}
             ours = values["cr1-nmf", solver]
             text = f"{solver}, {score}"
