@@ -9,7 +9,7 @@ k-means run until labels stay, at most 1000 iterations.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache, partial
 
 import numpy as np
@@ -145,6 +145,9 @@ def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
     lines, counts = [], []
     found: dict[str, dict[tuple[str, str], list[Row]]] = {}
     for (name,), here in grouped(rows, "dataset").items():
+        ways = set(grouped(here, "init", "solver"))
+        if not any(_complete(ways, solver) for solver in ITERATIONS):
+            continue  # no solver has run from all inits yet
         found[name] = _paired(here)
         counts.append(f"{name} {len(found[name]['k-means', ''])}")
     for name, ways in found.items():
@@ -162,6 +165,10 @@ def show(rows: list[Row], paper: dict[str, Paper]) -> Section:
     )
     verdicts = [v for name in found for v in _verdicts(name, found[name], paper.get(name))]
     return Section([note, Table(header, lines)], verdicts)
+
+
+def _complete(ways: Container[tuple[str, str]], solver: str) -> bool:
+    return all((init, solver) in ways for init in INITS)
 
 
 def _paired(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -190,7 +197,7 @@ def _verdicts(
         return []
     best, plain, within = [], [], []
     for solver in ITERATIONS:
-        for score in SCORES if all((init, solver) in ways for init in INITS) else ():
+        for score in SCORES if _complete(ways, solver) else ():
             values = {way: [float(row[score]) for row in group] for way, group in ways.items()}
             ours = values["cr1-nmf", solver]
             text = f"{solver}, {score}"
