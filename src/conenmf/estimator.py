@@ -25,7 +25,7 @@ from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative, checked_components, unmasked
 from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
-from .judge.named import NamedComponents
+from .judge.named import NamedComponents, matched_rows
 from .names import Names, names_of
 from .pipeline import factorize
 from .result import Factorization
@@ -277,15 +277,13 @@ class ConeNMF(
     def _coefficients(self, X: Any) -> tuple[DataMatrix, Aligned, Aligned, float]:
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        H, labels, squared = coefficients(V, self.components_.T)
+        H, labels, squared = coefficients(V, matched_rows(*self._named_components(), V))
         return V, H.T, labels, squared
 
     def _named_components(self) -> tuple[Array, Names]:
         check_is_fitted(self)
-        if hasattr(self, "result_"):
-            return self.result_.W, self.result_.names
-        names = Names.of(feature_names=getattr(self, "feature_names_in_", None))
-        return self.components_.T, names  # after partial_fit
+        seen = Names.of(feature_names=getattr(self, "feature_names_in_", None))
+        return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
 
     def _read(
         self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
@@ -300,6 +298,8 @@ class ConeNMF(
         if isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
+        if not reset:
+            matched_rows(*self._named_components(), V)  # its error names features
         outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
         self._checked(outline, reset=reset, skip_check_array=True)
         return V

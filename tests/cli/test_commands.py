@@ -85,8 +85,12 @@ ERRORS = [
     (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
     (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
     (3, ["fit", "pickled.npy"], "entries have type object, expected numbers"),
-    (3, ["fit", "minus.npy"], "Negative values in data: row 1 (sample), column 0 (feature) is -2"),
-    (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature) is NaN"),
+    (
+        3,
+        ["fit", "minus.npy"],
+        "Negative values in data: row 1 (sample), column 0 (feature), counted from 0, is -2",
+    ),
+    (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature), counted from 0, is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
     (
@@ -101,7 +105,11 @@ ERRORS = [
     ),
     (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorisation saved by"),
     (3, ["transform", "out", "narrow.npy", "-o", "a.csv"], "have 5 features, the model has 30"),
-    (3, ["transform", "out", "other.csv", "-o", "a.csv"], "the model has no feature 'gene x'"),
+    (
+        3,
+        ["transform", "out", "other.csv", "-o", "a.csv"],
+        "missing in the data: 'gene 3'; not in the model: 'gene x'",
+    ),
     (3, ["report", "gone"], "there is no result gone: name a folder that fit wrote"),
     (3, ["report", "unjudged", "--data", "narrow.npy"], "narrow.npy has another shape than the"),
     (3, ["compare", "cells.csv", "--labels", "gone.txt"], "gone.txt: No such file or directory"),

@@ -290,3 +290,17 @@ def test_long_values_are_not_shown_whole(folder, capsys, run, flag, value):
     assert run("fit", "cells.npy", *(one for pair in options.items() for one in pair)) in (2, 4, 5)
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) < 2100
+
+
+def test_an_example_to_try(tmp_path, monkeypatch, capsys, run):
+    monkeypatch.chdir(tmp_path)
+    assert run("example") == 0
+    assert "$ conenmf fit counts.csv\n" in capsys.readouterr().out
+    assert run("fit", "counts.csv", "--no-report") == 0
+    out = capsys.readouterr().out
+    assert "counts.csv: 300 samples, 20 features\n4 components" in out
+    assert "coffee, cereal, milk, bread, jam" in out
+    assert run("example") == 5
+    assert "counts.csv exists: name another file, or add --force" in capsys.readouterr().err
+    assert run("example", "--force") == 0
+    assert run("example", "counts.xlsx") == 4

@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 
 from .. import __version__
 from .failures import EXIT_CODES
-from .fitting import demo, fit
+from .fitting import demo, example, fit
 from .judging import compare, diagnose, rank
 from .saved_results import report, transform
 
@@ -42,6 +42,7 @@ def app() -> None:
 
     \b
     conenmf demo                          an example, on data that are included
+    conenmf example                       a small table to try, counts.csv
     conenmf fit counts.csv -o result      factorise, judge, and write a report
     conenmf COMMAND --help                the options of a command, with examples
     """
@@ -62,5 +63,5 @@ def completion(shell: str) -> None:
     click.echo(kind(app, {}, "conenmf", "_CONENMF_COMPLETE").source())
 
 
-for _command in (fit, rank, diagnose, compare, transform, report, demo, completion):
+for _command in (fit, rank, diagnose, compare, transform, report, demo, example, completion):
     app.add_command(_command)

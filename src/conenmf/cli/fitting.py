@@ -1,4 +1,4 @@
-"""The commands ``fit``, which factorises data and writes a folder of results, and ``demo``."""
+"""The commands ``fit``, which factorises data and writes a folder of results, and data to try."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from ..result import Factorization
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import StopReason
+from ..text import visible
 from .answers import show_fit
 from .console import Interruption
 from .options import (
@@ -56,7 +57,7 @@ from .places import (
 )
 from .results import NewResult, new_result, settle
 
-__all__ = ["demo", "fit"]
+__all__ = ["demo", "example", "fit"]
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,29 @@ def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSE
     reason = str(problem) if isinstance(problem, ConeNMFError) else problem.strerror or str(problem)
     kind = DiskFullError if isinstance(problem, DiskFullError) else OutputError
     return kind(f"{reason.replace(str(folder), str(target))}{outcome}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(), default="counts.csv")
+@_FORCE_OPTION
+def example(file: str, force: bool) -> None:
+    """Write a small table to try: what 300 customers of a shop bought; by default counts.csv.
+
+    \b
+    conenmf example
+    conenmf fit counts.csv -o result
+    """
+    from ..datasets.baskets import draw_baskets
+
+    path, baskets = Path(file), draw_baskets()
+    if path.suffix.lower() != ".csv":
+        raise OptionError(f"{file}: the example is a table, give it a name that ends in .csv")
+    if path.exists() and not force:
+        raise OutputError(f"{file} exists: name another file, or add --force to replace it")
+    rows = zip(baskets.customers, baskets.counts, strict=True)
+    write_csv(path, ["customer", *baskets.products], ([name, *counts] for name, counts in rows))
+    click.echo(f"{visible(file, None)}: how often each customer bought each product; now try")
+    click.echo(f"$ {shlex.join(['conenmf', 'fit', file])}")
 
 
 @click.command()

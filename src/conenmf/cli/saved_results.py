@@ -11,13 +11,12 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ..data.blocks import Array
 from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
 from ..data.files.texts import TABLE_SUFFIXES
-from ..data.matrix import DataMatrix
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..judge.named import matched_rows
 from ..report import write_report
 from ..result import Factorization
 from ..solve.losses import coefficients
@@ -62,7 +61,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     check_parent(output)
     display = common.display
     V = _like_those_of(result, common).open(display, vocabulary=result.vocabulary)
-    W = _matched_components(result, V)
+    W = matched_rows(result.W, result.names, V)
     with display.working("computing the coefficients"), V.own_threads():
         H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
     write_coefficients(output, H.T, V.names)
@@ -100,27 +99,6 @@ def _load(path: str) -> Factorization:
     if not target.exists():
         raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
     return Factorization.load(target)
-
-
-def _matched_components(result: Factorization, V: DataMatrix) -> Array:
-    """W with its rows in the order of the features of V."""
-    F = result.W.shape[0]
-    if V.shape[0] != F:
-        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}: they must agree")
-    model_names, data_names = result.names.feature_names, V.names.feature_names
-    if model_names is None or data_names is None or model_names == data_names:
-        return result.W
-    row = {name: f for f, name in enumerate(model_names)}
-    missing = [name for name in data_names if name not in row]
-    if missing:
-        raise ShapeError(
-            f"the model has no feature {missing[0]!r}, but the data do: use the model's features"
-        )
-    if len(row) < F or len(set(data_names)) < F:
-        raise ShapeError(
-            "features share names and differ in order from the model: give each its own name"
-        )
-    return result.W[[row[name] for name in data_names]]
 
 
 @click.command()
