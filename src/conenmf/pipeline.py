@@ -8,15 +8,15 @@ returned. What the stages compute is elsewhere: `judge.selection`, `solve.inits`
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .arguments import path
+from .cones.certificate import first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
@@ -40,6 +40,7 @@ from .solve.runs import Leap
 from .solve.solvers import Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
+from .stages import Stages
 
 __all__ = ["Factorization", "factorize"]
 
@@ -129,15 +130,18 @@ def factorize(
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
-            H, labels, objective = loss.coefficients(W)
+            H, labels, objective, kkt_residual = loss.finish(W)
             H = V.keep_aligned(H.T).T
+            error = loss.relative_error(objective)
+            below = 0.0 if begun.prospect is None else begun.prospect.proven
+            first = first_certificate(error, kkt_residual, W.shape[1], spectrum, below)
     return Factorization(
         W=W,
         H=H,
         labels=labels,
         loss=loss.name,
         objective=objective,
-        relative_error=loss.relative_error(objective),
+        relative_error=error,
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,
@@ -147,35 +151,13 @@ def factorize(
         init_used=begun.init_used,
         race=begun.race,
         prospect=begun.prospect,
+        first_certificate=first,
+        preparation=V.preparation,
         names=V.names,
         vocabulary=V.vocabulary,
         spectrum=spectrum,
         data=V,
     )
-
-
-@dataclass
-class Stages:
-    """The seconds that each stage of a fit took; a stage that did not run took none."""
-
-    max_time: float | None
-    began: float = field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
-    )
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """Count the time of the block."""
-        entered = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - entered
-
-    def remaining(self, elapsed: float = 0.0) -> float | None:
-        """The seconds left of `max_time`, for a run that has taken some of them already."""
-        if self.max_time is None:
-            return None
-        return max(self.max_time - (time.perf_counter() - self.began) + elapsed, 0.0)
 
 
 @dataclass

@@ -111,7 +111,11 @@ ERRORS = [
         "missing in the data: 'gene 3'; not in the model: 'gene x'",
     ),
     (3, ["report", "gone"], "there is no result gone: name a folder that fit wrote"),
-    (3, ["report", "unjudged", "--data", "narrow.npy"], "narrow.npy has another shape than the"),
+    (
+        3,
+        ["report", "unjudged", "--data", "narrow.npy"],
+        "the data of unjudged had 90 and 30",
+    ),
     (3, ["compare", "cells.csv", "--labels", "gone.txt"], "gone.txt: No such file or directory"),
     (3, ["compare", "cells.csv", "--labels", "few.txt"], "few.txt has 2 labels for 90 samples"),
     # the options do not suit the data
@@ -144,7 +148,11 @@ ERRORS = [
     (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
     (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
-    (4, ["report", "unjudged"], "unjudged was not judged when it was written: add --data DATA"),
+    (
+        4,
+        ["report", "unjudged"],
+        "written: run conenmf report unjudged --data cells.csv",
+    ),
     # a result cannot be written
     (5, ["fit", "cells.csv", "-o", "mixed", "--force"], "mixed holds another labels.csv: move it"),
     (5, ["fit", "out/coefficients.csv", "-o", "out"], "is part of the result in out: name another"),

@@ -33,7 +33,7 @@ from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import StopReason
 from ..text import visible
-from .answers import show_fit
+from .answers import Circumstances, show_fit
 from .console import Interruption
 from .options import (
     COMPONENTS_OPTION,
@@ -55,6 +55,7 @@ from .places import (
     write_csv,
     write_summary,
 )
+from .preparing import PREPARING_OPTIONS
 from .results import NewResult, new_result, settle
 
 __all__ = ["demo", "example", "fit"]
@@ -96,6 +97,7 @@ _FORCE_OPTION = click.option(
 @reads_data
 @with_options(
     COMPONENTS_OPTION,
+    *PREPARING_OPTIONS,
     click.option(
         "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
     ),
@@ -147,6 +149,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit articles/ -k 20 -o topics
     conenmf fit scene.hdr -k 6 --init snpa --solver none
     conenmf fit reviews.csv --text-column review -k 10
+    conenmf fit words.npz -k 20 --tfidf
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far.
@@ -158,6 +161,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     with interruption, new_result(target) as new:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
+        replaces = bool(earlier_files(target))
         show = display.iterations(**options.limits, what="solving")
         with display.working(choosing(options.K)):
             result = factorize(
@@ -185,7 +189,17 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             files = _write_result(new, target, result, summary, common.path, options)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
-        lambda out: show_fit(out, result, target, common.flags),
+        lambda out: show_fit(
+            out,
+            result,
+            Circumstances(
+                target,
+                common.flags,
+                replaces,
+                display.continued_at,
+                options.checkpoint is not None,
+            ),
+        ),
         V,
     )
     return 130 if interruption.asked else 0

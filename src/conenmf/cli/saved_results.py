@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +11,13 @@ from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.console import Console
 
 from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
 from ..data.files.texts import TABLE_SUFFIXES
+from ..data.prepared import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..judge.named import matched_rows
@@ -34,6 +38,17 @@ from .results import settle
 
 __all__ = ["report", "transform"]
 
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+_READ_AS_BEFORE = (
+    "samples_in",
+    "dataset",
+    "header",
+    "names_column",
+    "drop",
+    "text_column",
+    "negative",
+)
+
 
 @click.command()
 @click.argument("model", type=click.Path())
@@ -51,7 +66,8 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     """Compute the coefficients of new samples DATA in the components of MODEL.
 
     MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
-    both have names; texts are read with the words of MODEL.
+    both have names; texts are read with the words of MODEL, and counts are prepared as for MODEL,
+    by --tfidf and the like.
 
     \b
     conenmf transform result new.csv -o coefficients.csv
@@ -61,7 +77,11 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     check_parent(output)
     display = common.display
     V = _like_those_of(result, common).open(display, vocabulary=result.vocabulary)
-    W = matched_rows(result.W, result.names, V)
+    places = np.arange(len(result.W))[:, None]
+    features = matched_rows(places, result.names, V)[:, 0]
+    W = result.W[features]
+    if result.preparation is not None:
+        V = prepared(V, result.preparation.reordered(features))
     with display.working("computing the coefficients"), V.own_threads():
         H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
     write_coefficients(output, H.T, V.names)
@@ -115,7 +135,10 @@ def _load(path: str) -> Factorization:
     *REPORT_OPTIONS,
     *PRINTING_OPTIONS,
 )
+@click.pass_context
 def report(
+    context: click.Context,
+    /,
     result: str,
     output: str | None,
     data: str | None,
@@ -131,6 +154,7 @@ def report(
     conenmf report result --data counts.csv
     """
     common = CommonOptions(data=data or "", **options)
+    given = {name for name in options if context.get_parameter_source(name) in _GIVEN}
     folder = Path(result) if Path(result).is_dir() else Path(result).parent
     target = folder / REPORT_FILE if output is None else output_file(output)
     is_inside = target.absolute().parent == folder.absolute()
@@ -139,7 +163,9 @@ def report(
             settle(folder)
             with writing(folder):
                 stack.enter_context(in_use(folder))
-        factorization = _judged(_load(result), result, data, common)
+        factorization = _load(result)
+        common = _as_before(common, factorization.settings, given)
+        factorization = _judged(factorization, result, data, common)
         heading = title or folder.name
         write_report(factorization, target, title=heading, view=view, image_shape=image_shape)
         if is_inside and target.name == REPORT_FILE:
@@ -148,17 +174,36 @@ def report(
     common.answer(answer, lambda out: out.print(f"open {visible(target, None)} in a browser"))
 
 
+def _as_before(
+    common: CommonOptions, settings: Mapping[str, Any], given: set[str]
+) -> CommonOptions:
+    """Read the data as they were read for the fit, but for options that are given."""
+    known = {name: settings[name] for name in _READ_AS_BEFORE if settings.get(name) is not None}
+    if isinstance(columns := known.get("drop"), str):
+        known["drop"] = tuple(columns.split(", "))
+    return replace(common, **{name: value for name, value in known.items() if name not in given})
+
+
 def _judged(
     factorization: Factorization, result: str, data: str | None, common: CommonOptions
 ) -> Factorization:
     """A result with its diagnosis, which may have to be computed from the data."""
     if data is None:
         if factorization.diagnosis is None:
-            raise OptionError(f"{result} was not judged when it was written: add --data DATA")
+            source = factorization.settings.get("source")
+            named = replace(common, data=source if isinstance(source, str) else "DATA")
+            command = shlex.join(["conenmf", "report", result, *named.flags])
+            raise OptionError(f"{result} was not judged when it was written: run {command}")
         return factorization
     V = common.open(common.display, vocabulary=factorization.vocabulary)
     if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
-        raise ShapeError(f"{data} has another shape than the data of {result}: name the right file")
+        (F, N), n = V.shape, factorization.H.shape[1]
+        raise ShapeError(
+            f"{data} has {N} samples and {F} features, and the data of {result} had {n} and "
+            f"{factorization.W.shape[0]}: name the right file, and how to read it"
+        )
+    if factorization.preparation is not None:
+        V = prepared(V, factorization.preparation)
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
     with common.display.working("judging the result"):
         factorization.diagnose()

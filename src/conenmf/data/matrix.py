@@ -29,6 +29,7 @@ from ..errors import NotAvailableError, ShapeError
 from ..names import Names
 from .blocks import Array, Block, exact, products, weighted_sums
 from .measures import Measures, measure
+from .preparation import Preparation
 from .resources import available_threads
 from .vocabulary import Vocabulary
 
@@ -117,6 +118,8 @@ class DataMatrix(ABC):
         How the file was read, where there was a choice.
     vocabulary : Vocabulary or None
         The words of texts and their weights.
+    preparation : Preparation or None
+        What was done to the entries, if the matrix is a view that `prepare` made.
     """
 
     is_remote: bool = False
@@ -124,6 +127,7 @@ class DataMatrix(ABC):
     max_gather: int = 512
     remarks: tuple[str, ...] = ()
     vocabulary: Vocabulary | None = None
+    preparation: Preparation | None = None
 
     def __init__(
         self,

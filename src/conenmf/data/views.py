@@ -47,6 +47,7 @@ class View(DataMatrix):
         super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
         self.V = V
         self.is_remote, self.candidates, self.max_gather = V.is_remote, V.candidates, V.max_gather
+        self.remarks, self.vocabulary = V.remarks, V.vocabulary
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Hold the threads as V does."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import kernels
 from ..arguments import factor, flag
+from ..cones.certificate import coordinate_steps
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix, add
@@ -33,7 +34,16 @@ from ..errors import FactorError
 from ..linalg.nnls import nnls
 from .solvers import Update
 
-__all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "column_units"]
+__all__ = [
+    "Finish",
+    "Frobenius",
+    "Loss",
+    "Point",
+    "Sums",
+    "coefficients",
+    "column_units",
+    "finishing",
+]
 
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
@@ -50,6 +60,26 @@ class Point(Enum):
 
     BEFORE = "W before"
     AFTER = "W after"
+
+
+class Finish(NamedTuple):
+    """The end of a fit: the exact H for W, and how good the two are.
+
+    Attributes
+    ----------
+    H : array (K, N)
+    labels : array (N,), integers
+        As in `coefficients`.
+    objective : float
+        Of V itself.
+    kkt_residual : float
+        How far W and H are from a stationary point; see `Certificate`.
+    """
+
+    H: Aligned
+    labels: Aligned
+    objective: float
+    kkt_residual: float
 
 
 class Loss(ABC):
@@ -139,8 +169,8 @@ class Loss(ABC):
         """Return an increasing function of the value that does not depend on the scale of V."""
 
     @abstractmethod
-    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
-        """Return the exact H (K, N) for W, labels (N,) and the objective of V; one pass."""
+    def finish(self, W: Array) -> Finish:
+        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass."""
 
 
 class Frobenius(Loss):
@@ -320,9 +350,16 @@ class Frobenius(Loss):
         """Return ||V - W H|| / ||V||."""
         return float(np.sqrt(value / self.total))
 
-    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
-        """Return the best H for W with labels and ||V - W H||^2; see `losses.coefficients`."""
-        return coefficients(self.V, W)
+    def finish(self, W: Array) -> Finish:
+        """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
+        shared = finishing(self.V, W)
+        with self.V.own_threads():
+            Ht, labels, (squared, VH, HH, steps) = self.V.sweep(
+                _finish_and_judge, self.V.norms_squared, verify=True, **shared
+            )
+        steps += coordinate_steps(HH, VH, shared["W"])
+        residual = float(np.sqrt(steps / self.V.total))
+        return Finish(Ht.T, labels, float(squared), residual)
 
 
 def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
@@ -342,22 +379,41 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
         ||V - W H||^2, exact to rounding.
     """
     require_data_matrix(V)
+    shared = finishing(V, W)
+    with V.own_threads():
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
+    return Ht.T, labels, float(squared)
+
+
+def finishing(V: DataMatrix, W: Array) -> dict[str, Any]:
+    """Return what every block needs for its exact H: W in units that are powers of two, and W'W."""
     W = factor("W", W, (V.shape[0], "K"))
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     units = column_units(W)
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
-    with V.own_threads():
-        shared: dict[str, Any] = {"units": units} if np.any(units != 1) else {}
-        Ht, labels, squared = V.sweep(
-            _finish_block, V.norms_squared, verify=True, W=W, G=W.T @ W, **shared
-        )
-    return Ht.T, labels, float(squared)
+    return {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
 
 
 def _finish_block(
     block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
 ) -> tuple[Array, Array, float]:
+    returned, labels, residual, *_ = _exact_rows(block, squared, W, G, units)
+    return returned, labels, residual
+
+
+def _finish_and_judge(
+    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
+) -> tuple[Array, Array, tuple[float, Array, Array, float]]:
+    """The same, and what the distance from a stationary point is computed from."""
+    returned, labels, residual, C, H = _exact_rows(block, squared, W, G, units)
+    sums = weighted_sums(exact(block), H), H.T @ H, coordinate_steps(G, C, H)
+    return returned, labels, (residual, *sums)
+
+
+def _exact_rows(
+    block: Block, squared: Array, W: Array, G: Array, units: Array | None
+) -> tuple[Array, Array, float, Array, Array]:
     """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)
     C = products(exact_block, W)
@@ -368,8 +424,9 @@ def _finish_block(
     largest = contributions.max(axis=1)
     first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
     labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
-    residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
-    return returned, labels, float(residuals.sum())
+    H = exact(H)
+    residuals = residual_squared(exact_block, squared, C, G, W, H)
+    return returned, labels, float(residuals.sum()), C, H
 
 
 def _step(

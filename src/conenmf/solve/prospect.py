@@ -33,6 +33,7 @@ _MIN_PLATEAU_RATIO = 1.05  # of an error to b, from which on it may be a plateau
 _MIN_STANDOUT_RATIO = 1.3  # ... if the K-th singular value exceeds the next by this factor
 _NEGLIGIBLE_ERROR = 1e-6  # up to which an error counts as none
 _EXTRA_VECTORS = 8
+_ROUNDINGS = 20  # by which each vector of a sketch may be off, in units of its type
 
 
 class Prospect(NamedTuple):
@@ -44,10 +45,15 @@ class Prospect(NamedTuple):
         sqrt(1 - sum_{j <= K} sigma_j^2 / ||V||^2), estimated from a sketch.
     standout : float
         sigma_K / sigma_{K+1}; infinite if there is no next one.
+    proven : float
+        A bound that is certain, and lower where V has more to it than the sketch: for every X of
+        rank K, ||V - X|| >= ||Q'(V - X)||, which is at least what the K leading singular values of
+        the sketch Q'V leave of it.
     """
 
     lower_bound: float
     standout: float
+    proven: float = 0.0
 
     def is_reached(self, error: float) -> bool:
         """Whether no factorisation has an error that is worth more work."""
@@ -79,8 +85,17 @@ def prospect(V: DataMatrix, K: int, S: Sketch | None = None) -> Prospect:
     optional(instance, "S", S, Sketch, "sketch(V, rank)")
     if S is None:
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
-    squares = np.linalg.eigvalsh(S.gram())[::-1]
-    left = max(1.0 - float(squares[:K].sum()) / V.total, 0.0)
+    squares = np.maximum(np.linalg.eigvalsh(S.gram())[::-1], 0.0)
+    explained, kept = float(squares[:K].sum()), float(squares[K:].sum())
+    left = max(1.0 - explained / V.total, 0.0)
     squares = np.maximum(squares, np.finfo(S.dtype).eps * squares[0])  # below is rounding
     standout = np.sqrt(squares[K - 1] / squares[K]) if squares.size > K else np.inf
-    return Prospect(float(np.sqrt(left)), float(standout))
+    return Prospect(float(np.sqrt(left)), float(standout), _certain(kept / V.total, S))
+
+
+def _certain(kept: float, S: Sketch) -> float:
+    """The root of a share of ||V||^2, less what the rounding of Q, of Q'V and of sums may add."""
+    of_gram, of_sketch = (
+        _ROUNDINGS * S.depth * float(np.finfo(dtype).eps) for dtype in (np.float64, S.dtype)
+    )
+    return max(float(np.sqrt(max(kept - of_gram, 0.0))) - of_sketch, 0.0)

@@ -1,0 +1,34 @@
+"""The seconds that a fit has taken and has left, stage by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+__all__ = ["Stages"]
+
+
+@dataclass
+class Stages:
+    """The seconds that each stage of a fit took; a stage that did not run took none."""
+
+    max_time: float | None
+    began: float = field(default_factory=time.perf_counter)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
+    )
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the time of the block."""
+        entered = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - entered
+
+    def remaining(self, elapsed: float = 0.0) -> float | None:
+        """The seconds left of `max_time`, for a run that has taken some of them already."""
+        if self.max_time is None:
+            return None
+        return max(self.max_time - (time.perf_counter() - self.began) + elapsed, 0.0)
