@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import conenmf
+from conenmf.data.preparation import Preparation
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 
@@ -41,6 +42,7 @@ NOT_CALLED = {
     *("data.cluster.RechunkWarning", "cones.certificate.BoundWarning"),
     *("datasets.DatasetWarning", "datasets.fingerprint"),
     *("data.vocabulary.Vocabulary", "judge.named.NamedComponents"),
+    *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
 }
 
 WRONG: dict[str, Callable[[], Any]] = {
@@ -121,6 +123,8 @@ def _cones() -> Any:
 
 # Valid values by the name of the parameter, unless a function has its own.
 VALID: dict[str, Callable[[], Any]] = {
+    "preparation": lambda: Preparation(log1p=True),
+    "pixels_shape": lambda: (5, 8),
     "V": lambda: result().data,
     "X": lambda: _matrix().T,
     "K": lambda: 3,

@@ -177,7 +177,7 @@ def _same_again(again: Any, result: Any) -> str:
 
 def _same_transform(V: Any, result: Any) -> str:
     """Whether the coefficients are those of the exact least squares for W."""
-    from conenmf.solve.losses import coefficients
+    from conenmf.solve.coefficients import coefficients
 
     H, *_ = coefficients(V, result.W)
     difference = result.W.astype(float) @ (np.asarray(H) - np.asarray(result.H)).astype(float)

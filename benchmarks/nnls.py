@@ -29,7 +29,7 @@ import scipy.optimize
 
 from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 
 SIDES = 40
 MAX_EXCESS, MAX_KKT = 1e-10, 1e-8

@@ -21,7 +21,7 @@ from datasets import stored
 from sklearn.decomposition import MiniBatchNMF
 
 from conenmf import ConeNMF, factorize, from_rows, make_cones
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 
 REAL = {"indian_pines": 500, "wap": 100, "georgia_tech_crop": 100}  # samples in a batch
 

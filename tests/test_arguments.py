@@ -26,6 +26,7 @@ from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank import estimate_rank
 from conenmf.cones.simulate import make_cones
+from conenmf.data.preparation import Preparation
 from conenmf.data.sketch import sketch
 from conenmf.judge.uniqueness import component_freedom
 from conenmf.linalg.spectrum import Spectrum
@@ -158,12 +159,14 @@ CALLS = {
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
     "ConeNMF.transform": {"X": ("matrix", X)},
     "ConeNMF.predict": {"X": ("matrix", X)},
-    "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
+        * N)},
+    "ConeNMF.explained_share": {"X": ("matrix", X)},
     "ConeNMF.inverse_transform": {"X": ("array", H.T)},
     "ConeNMF.certify": {"effort": ("integer?", 0)},
     "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING},
-    "Factorization.certify": {"effort": ("integer?", 0)},
-    "Factorization.diagnose": {"effort": ("integer?", 0)},
+    "judge.judging.JudgesItself.certify": {"effort": ("integer?", 0)},
+    "judge.judging.JudgesItself.diagnose": {"effort": ("integer?", 0)},
     "Factorization.summary": {},
     "Factorization.save": {"path": ("path", "result.npz")},
     "Factorization.load": {"path": ("path", "saved.npz")},
@@ -222,6 +225,12 @@ CALLS = {
     "data.matrix.DataMatrix.sweep": {"step": ("object", step), "aligned": (ANYTHING, ()), "reduce":
         ("object", max), "out": (ANYTHING, ()), "verify": ("flag", False), "shared": (ANYTHING,
         {})},
+    "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
+        ("flag", False), "normalize": ("flag", True)},
+    "data.prepared.prepared": {**DATA, "preparation": ("object", Preparation(log1p=True))},
+    "data.preparation.Preparation": {"total": ("share?", 1.0), "log1p": ("flag", True), "idf":
+        ("vector?", np.ones(F)), "normalize": ("flag", True)},
+    "data.preparation.Preparation.reordered": {"features": ("indices", [0])},
     "data.views.unit_samples": DATA,
     "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
     "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
@@ -325,7 +334,9 @@ CALLS = {
     "solve.methods.Method.of": {"solver": ("solver", "hals")},
     "solve.methods.Slot": {"solver": ("object", SOLVERS["hals"]), "penalty": ("function?", None)},
     "solve.losses.Frobenius": {**DATA, "rescale": ("flag", True)},
-    "solve.losses.coefficients": {**DATA, "W": ("factor", W)},
+    "solve.coefficients.coefficients": {**DATA, "W": ("factor", W)},
+    "solve.held_out.held_out_share": {**DATA, "W": ("factor", W), "weights": ("vector?", [1.0] * N),
+        "n_folds": ("integer", 5)},
     "solve.stopping.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
         "is_plateau": ("function?", None)},
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
@@ -399,7 +410,9 @@ INSTANCES = {
     "DataMatrix": V,
     "Factorization": RESULT,
     "Freedom": component_freedom(V, W, H),
+    "JudgesItself": RESULT,
     "NamedComponents": RESULT,
+    "Preparation": Preparation(idf=np.ones(F)),
     "Names": NAMES,
     "Selection": conenmf.select_k(V, [2, 3], methods=["ratio"]),
     "Solver": SOLVERS["hals"],
@@ -407,7 +420,8 @@ INSTANCES = {
 }
 RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
-    (Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
+    (Finish|JudgesItself|
+    Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
@@ -418,7 +432,8 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
     (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
-    ConeNMF\.set_fit_request | (Words|Vocabulary)\.counted |
+    (Words|Vocabulary)\.counted |
+    ConeNMF\.set_(fit|score)_request | Preparation\.(plain|of_plain|in_words) |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+
     """,
     re.VERBOSE,

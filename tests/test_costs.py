@@ -8,8 +8,8 @@ from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, op
 from conenmf.cones.rank_one import rank_one_factors as rank_one
 from conenmf.cones.seeding import draw_centres
 from conenmf.data.cluster import Traffic
+from conenmf.solve.coefficients import coefficients
 from conenmf.solve.loop import alternate
-from conenmf.solve.losses import coefficients
 from conenmf.solve.solvers import SOLVERS
 from conenmf.solve.stopping import Stopping
 

@@ -22,6 +22,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
 SHOWN = (
     *("index", "getting_started", "choosing_k", "certificate", "from_sklearn", "extending", "faq"),
     *("faces", "hyperspectral", "text", "single_cell", "counts", "cluster", "report", "datasets"),
+    "grid_search",
 )
 
 

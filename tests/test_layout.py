@@ -18,6 +18,7 @@ ATTACK = sorted((ROOT / "attack").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SHORT_TESTS = [path for path in TESTS if path.name != "test_arguments.py"]  # a table of all calls
 MAX_LINES, MAX_TEST_LINES, MAX_FUNCTION_LINES = 400, 500, 60
+MAX_TABLE_LINES = 600  # of the table that has an entry for every public function
 
 
 def relative(path):
@@ -48,7 +49,8 @@ def test_files_and_functions_are_short(path):
 
 @pytest.mark.parametrize("path", SHORT_TESTS, ids=relative)
 def test_test_files_are_short(path):
-    assert n_lines(path) <= MAX_TEST_LINES
+    is_table = path.name == "test_arguments.py"
+    assert n_lines(path) <= (MAX_TABLE_LINES if is_table else MAX_TEST_LINES)
 
 
 def test_every_file_says_what_it_is_about():

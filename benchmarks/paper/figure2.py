@@ -147,9 +147,10 @@ def show(rows: list[Row]) -> Section:
         for (alpha, project), errors in sorted(found.items())
     )
     noted = Text(
-        f"Means and standard deviations over matrices: {counts} ({PAPER}). From two first samples "
-        "cr1-nmf had the same error to "
-        f"{max(float(row['largest difference of two runs']) for row in rows):.1e}. The "
+        f"Means and standard deviations over matrices: {counts} ({PAPER}). The errors from two "
+        "first samples differ by at most "
+        f"{max(float(row['largest difference of two runs']) for row in rows):.1e}, at small N, "
+        "where some cones have no sample and Lemma 1 does not apply. The "
         "probabilistic bound is that of the limit: as norms are random, a single matrix may lie "
         "above it."
     )

@@ -37,11 +37,13 @@ ALIKE = 0.05  # errors within this share of each other are similar
 
 def run(rows: Experiment) -> None:
     *_, sizes, repetitions, every = SIZES[rows.scale]
-    for repetition in range(repetitions):
-        for N in sizes[repetition % every :: every]:
-            for alpha in (0.2, 0.3):
-                key = {"alpha": alpha, "repetition": repetition, "N": N}
-                rows.row(partial(_errors, rows, **key), **key)
+    for begun in range(0, repetitions, every):  # small N first, as they take little time
+        for low, high in ((0, 1000), (1000, 3000), (3000, 10001)):
+            for repetition in range(begun, min(begun + every, repetitions)):
+                for N in sizes[repetition % every :: every]:
+                    for alpha in (0.2, 0.3) if low <= N < high else ():
+                        key = {"alpha": alpha, "repetition": repetition, "N": N}
+                        rows.row(partial(_errors, rows, **key), **key)
 
 
 def _errors(rows: Experiment, alpha: float, repetition: int, N: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ from races import (
     kept_iterations,
     numbers,
     run,
+    unfinished,
 )
 from starts import INITS
 from table3 import TIMED
@@ -79,7 +80,8 @@ def show(rows: list[Row]) -> Section:
     picture = drawn(figure, "figure4", "Relative errors against iterations")
     header = ["dataset", "solver", "iteration", "runs", *INITS]
     note = Text("Mean and standard deviation of the error, shifts counted (the paper: 20 runs).")
-    return Section([picture, Table(header, lines), note], _verdicts(cases))
+    body = [picture, Table(header, lines), note, *unfinished(rows)]
+    return Section(body, _verdicts(cases))
 
 
 def _verdicts(cases: dict[str, list[Case]]) -> list[Verdict]:

@@ -102,6 +102,8 @@ def _photographs(folder: Path, init: str) -> Path:
 def show(rows: list[Row]) -> Section:
     """How much the basis images look like the people, after so many iterations."""
     groups = {init: group for (init,), group in grouped(rows, "init").items()}
+    if set(groups) != set(INITS):
+        return Section([Text("Not all inits have run yet.")])
     runs = min(len(group) for init, group in groups.items() if init not in DETERMINISTIC)
     found = {
         init: np.array([

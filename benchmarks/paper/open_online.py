@@ -16,7 +16,7 @@ from sklearn.decomposition import MiniBatchNMF
 
 from conenmf import ConeNMF, factorize, from_rows, make_cones
 from conenmf.datasets import load
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 
 TITLE = "Open problem: one sample after the other"
 SIZES = {  # datasets, cones (F, K, N), repetitions

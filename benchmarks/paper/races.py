@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from presentation import Row, grouped
+from presentation import Row, Text, grouped
 from protocol import Experiment, TimeIsUp, experiment
 from starts import DETERMINISTIC, INITS, OTHERS, begin
 
@@ -186,6 +186,16 @@ def by_init(
         init: group * runs if init in DETERMINISTIC else group[:runs]
         for init, group in groups.items()
     }
+
+
+def unfinished(rows: list[Row]) -> list[Text]:
+    """A note on datasets that have begun, and on which no solver has run from all inits yet."""
+    names = [
+        name for name in datasets(rows)
+        if not any(set(by_init(rows, name, solver)) == set(INITS) for solver in SOLVERS)
+    ]  # fmt: skip
+    text = "On these datasets not all inits have run yet, so they have no verdict: "
+    return [Text(f"{text}{', '.join(names)}.")] if names else []
 
 
 def datasets(rows: list[Row]) -> list[str]:

@@ -69,6 +69,8 @@ def show(rows: list[Row]) -> Section:
     lines, cases = [], []
     for (name,), here in grouped(rows, "dataset").items():
         groups = grouped(here, "init")
+        if not {(init,) for init in (*TIMED, OURS)} <= set(groups):
+            continue  # not all have run yet
         found = {init: [float(row["seconds"]) for row in g] for (init,), g in groups.items()}
         runs = min(map(len, found.values()))
         found = {init: values[:runs] for init, values in found.items()}
@@ -78,8 +80,8 @@ def show(rows: list[Row]) -> Section:
             each = [a / b for a, b in zip(found[init], found["cr1-nmf"], strict=True)]
             paper = f" ({theirs[place] / theirs[0]:.1f})" if theirs else ""
             ratios.append(f"{spread(each)}{paper}")
-        ours = f"{spread(found[OURS])} s" if OURS in found else ""
-        lines.append([name, runs, f"{spread(found['cr1-nmf'])} s", *ratios, ours])
+        ours = (f"{spread(found[init])} s" for init in ("cr1-nmf", OURS))
+        lines.append([name, runs, next(ours), *ratios, next(ours)])
         if theirs:
             others = {init: found[init] for init in TIMED[1:]}
             cases.append(ahead(f"{name}, seconds", found["cr1-nmf"], others))

@@ -29,7 +29,10 @@ def shift(rows: list[Row], dataset: str, solver: str, init: str) -> int:
 
 def show(rows: list[Row]) -> Section:
     """Shifts, with the paper's in brackets."""
-    names = [name for name in datasets(rows) if by_init(rows, name, SOLVERS[-1])]
+    names = [
+        name for name in datasets(rows)
+        if all(set(TIMED) <= set(by_init(rows, name, solver)) for solver in SOLVERS)
+    ]  # fmt: skip
     lines = []
     for solver in SOLVERS:
         for place, init in enumerate(TIMED):

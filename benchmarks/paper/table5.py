@@ -11,7 +11,18 @@ from __future__ import annotations
 import numpy as np
 from presentation import Row, Section, Table, Text, Verdict
 from protocol import main
-from races import ORIGINAL, SIZES, SOME, TARGETS, by_init, datasets, error_at, numbers, run
+from races import (
+    ORIGINAL,
+    SIZES,
+    SOME,
+    TARGETS,
+    by_init,
+    datasets,
+    error_at,
+    numbers,
+    run,
+    unfinished,
+)
 from starts import INITS, OTHERS
 from verdicts import Case, ahead, decided, spread
 
@@ -87,7 +98,7 @@ def show(rows: list[Row]) -> Section:
         "PaviaU, of which other images are here."
     )
     return Section(
-        [Table(header, lines), note, Table(cost, costs), *_beside(newer)],
+        [Table(header, lines), note, *unfinished(rows), Table(cost, costs), *_beside(newer)],
         _verdicts(cases, slower, larger),
     )
 

@@ -48,7 +48,7 @@ def run(rows: Experiment) -> None:
 
 def show(rows: list[Row]) -> Section:
     """Ours beside the paper's; without CK the paper's alone."""
-    section = clustering.show(rows, {"ck": PAPER})
+    section = clustering.show(rows, {"ck": PAPER}, ("faces94 / 10", "georgia_tech_crop"))
     if any(row["dataset"] == "ck" for row in rows):
         return section
     lines = [[*way, *clustering.text_of_paper(scores)] for way, scores in PAPER.items()]

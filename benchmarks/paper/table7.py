@@ -40,7 +40,7 @@ def run(rows: Experiment) -> None:
 
 
 def show(rows: list[Row]) -> Section:
-    return clustering.show(rows, {"tr11": PAPER})
+    return clustering.show(rows, {"tr11": PAPER}, ("tr11", "wap"))
 
 
 if __name__ == "__main__":

@@ -92,14 +92,23 @@ def _centre(gains: np.ndarray) -> float:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """The mean and the standard deviation; the median where some are infinite, "never"."""
+    """The mean and the standard deviation; the median where some are infinite, "never".
+
+    Values that are all the same, as of a method that draws nothing, have no deviation.
+    """
     finite = [value for value in values if np.isfinite(value)]
     if len(finite) < len(values):
         middle = statistics.median(values)
-        text = f"median {middle:.{digits}g}" if np.isfinite(middle) else "never"
+        text = f"median {_short(middle, digits)}" if np.isfinite(middle) else "never"
         return f"{text} ({len(values) - len(finite)} of {len(values)} never)"
-    mean = f"{statistics.mean(finite):.{digits}g}"
-    return mean if len(finite) < 2 else f"{mean} ± {statistics.stdev(finite):.2g}"
+    mean = _short(statistics.mean(finite), digits)
+    return mean if len(set(finite)) < 2 else f"{mean} ± {_short(statistics.stdev(finite), 2)}"
+
+
+def _short(value: float, digits: int) -> str:
+    """So many significant digits, and large numbers without an exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text else text
 
 
 def share_above(text: str, held: int, total: int, least: float) -> Case:

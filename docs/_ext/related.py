@@ -127,7 +127,7 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
     "write_report": ({"report.render": "The page as a string."}, "", ()),
     "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
-    "linalg.nnls.nnls": ({"solve.losses.coefficients": "For all of V."}, "", ("pivoting",)),
+    "linalg.nnls.nnls": ({"solve.coefficients.coefficients": "For all of V."}, "", ("pivoting",)),
     "data.sketch.sketch": ({"linalg.spectrum.Spectrum": "Singular values of V."}, "", ("sketch",)),
     "solve.solvers.hals": (
         {"solve.solvers.mult": "Multiplicative.", "solve.solvers.nnlsb": "Exact."},

@@ -33,9 +33,9 @@ def score(A, components):
 for batch in batches:
     stream.partial_fit(batch)
     theirs.partial_fit(batch)
-    ours_score.append(stream.score(test))
+    ours_score.append(stream.explained_share(test))
     their_score.append(score(theirs.transform(test), theirs.components_))
-whole = ConeNMF(K).fit(X).score(test)
+whole = ConeNMF(K).fit(X).explained_share(test)
 
 seen = np.cumsum([len(batch) for batch in batches])
 figure, ax = plt.subplots(layout="constrained")
@@ -63,7 +63,7 @@ def scores(X, test):
     stream = ConeNMF(K)
     for batch in np.array_split(X[np.argsort(whole.labels_, kind="stable")], 30):
         stream.partial_fit(batch)
-    return whole.score(test), stream.score(test)
+    return whole.explained_share(test), stream.explained_share(test)
 
 
 noisy, _ = make_cone_data(6000, 150, K, alpha=0.2, noise=0.02, random_state=0)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
     from .data.doors import from_columns, from_rows, from_texts, open_data
+    from .data.prepared import prepare
     from .data.vocabulary import Words
     from .errors import ConeNMFError
     from .estimator import ConeNMF
@@ -56,6 +57,7 @@ _HOMES = {
     "from_texts": "data.doors",
     "make_cones": "cones.simulate",
     "open_data": "data.doors",
+    "prepare": "data.prepared",
     "select_k": "judge.selection",
     "write_report": "report",
 }
@@ -83,6 +85,7 @@ __all__ = [
     "from_texts",
     "make_cones",
     "open_data",
+    "prepare",
     "select_k",
     "tl",
     "write_report",

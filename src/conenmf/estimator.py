@@ -17,26 +17,29 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, choice, components, factor, function, integer
+from .arguments import array, choice, components, factor
 from .cones.certificate import Certificate
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import Aligned, DataMatrix
+from .data.prepared import prepared
 from .data.validate import Negative, checked_components, unmasked
 from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
-from .judge.named import NamedComponents
+from .judge.named import NamedComponents, matched_rows
 from .names import Names, names_of
 from .pipeline import factorize
+from .progress import watching
 from .result import Factorization
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
+from .solve.coefficients import coefficients
+from .solve.held_out import held_out_share
 from .solve.initial import check_factor, lift_zeros
 from .solve.inits import Init
-from .solve.losses import coefficients
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
-from .solve.stopping import Callback, Iteration
+from .solve.stopping import Callback
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -72,7 +75,7 @@ class ConeNMF(
     random_state : int, RandomState, Generator or None
         For inits that draw. With None, "auto" and "cr1" always give the same result.
     verbose : int
-        With 1, print a line per iteration.
+        With 1, show progress: a bar if rich is installed, else a line per iteration.
 
     Attributes
     ----------
@@ -160,14 +163,11 @@ class ConeNMF(
         """
         V = self._read(X, reset=True, feature_names=feature_names)
         n_components, init = self._init_in_letters(V)
-        result = factorize(
-            V,
-            n_components,
-            init=init,
-            callback=self._callback(),
-            rng=scikit_learn_rng(self.random_state),
-            **self._options("solver", "max_iter", "tol", "max_time", "sketch", "checkpoint"),
-        )
+        limits = self._options("max_iter", "tol", "max_time")
+        with watching(self.verbose, self.callback, **limits) as callback:
+            options = limits | self._options("solver", "sketch", "checkpoint")
+            rng = scikit_learn_rng(self.random_state)
+            result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_, self.n_iter_ = result.K, result.n_iter
@@ -199,7 +199,7 @@ class ConeNMF(
         >>> model = ConeNMF(4)
         >>> for start in range(0, 200, 50):
         ...     model = model.partial_fit(X[start : start + 50])
-        >>> model.n_samples_seen_, model.score(X) > 0.99
+        >>> model.n_samples_seen_, model.explained_share(X) > 0.99
         (200, True)
         """
         K = components(self.n_components)
@@ -269,23 +269,31 @@ class ConeNMF(
         """Return the component that contributes most to each sample, -1 where none does."""
         return self._coefficients(X)[2]
 
-    def score(self, X: Any, y: object = None) -> float:
-        """Return the share of the squared norm of X that is reconstructed, at most 1."""
+    def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
+        """Return the share of the squared norm of X that is predicted from other features.
+
+        It is at most 1, and for new samples it falls where components fit noise, so that it can
+        choose their number; see `conenmf.solve.held_out`.
+        """
+        check_is_fitted(self)
+        V = self._read(X, reset=False)
+        return held_out_share(V, self.components_.T, weights=sample_weight)
+
+    def explained_share(self, X: Any) -> float:
+        """Return the share of the squared norm of X that is reconstructed."""
         V, _, _, squared = self._coefficients(X)
         return 1.0 - squared / (V.total or 1.0)
 
     def _coefficients(self, X: Any) -> tuple[DataMatrix, Aligned, Aligned, float]:
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        H, labels, squared = coefficients(V, self.components_.T)
+        H, labels, squared = coefficients(V, matched_rows(*self._named_components(), V))
         return V, H.T, labels, squared
 
     def _named_components(self) -> tuple[Array, Names]:
         check_is_fitted(self)
-        if hasattr(self, "result_"):
-            return self.result_.W, self.result_.names
-        names = Names.of(feature_names=getattr(self, "feature_names_in_", None))
-        return self.components_.T, names  # after partial_fit
+        seen = Names.of(feature_names=getattr(self, "feature_names_in_", None))
+        return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
 
     def _read(
         self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
@@ -293,16 +301,20 @@ class ConeNMF(
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
         options = self._options("negative", "n_threads", "max_memory")
         options["names"] = names = Names.of(feature_names=feature_names)
+        V: DataMatrix
         if not is_elsewhere(X):
             options["names"] = names_of(X).updated(names)
-            X = unmasked(X)
-            return from_rows(self._checked(X, reset=reset, accept_sparse=True), **options)
-        if isinstance(X, DataMatrix) and feature_names is not None:
+            V = from_rows(self._checked(unmasked(X), reset=reset, accept_sparse=True), **options)
+        elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
-        V: DataMatrix = X if isinstance(X, DataMatrix) else from_rows(X, **options)
-        outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
-        self._checked(outline, reset=reset, skip_check_array=True)
-        return V
+        else:
+            V = X if isinstance(X, DataMatrix) else from_rows(X, **options)
+            if not reset:
+                matched_rows(*self._named_components(), V)  # its error names features
+            outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
+            self._checked(outline, reset=reset, skip_check_array=True)
+        done = None if reset or not hasattr(self, "result_") else self.result_.preparation
+        return V if done is None or V.preparation is not None else prepared(V, done)
 
     def _checked(self, X: Any, **options: Any) -> Any:
         """Let scikit-learn check X; its errors keep their words, and get a name."""
@@ -329,21 +341,6 @@ class ConeNMF(
         K = checked_components(components(K, auto=True), V)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
-
-    def _callback(self) -> Callback | None:
-        verbose = self.verbose
-        if not (verbose if isinstance(verbose, bool) else integer("verbose", verbose, at_least=0)):
-            return self.callback
-        observe = None if self.callback is None else function("callback", self.callback, takes=1)
-
-        def print_line(now: Iteration) -> object:
-            print(
-                f"[ConeNMF] iteration {now.iteration}: relative error "
-                f"{now.relative_error:.6f} after {now.elapsed:.2f} s"
-            )
-            return None if observe is None else observe(now)
-
-        return print_line
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)

@@ -8,16 +8,15 @@ returned. What the stages compute is elsewhere: `judge.selection`, `solve.inits`
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import kernels
 from .arguments import path
+from .cones.certificate import first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
@@ -41,6 +40,7 @@ from .solve.runs import Leap
 from .solve.solvers import Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
+from .stages import Stages
 
 __all__ = ["Factorization", "factorize"]
 
@@ -131,15 +131,17 @@ def factorize(
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
-            H, labels, objective = loss.coefficients(W)
+            H, labels, objective, kkt_residual = loss.finish(W)
             H = V.keep_aligned(H.T).T
+            error = loss.relative_error(objective)
+            first = first_certificate(error, kkt_residual, W.shape[1], spectrum, begun.proven)
     return Factorization(
         W=W,
         H=H,
         labels=labels,
         loss=loss.name,
         objective=objective,
-        relative_error=loss.relative_error(objective),
+        relative_error=error,
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,
@@ -149,36 +151,13 @@ def factorize(
         init_used=begun.init_used,
         race=begun.race,
         prospect=begun.prospect,
+        first_certificate=first,
+        preparation=V.preparation,
         names=V.names,
         vocabulary=V.vocabulary,
         spectrum=spectrum,
         data=V,
     )
-
-
-@dataclass
-class Stages:
-    """The seconds of each stage, 0 for one that did not run; what numba compiles does not count."""
-
-    max_time: float | None
-    began: float = field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("rank", "init", "sketch", "solve", "finish"), 0.0)
-    )
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """Count the time of the block."""
-        entered, compiled = time.perf_counter(), kernels.compiling.seconds
-        yield
-        elapsed = time.perf_counter() - entered
-        self.seconds[name] = max(elapsed - (kernels.compiling.seconds - compiled), 0.0)
-
-    def remaining(self, elapsed: float = 0.0) -> float | None:
-        """The seconds left of `max_time`, for a run that has taken some of them already."""
-        if self.max_time is None:
-            return None
-        return max(self.max_time - (time.perf_counter() - self.began) + elapsed, 0.0)
 
 
 @dataclass
@@ -219,6 +198,11 @@ class Begun:
     def elapsed(self) -> float:
         """The seconds that the run has taken."""
         return 0.0 if self.saved is None else self.saved.log.last_elapsed
+
+    @property
+    def proven(self) -> float:
+        """A lower bound of the error that is certain, 0 if none is known."""
+        return 0.0 if self.prospect is None else self.prospect.proven
 
     def decisions(self) -> dict[str, Any]:
         """What a resumed run takes over, in plain values."""

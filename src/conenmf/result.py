@@ -14,17 +14,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from .arguments import integer
-from .cones.certificate import Certificate, certify
-from .cones.dual_bound import DEFAULT_EFFORT, default_effort
+from .cones.certificate import Certificate
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.preparation import Preparation
 from .data.vocabulary import Vocabulary
-from .errors import DataChangedError, FactorError, NotAvailableError, ShapeError
+from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
 from .judge import plots
-from .judge.diagnosis import Diagnosis, diagnose
+from .judge.diagnosis import Diagnosis
+from .judge.judging import JudgesItself
 from .judge.named import NamedComponents
 from .judge.notebook import component_picture, error_picture
 from .judge.words import bound_in_words, cones_in_words
@@ -39,9 +37,15 @@ from .text import counted
 
 __all__ = ["Factorization"]
 
+_HOW_MANY = {  # words for what chose the number of components
+    "cones": "as many as the samples have cones",
+    "ratio": "after which the singular values fall most",
+    "parallel": "as many as stand out from shuffled data",
+}
+
 
 @dataclass(frozen=True, eq=False)
-class Factorization(NamedComponents):
+class Factorization(NamedComponents, JudgesItself):
     """A factorisation V ~ W H, how it was computed, and how good it is.
 
     Attributes
@@ -82,6 +86,10 @@ class Factorization(NamedComponents):
     names, vocabulary : Names, Vocabulary or None
         The names of samples and features, if the data have any; the words of texts and their
         weights, with which `from_texts` reads new ones.
+    first_certificate : Certificate or None
+        What the fit knows of the same without more work, for a result that was pickled or loaded.
+    preparation : Preparation or None
+        What `prepare` did to the data, if it did, so that `prepared` can do it to new samples.
     spectrum, data : Spectrum or None, DataMatrix or None
         The singular values computed so far, for `certify()`, and the data; None once the result was
         pickled or loaded.
@@ -103,9 +111,11 @@ class Factorization(NamedComponents):
     race: Race | None = None
     prospect: Prospect | None = None
     certificate: Certificate | None = None
+    first_certificate: Certificate | None = None
     diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
     vocabulary: Vocabulary | None = None
+    preparation: Preparation | None = None
     spectrum: Spectrum | None = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 
@@ -124,10 +134,6 @@ class Factorization(NamedComponents):
             seconds=MappingProxyType(dict(self.seconds)),
             settings=MappingProxyType(dict(self.settings)),
         )
-
-    def _remember(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the data and their spectrum."""
@@ -195,72 +201,11 @@ class Factorization(NamedComponents):
         """The time of all stages."""
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
-    def certify(self, *, effort: int | None = None) -> Certificate:
-        """Return the certificate: the error, a lower bound for it, the distance from stationarity.
-
-        The first call reads the data; later calls return `certificate`, unless they ask for more
-        effort. More effort raises the lower bound; see `certify` of `conenmf`.
-        """
-        certificate = self.certificate
-        effort = self._effort(effort)
-        if certificate is None or effort > certificate.effort:
-            V = self._require_data("certify(V, W, H)")
-            certificate = self._judge(V, effort)
-            self._remember(certificate=certificate)
-            if self.diagnosis is not None:
-                self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
-        return certificate
-
-    def diagnose(self, *, effort: int | None = None) -> Diagnosis:
-        """Return the certificate, which components can be turned, the spectrum, the cones and more.
-
-        The first call takes some tens of passes over the data; later calls return `diagnosis`,
-        unless they ask for more effort, which is that of the certificate.
-        """
-        diagnosis, effort = self.diagnosis, self._effort(effort)
-        if diagnosis is None:
-            V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self._judge(V, effort)  # again: are the data the same?
-            diagnosis = diagnose(
-                V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
-            )
-            self._remember(certificate=certificate, diagnosis=diagnosis)
-        elif self.certify(effort=effort) is not diagnosis.certificate:
-            diagnosis = self.diagnosis  # with the new certificate
-            assert diagnosis is not None
-        return diagnosis
-
-    def _effort(self, asked: int | None) -> int:
-        """The effort asked for, or that of the certificate, or the default."""
-        if asked is not None:
-            known = 0 if self.certificate is None else self.certificate.effort
-            return max(integer("effort", asked, at_least=0), known)
-        if self.certificate is not None:
-            return self.certificate.effort
-        return DEFAULT_EFFORT if self.data is None else default_effort(self.data)
-
-    def _judge(self, V: DataMatrix, effort: int) -> Certificate:
-        certificate = certify(V, self.W, self.H, effort=effort, spectrum=self.spectrum)
-        if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
-            raise DataChangedError(
-                "the data were changed after the fit, so it cannot be judged: fit again, and call "
-                "certify() or diagnose() before changing the data"
-            )
-        return certificate
-
-    def _require_data(self, function: str) -> DataMatrix:
-        if self.data is None:
-            raise NotAvailableError(
-                f"{function.partition('(')[0]}() was not called before this result was pickled or "
-                f"saved, and the data are not kept: use conenmf.{function}"
-            )
-        return self.data
-
     def summary(self) -> tuple[str, ...]:
         """Describe the result in sentences; `certify()` and `diagnose()` add what they found."""
         K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
-        how = f" (number chosen by {self.K_decided_by!r})" if is_auto else ""
+        how = f" ({_HOW_MANY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
         lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
         if self.is_on_plateau:
             lines.append(self.ending)
@@ -367,10 +312,8 @@ class Factorization(NamedComponents):
         """
         shape = self.names.pixels_shape if pixels_shape is None else pixels_shape
         if shape is None:
-            raise NotAvailableError(
-                "samples are not known to be the pixels of an image: pass pixels_shape=(rows, "
-                "columns)"
-            )
+            problem = "samples are not known to be the pixels of an image: give "
+            raise NotAvailableError(Message(problem, Option("pixels_shape"), ", rows and columns"))
         return plots.maps(self.W, self.H, shape, axes, which=components)
 
     def plot_cones(self, ax: Any = None) -> Any:

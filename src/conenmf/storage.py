@@ -23,6 +23,7 @@ from .cones.certificate import Certificate
 from .data.aligned import write_array
 from .data.blocks import Array
 from .data.files.atomic import output_file, writing, written_whole
+from .data.preparation import Preparation
 from .data.vocabulary import Vocabulary
 from .errors import FileFormatError
 from .judge.diagnosis import Diagnosis
@@ -53,9 +54,13 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "prospect": fields["prospect"],
         "pixels_shape": names.pixels_shape,
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
+        "preparation": fields["preparation"] and fields["preparation"].plain(),
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
+    preparation = fields["preparation"]
+    if preparation is not None and preparation.idf is not None:
+        arrays["feature_weights"] = preparation.idf
     arrays["facts"] = np.array(json.dumps(metadata))
     if fields["vocabulary"] is not None:
         arrays["idf"] = fields["vocabulary"].idf
@@ -67,7 +72,9 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
     if diagnosis is not None:
         arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
     elif certificate is not None:
-        arrays["certificate"] = np.array(list(vars(certificate).values()))
+        arrays["certificate"] = _plain_certificate(certificate)
+    if fields["first_certificate"] is not None:
+        arrays["first_certificate"] = _plain_certificate(fields["first_certificate"])
     with writing(target), written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -124,14 +131,14 @@ def _read_fields(archive: Any) -> dict[str, Any]:
     if labels.size and not -1 <= labels.min() <= labels.max() < W.shape[1]:
         raise FileFormatError("its labels are not those of its components")
     diagnosis = _read_diagnosis(archive, W, H)
-    certificate = None if diagnosis is None else diagnosis.certificate
-    if "certificate" in archive:
-        certificate = _read_certificate(_numbers(archive, "certificate"))
     names = Names.of(
         _lines(archive, "sample_names"),
         _lines(archive, "feature_names"),
         *(None if shape is None else (index(shape[0]), index(shape[1])) for shape in shapes),
     )
+    certificate = _read_certificate(archive, "certificate")
+    if diagnosis is not None:
+        certificate = diagnosis.certificate
     return {
         "W": W,
         "H": H,
@@ -144,7 +151,9 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "settings": settings,
         "race": Race.of_plain(metadata["race"]),
         "prospect": None if prospect is None else Prospect(*map(float, prospect)),
+        "preparation": _read_preparation(archive, metadata.get("preparation"), len(W)),
         "certificate": certificate,
+        "first_certificate": _read_certificate(archive, "first_certificate"),
         "diagnosis": diagnosis,
         "names": names,
         "vocabulary": _read_vocabulary(archive, metadata.get("vocabulary"), names),
@@ -158,7 +167,23 @@ def _read_vocabulary(archive: Any, settings: Any, names: Names) -> Vocabulary | 
     return Vocabulary(names.feature_names or (), _numbers(archive, "idf"), dict(settings))
 
 
-def _read_certificate(numbers: Array) -> Certificate:
+def _read_preparation(archive: Any, plain: Any, F: int) -> Preparation | None:
+    if plain is None:
+        return None
+    weights = _numbers(archive, "feature_weights") if "feature_weights" in archive else None
+    if weights is not None and weights.shape != (F,):
+        raise FileFormatError(f"its weights of features have shape {weights.shape}, not ({F},)")
+    return Preparation.of_plain(plain, weights)
+
+
+def _plain_certificate(certificate: Certificate) -> Array:
+    return np.array(list(vars(certificate).values()))
+
+
+def _read_certificate(archive: Any, name: str) -> Certificate | None:
+    if name not in archive:
+        return None
+    numbers = _numbers(archive, name)
     values = dict(
         zip((field.name for field in fields_of(Certificate)), numbers.tolist(), strict=True)
     )

@@ -119,8 +119,12 @@ ERRORS = [
     (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
     (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
     (3, ["fit", "pickled.npy"], "entries have type object, expected numbers"),
-    (3, ["fit", "minus.npy"], "Negative values in data: row 1 (sample), column 0 (feature) is -2"),
-    (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature) is NaN"),
+    (
+        3,
+        ["fit", "minus.npy"],
+        "Negative values in data: row 1 (sample), column 0 (feature), counted from 0, is -2",
+    ),
+    (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature), counted from 0, is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
     (
@@ -135,9 +139,17 @@ ERRORS = [
     ),
     (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorisation saved by"),
     (3, ["transform", "out", "narrow.npy", "-o", "a.csv"], "have 5 features, the model has 30"),
-    (3, ["transform", "out", "other.csv", "-o", "a.csv"], "the model has no feature 'gene x'"),
+    (
+        3,
+        ["transform", "out", "other.csv", "-o", "a.csv"],
+        "missing in the data: 'gene 3'; not in the model: 'gene x'",
+    ),
     (3, ["report", "gone"], "there is no result gone: name a folder that fit wrote"),
-    (3, ["report", "unjudged", "--data", "narrow.npy"], "narrow.npy has another shape than the"),
+    (
+        3,
+        ["report", "unjudged", "--data", "narrow.npy"],
+        "the data of unjudged had 90 and 30",
+    ),
     (3, ["compare", "cells.csv", "--labels", "gone.txt"], "gone.txt: No such file or directory"),
     (3, ["compare", "cells.csv", "--labels", "few.txt"], "few.txt has 2 labels for 90 samples"),
     # the options do not suit the data
@@ -170,7 +182,11 @@ ERRORS = [
     (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
     (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
-    (4, ["report", "unjudged"], "unjudged was not judged when it was written: add --data DATA"),
+    (
+        4,
+        ["report", "unjudged"],
+        "written: run conenmf report unjudged --data cells.csv",
+    ),
     # a result cannot be written
     (5, ["fit", "cells.csv", "-o", "mixed", "--force"], "mixed holds another labels.csv: move it"),
     (5, ["fit", "out/coefficients.csv", "-o", "out"], "is part of the result in out: name another"),

@@ -72,13 +72,6 @@ def test_the_time_left_is_that_of_what_comes_first():
     assert "about 10 s left" in notes[3]
     assert shares[52] > 0.9  # by how much the error still falls
     assert np.all(np.diff(shares[6:53]) > 0)
-    show = shown.iterations(1000, 0.0, 2.0, "solving")
-    shown._began = time.perf_counter() - 1.0  # which was spent on an init, for example
-    show(Iteration(1, 0.1, 0.5, 1.0, 2.0))
-    assert shown._share == pytest.approx(0.5, abs=0.1)
-    assert "about 1 s left" in shown._note
-    shown._began -= 2.0
-    show(Iteration(2, 0.2, 0.5, 2.0, 2.0))
     assert (shown._share, shown._what) == (1.0, "finishing")
 
 

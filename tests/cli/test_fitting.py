@@ -18,7 +18,7 @@ from conenmf.data.files.atomic import writing, written_whole
 def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
     assert run("fit", "cells.csv", "-o", "out") == 0
     output = capsys.readouterr().out
-    assert "3 components (number chosen by 'cones'); relative error 0.0" in output
+    assert "3 components (as many as the samples have cones); relative error 0.0" in output
     assert "the data fall into cones: yes" in output
     assert "open out/report.html in a browser" in output
     assert {path.name for path in Path("out").iterdir()} == {
@@ -229,7 +229,7 @@ def test_two_commands_for_one_folder(folder, capsys, run, start):
     assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]
 
 
-def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, run, start):
+def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, capsys, run, start):
     np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
     command = ("fit", "large.npy", "-k", 20, "--init", "random", "--seed", 0, "--tol", 0)
     command += ("--no-report", "--tables", "none")
@@ -242,16 +242,21 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, 
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "saving the result so far" in err
-    assert "interrupted" in out
+    assert ", interrupted, " in out
     assert "Traceback" not in err
     interrupted = Factorization.load("out/result.npz")
     assert interrupted.stop_reason == "interrupted"
     n_iter = interrupted.n_iter
     assert n_iter > 1
     assert os.listdir("saved") == [f"{n_iter:08d}"]
+    assert f"run the same command to continue at iteration {n_iter}" in out
 
     last = ("--max-iter", n_iter + 3)
+    capsys.readouterr()
     assert run(*command, *saved, "-o", "resumed", *last) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"conenmf: continuing at iteration {n_iter}\n")
+    assert f"{n_iter + 3} iterations, continued at {n_iter}, " in shown.out
     assert run(*command, "-o", "undisturbed", *last) == 0
     resumed, undisturbed = (
         Factorization.load(f"{name}/result.npz") for name in ("resumed", "undisturbed")
@@ -290,3 +295,17 @@ def test_long_values_are_not_shown_whole(folder, capsys, run, flag, value):
     assert run("fit", "cells.npy", *(one for pair in options.items() for one in pair)) in (2, 4, 5)
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) < 2100
+
+
+def test_an_example_to_try(tmp_path, monkeypatch, capsys, run):
+    monkeypatch.chdir(tmp_path)
+    assert run("example") == 0
+    assert "$ conenmf fit counts.csv\n" in capsys.readouterr().out
+    assert run("fit", "counts.csv", "--no-report") == 0
+    out = capsys.readouterr().out
+    assert "counts.csv: 300 samples, 20 features\n4 components" in out
+    assert "coffee, cereal, milk, bread, jam" in out
+    assert run("example") == 5
+    assert "counts.csv exists: name another file, or add --force" in capsys.readouterr().err
+    assert run("example", "--force") == 0
+    assert run("example", "counts.xlsx") == 4

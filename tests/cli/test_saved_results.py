@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conenmf import Factorization
+from conenmf import Factorization, factorize, from_rows, prepare
 from conenmf.cli.places import COMPLETE
 from conenmf.cli.results import new_result
 
@@ -86,3 +86,35 @@ def test_a_result_whose_moves_were_interrupted_is_completed(folder, run):
     assert run("transform", "out", "cells.csv", "-o", "a.csv") == 0
     assert Factorization.load("out/result.npz").K == 2
     assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]
+
+
+def test_data_are_prepared_again_from_what_the_result_keeps(folder, capsys, run):
+    counts = np.random.default_rng(0).poisson(0.7, (90, 30))
+    names = [f"word {f}" for f in range(30)]
+    frame = pd.DataFrame(counts, [f"text {n}" for n in range(90)], names)
+    frame.to_csv("words.csv")
+    frame.iloc[::-1, ::-1].to_csv("turned.csv")
+    steps = ("--normalize-total", 100, "--log1p", "--tfidf")
+    assert run("fit", "words.csv", "-k", 3, "-o", "out", "--no-report", *steps) == 0
+    assert (
+        "prepared: each sample scaled to a sum of 100, then log(1 + x)" in capsys.readouterr().out
+    )
+    result = Factorization.load("out/result.npz")
+    V = prepare(from_rows(counts), normalize_total=100, log1p=True, tfidf=True)
+    expected = factorize(V, 3)
+    assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-9)
+    assert run("transform", "out", "turned.csv", "-o", "new.npy") == 0
+    np.testing.assert_allclose(np.load("new.npy")[::-1], result.H.T, atol=1e-10)
+    assert run("transform", "out", "turned.csv", "-o", "new.npy", "--tfidf") == 2
+    assert run("report", "out", "--data", "words.csv") == 0
+    page = Path("out/report.html").read_text()
+    assert "V = prepare(V, normalize_total=100.0, log1p=True, tfidf=True)" in page
+    for command in ("rank", "diagnose", "compare"):
+        assert run(command, "words.csv", "--log1p", "--normalize", "--json") == 0
+        remarks = json.loads(capsys.readouterr().out.splitlines()[-1])["remarks"]
+        assert remarks[-1].endswith(
+            "log(1 + x) of each entry, then each sample scaled to unit length"
+        )
+    np.save("ones.npy", np.ones((5, 4)))
+    assert run("fit", "ones.npy", "--tfidf") == 4
+    assert "--tfidf gives every feature the weight" in capsys.readouterr().err

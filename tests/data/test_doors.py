@@ -239,7 +239,9 @@ def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
 def test_non_finite_entries(make, value, name, small_blocks):
     X = np.ones((20, 3))
     X[11, 1] = value
-    with pytest.raises(NonFiniteError, match=rf"row 11 \(sample\), column 1 \(feature\) is {name}"):
+    with pytest.raises(
+        NonFiniteError, match=rf"row 11 \(sample\), column 1 \(feature\), .* is {name}"
+    ):
         from_rows(make(X), **small_blocks)
 
 

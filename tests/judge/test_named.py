@@ -79,3 +79,31 @@ def test_after_partial_fit_the_names_of_a_data_frame_count(counts):
     X, words = counts
     model = ConeNMF(2).partial_fit(pd.DataFrame(X.toarray(), columns=words))
     assert set(model.top_features(1)[0]) <= set(words)
+
+
+def test_features_are_matched_by_name(counts):
+    X, words = counts
+    V = from_rows(X, names=Names.of(feature_names=words))
+    model = ConeNMF(2).fit(V)
+    turned = from_rows(X[:, ::-1], names=Names.of(feature_names=words[::-1]))
+    np.testing.assert_allclose(model.transform(turned), model.transform(V), atol=1e-12)
+    bare = from_rows(X)  # without names nothing is compared
+    np.testing.assert_array_equal(model.transform(bare), model.transform(V))
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ("abcdx", r"missing in the data: 'e'; not in the model: 'x': give the features"),
+        ("abcdef", r"the data have 6 features, the model has 5; not in the model: 'f': give"),
+        ("abc", r"the data have 3 features, the model has 5; missing in the data: 'd', 'e': give"),
+        ("abcdea", "share names and differ in order"),
+        ("vwxyzuts", r"not in the model: 'v', 'w', 'x', 'y', 'z' and 3 more"),
+    ],
+)
+def test_other_features_are_named(names, problem):
+    X = np.random.default_rng(0).random((9, 8))
+    known = Names.of(feature_names=list("abcde"))
+    model = ConeNMF(2).fit(from_rows(X[:, :5], names=known))
+    with pytest.raises(ShapeError, match=problem):
+        model.transform(from_rows(X[:, : len(names)], names=Names.of(feature_names=list(names))))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.errors import OptionError
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 from conenmf.solve.near_separable import separable_bound
 from conenmf.solve.separable import spa
 

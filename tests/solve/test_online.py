@@ -9,7 +9,7 @@ from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.stream import SKETCH_SIZE
 from conenmf.errors import ComponentsError, NotADataMatrixError, ShapeError
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 from conenmf.solve.online import ConeStream
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns, from_rows
@@ -33,6 +33,21 @@ def test_a_sketch_at_hand_is_used():
 def test_as_many_components_as_the_sketch_has_vectors_stand_out():
     assert prospect(from_columns(np.eye(3)), 3).standout == np.inf
     assert prospect(from_columns(np.eye(3)), 3).lower_bound == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 5))
+@settings(max_examples=15)
+def test_the_proven_bound_holds_for_any_sketch(dtype, seed, K, more):
+    rng = np.random.default_rng(seed)
+    V = rng.gamma(0.3, size=(20, 8)) @ rng.gamma(0.3, size=(8, 40)) + 0.01 * rng.random((20, 40))
+    V = V.astype(dtype)
+    squares = np.linalg.svd(V.astype(np.float64), compute_uv=False) ** 2
+    exact = np.sqrt(squares[K:].sum() / squares.sum())
+    V = from_columns(V)
+    bound, all_of_it = (prospect(V, K, sketch(V, rank)).proven for rank in (min(K + more, 20), 20))
+    assert bound <= exact
+    assert exact - (1e-4 if dtype == np.float32 else 1e-7) <= all_of_it <= exact
 
 
 @given(st.floats(1e-6, 1 - 1e-6), st.floats(1, 2))

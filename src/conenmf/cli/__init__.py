@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = "conenmf" if problem.ctx is None else problem.ctx.command_path
         return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
-        return _failed("interrupted; nothing was written", 130)
+        return _failed(f"interrupted; nothing was written{_again(arguments)}", 130)
     except Terminated:
-        return _failed("terminated; nothing was written", 143)
+        return _failed(f"terminated; nothing was written{_again(arguments)}", 143)
     except SystemExit:  # rich raises it when the pipe it writes to is closed
         return 0
     except BrokenPipeError:  # other writers raise this
@@ -59,6 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
         return _failed(error_line(problem, flags_of(state["command"])) + hint, code)
+
+
+def _again(arguments: Sequence[str]) -> str:
+    """What to do about a run that can be continued."""
+    has_checkpoint = any(word.partition("=")[0] == "--checkpoint" for word in arguments)
+    again = "; run the same command to continue from the last checkpoint, if there is one"
+    return again if has_checkpoint else ""
 
 
 def _failed(message: str, code: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +22,40 @@ from ..solve.race import Race
 from ..solve.stopping import StopReason
 from ..text import visible
 
-__all__ = ["show_comparison", "show_diagnosis", "show_fit", "show_rank"]
+__all__ = ["Circumstances", "show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
 _SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
 _MAX_WORD_CHARS = 30
 
 
-def show_fit(out: Console, result: Factorization, target: Path, reading: list[str]) -> None:
-    """Print the summary of a fit and where its files are; `reading` says how to read its data."""
+@dataclass(frozen=True)
+class Circumstances:
+    """What `show_fit` says besides the result.
+
+    Attributes
+    ----------
+    target : Path
+        The folder of the result.
+    reading : list of str
+        How to read its data, as arguments of another command.
+    replaces : bool
+        Whether an earlier result was in the folder.
+    continued_at : int
+        The iteration from which a checkpoint was continued; 0 if none was.
+    can_continue : bool
+        Whether the run has a checkpoint.
+    """
+
+    target: Path
+    reading: list[str]
+    replaces: bool
+    continued_at: int
+    can_continue: bool
+
+
+def show_fit(out: Console, result: Factorization, about: Circumstances) -> None:
+    """Print the summary of a fit, where its files are, and what can be done next."""
+    target = about.target
     for line in result.summary():
         out.print(line)
     if result.is_on_plateau:
@@ -36,14 +63,21 @@ def show_fit(out: Console, result: Factorization, target: Path, reading: list[st
     elif result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         out.print("the error was still falling at --max-iter: raise it for a better fit")
     _show_components(out, result)
-    ending = ", interrupted" if result.stop_reason is StopReason.INTERRUPTED else ""
+    is_interrupted = result.stop_reason is StopReason.INTERRUPTED
+    middle = f", continued at {about.continued_at}" if about.continued_at else ""
+    middle += ", interrupted" * is_interrupted
     iterations = f"{result.n_iter} iteration{'s' * (result.n_iter != 1)}"
-    out.print(f"{iterations}{ending}, {result.total_seconds:.3g} s")
-    out.print(f"results are in {visible(target, None)}")
+    out.print(f"{iterations}{middle}, {result.total_seconds:.3g} s")
+    replacing = ", in place of an earlier result" * about.replaces
+    out.print(f"results are in {visible(target, None)}{replacing}")
+    if is_interrupted and about.can_continue:
+        out.print(f"run the same command to continue at iteration {result.n_iter}")
+    elif is_interrupted:
+        out.print("a run with --checkpoint FOLDER could be continued by the same command")
     if result.diagnosis is not None:
         out.print(f"open {visible(target / REPORT_FILE, None)} in a browser")
     else:
-        command = shlex.join(["conenmf", "report", str(target), *reading])
+        command = shlex.join(["conenmf", "report", str(target), *about.reading])
         out.print(f"No report written. To create it: {visible(command, None)}")
 
 

@@ -25,6 +25,7 @@ _HOMES = {
     "transform": "saved_results",
     "report": "saved_results",
     "demo": "fitting",
+    "example": "fitting",
 }
 _SHORT_HELP = {
     "fit": "Factorise DATA; write the factors, labels, history and a report to a folder.",
@@ -102,6 +103,7 @@ def app() -> None:
 
     \b
     conenmf demo                          an example, on data that are included
+    conenmf example                       a small table to try, counts.csv
     conenmf fit counts.csv -o result      factorise, judge, and write a report
     conenmf COMMAND --help                the options of a command, with examples
     """

@@ -7,7 +7,6 @@ output holds only the answer.
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -21,13 +20,13 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as ProgressBar
 
 from .. import kernels
+from ..progress import TimeLeft
 from ..solve.stopping import Iteration
 from ..text import visible
 
 __all__ = ["Display", "Interruption"]
 
 _BAR_SECONDS = 0.1  # between two updates of the bar
-_WINDOW_ITERATIONS = 5  # over which the fall of the error is measured, as a solver does
 _SAVING = "saving the result so far; Ctrl-C again to end at once"
 
 
@@ -44,6 +43,11 @@ class Display:
         Seconds before anything is shown.
     interval : float
         Seconds between two plain lines.
+
+    Attributes
+    ----------
+    continued_at : int
+        The iteration from which a saved run was continued; 0 if none was.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Display:
         kernels.compiling.is_announced &= not quiet
         self._what, self._note = "", ""
         self._share: float | None = None
+        self.continued_at = 0
         self._began = time.perf_counter()
         self._done = threading.Event()
 
@@ -125,24 +130,17 @@ class Display:
         self, max_iter: int, tol: float, max_time: float | None, what: str
     ) -> Callable[[Iteration], None]:
         """A callback for a solver that shows the error and an estimate of the time left."""
-        errors: list[float] = []
-        steepest = 0.0
+        left = TimeLeft(max_iter, tol, max_time)
+        is_first = True
 
         def show(now: Iteration) -> None:
-            nonlocal steepest
-            errors.append(now.relative_error)
-            shares = [now.iteration / max_iter]
-            if len(errors) > _WINDOW_ITERATIONS and tol > 0:  # falls shrink about geometrically
-                fall = max(1 - errors[-1] / errors[-1 - _WINDOW_ITERATIONS], tol / 2)
-                steepest = max(steepest, fall)
-                if steepest > tol:
-                    shares.append(math.log(steepest / fall) / math.log(steepest / tol))
-            share = min(max(shares), 1.0)
-            seconds = now.elapsed * (1 - share) / share
-            if max_time:  # which counts from the call, not from the first iteration
-                elapsed = time.perf_counter() - self._began
-                share = min(max(share, elapsed / max_time), 1.0)
-                seconds = min(seconds, max_time - elapsed)
+            nonlocal is_first
+            if is_first and now.iteration > 1:
+                self.continued_at = now.iteration - 1
+                if not self._quiet:
+                    self.console.print(f"conenmf: continuing at iteration {self.continued_at}")
+            is_first = False
+            share, seconds = left.after(now)
             note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
             if share < 1:
                 note += f", about {seconds:.0f} s left"

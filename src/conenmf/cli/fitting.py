@@ -1,4 +1,4 @@
-"""The commands ``fit``, which factorises data and writes a folder of results, and ``demo``."""
+"""The commands ``fit``, which factorises data and writes a folder of results, and data to try."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from ..result import Factorization
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import StopReason
-from .answers import show_fit
+from ..text import visible
+from .answers import Circumstances, show_fit
 from .console import Interruption
 from .options import (
     COMPONENTS_OPTION,
@@ -54,9 +55,10 @@ from .places import (
     write_csv,
     write_summary,
 )
+from .preparing import PREPARING_OPTIONS
 from .results import NewResult, new_result, settle
 
-__all__ = ["demo", "fit"]
+__all__ = ["demo", "example", "fit"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ _FORCE_OPTION = click.option(
 @reads_data
 @with_options(
     COMPONENTS_OPTION,
+    *PREPARING_OPTIONS,
     click.option(
         "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
     ),
@@ -146,6 +149,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit articles/ -k 20 -o topics
     conenmf fit scene.hdr -k 6 --init snpa --solver none
     conenmf fit reviews.csv --text-column review -k 10
+    conenmf fit words.npz -k 20 --tfidf
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far.
@@ -157,6 +161,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     with interruption, new_result(target) as new:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
+        replaces = bool(earlier_files(target))
         show = display.iterations(**options.limits, what="solving")
         with display.working(choosing(options.K)):
             result = factorize(
@@ -184,7 +189,17 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             files = _write_result(new, target, result, summary, common.path, options)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
-        lambda out: show_fit(out, result, target, common.flags),
+        lambda out: show_fit(
+            out,
+            result,
+            Circumstances(
+                target,
+                common.flags,
+                replaces,
+                display.continued_at,
+                options.checkpoint is not None,
+            ),
+        ),
         V,
     )
     return 130 if interruption.asked else 0
@@ -261,6 +276,29 @@ def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSE
     reason = str(problem) if isinstance(problem, ConeNMFError) else problem.strerror or str(problem)
     kind = DiskFullError if isinstance(problem, DiskFullError) else OutputError
     return kind(f"{reason.replace(str(folder), str(target))}{outcome}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(), default="counts.csv")
+@_FORCE_OPTION
+def example(file: str, force: bool) -> None:
+    """Write a small table to try: what 300 customers of a shop bought; by default counts.csv.
+
+    \b
+    conenmf example
+    conenmf fit counts.csv -o result
+    """
+    from ..datasets.baskets import draw_baskets
+
+    path, baskets = Path(file), draw_baskets()
+    if path.suffix.lower() != ".csv":
+        raise OptionError(f"{file}: the example is a table, give it a name that ends in .csv")
+    if path.exists() and not force:
+        raise OutputError(f"{file} exists: name another file, or add --force to replace it")
+    rows = zip(baskets.customers, baskets.counts, strict=True)
+    write_csv(path, ["customer", *baskets.products], ([name, *counts] for name, counts in rows))
+    click.echo(f"{visible(file, None)}: how often each customer bought each product; now try")
+    click.echo(f"$ {shlex.join(['conenmf', 'fit', file])}")
 
 
 @click.command()

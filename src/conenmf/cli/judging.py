@@ -33,6 +33,7 @@ from .options import (
     with_options,
 )
 from .places import check_parent, check_picture, save_picture, write_csv
+from .preparing import PREPARING_OPTIONS
 
 __all__ = ["compare", "diagnose", "rank"]
 
@@ -42,6 +43,7 @@ _DEFAULT_MAX_K = 20
 @click.command()
 @reads_data
 @with_options(
+    *PREPARING_OPTIONS,
     click.option("--min", "min_k", type=click.IntRange(1), help="Smallest number to try."),
     click.option("--max", "max_k", type=click.IntRange(1), help="Largest number to try."),
     click.option(
@@ -107,7 +109,7 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
 
 @click.command()
 @reads_data
-@with_options(COMPONENTS_OPTION, *STOPPING_OPTIONS, EFFORT_OPTION)
+@with_options(COMPONENTS_OPTION, *PREPARING_OPTIONS, *STOPPING_OPTIONS, EFFORT_OPTION)
 def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: Any) -> None:
     """Report whether DATA lie in cones, how good a fit is, and which init suits them.
 
@@ -139,6 +141,7 @@ def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: 
 @reads_data
 @with_options(
     COMPONENTS_OPTION,
+    *PREPARING_OPTIONS,
     click.option(
         "--inits",
         type=NameList(["auto", *INITS]),

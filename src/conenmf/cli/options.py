@@ -17,6 +17,7 @@ from ..data.doors import open_data
 from ..data.files.formats import split_member
 from ..data.files.name_lists import read_names
 from ..data.matrix import DataMatrix
+from ..data.prepared import prepare
 from ..data.resources import memory_budget
 from ..data.vocabulary import Vocabulary, Words
 from ..names import Names
@@ -65,6 +66,10 @@ class CommonOptions:
     seed: int | None
     quiet: bool
     as_json: bool
+    normalize_total: float | None = None
+    log1p: bool = False
+    tfidf: bool = False
+    normalize: bool = False
 
     @functools.cached_property
     def _member(self) -> tuple[str, str | None]:
@@ -95,7 +100,14 @@ class CommonOptions:
             "sample_names": self.sample_names,
             "text_column": self.text_column,
             "negative": self.negative,
+            **self.preparing,
         }
+
+    @property
+    def preparing(self) -> dict[str, Any]:
+        """The steps that the data are to go through."""
+        names = ("normalize_total", "log1p", "tfidf", "normalize")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     @property
     def flags(self) -> list[str]:
@@ -145,7 +157,7 @@ class CommonOptions:
                 max_memory=self.max_memory,
                 names=self._names().updated(Names(image_shape=image_shape)),
             )
-        return V
+            return prepare(V, **self.preparing) if self.preparing else V
 
     def _names(self) -> Names:
         """What the options say about samples and features."""
@@ -309,7 +321,8 @@ def reads_data(command: Callable[..., Any]) -> Callable[..., Any]:
     @with_options(click.argument("data"), *READING_OPTIONS, *PRINTING_OPTIONS)
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
-        return command(CommonOptions(**{name: options.pop(name) for name in names}), **options)
+        given = {name: options.pop(name) for name in names if name in options}
+        return command(CommonOptions(**given), **options)
 
     return wrapped
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +11,19 @@ from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.console import Console
 
-from ..data.blocks import Array
 from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
 from ..data.files.texts import TABLE_SUFFIXES
-from ..data.matrix import DataMatrix
+from ..data.prepared import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..judge.named import matched_rows
 from ..report import write_report
 from ..result import Factorization
-from ..solve.losses import coefficients
+from ..solve.coefficients import coefficients
 from ..text import visible
 from .options import (
     PRINTING_OPTIONS,
@@ -34,6 +37,17 @@ from .places import check_parent, list_in_summary
 from .results import settle
 
 __all__ = ["report", "transform"]
+
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+_READ_AS_BEFORE = (
+    "samples_in",
+    "dataset",
+    "header",
+    "names_column",
+    "drop",
+    "text_column",
+    "negative",
+)
 
 
 @click.command()
@@ -52,7 +66,8 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     """Compute the coefficients of new samples DATA in the components of MODEL.
 
     MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
-    both have names; texts are read with the words of MODEL.
+    both have names; texts are read with the words of MODEL, and counts are prepared as for MODEL,
+    by --tfidf and the like.
 
     \b
     conenmf transform result new.csv -o coefficients.csv
@@ -62,7 +77,11 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     check_parent(output)
     display = common.display
     V = _like_those_of(result, common).open(display, vocabulary=result.vocabulary)
-    W = _matched_components(result, V)
+    places = np.arange(len(result.W))[:, None]
+    features = matched_rows(places, result.names, V)[:, 0]
+    W = result.W[features]
+    if result.preparation is not None:
+        V = prepared(V, result.preparation.reordered(features))
     with display.working("computing the coefficients"), V.own_threads():
         H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
     write_coefficients(output, H.T, V.names)
@@ -102,27 +121,6 @@ def _load(path: str) -> Factorization:
     return Factorization.load(target)
 
 
-def _matched_components(result: Factorization, V: DataMatrix) -> Array:
-    """W with its rows in the order of the features of V."""
-    F = result.W.shape[0]
-    if V.shape[0] != F:
-        raise ShapeError(f"the data have {V.shape[0]} features, the model has {F}: they must agree")
-    model_names, data_names = result.names.feature_names, V.names.feature_names
-    if model_names is None or data_names is None or model_names == data_names:
-        return result.W
-    row = {name: f for f, name in enumerate(model_names)}
-    missing = [name for name in data_names if name not in row]
-    if missing:
-        raise ShapeError(
-            f"the model has no feature {missing[0]!r}, but the data do: use the model's features"
-        )
-    if len(row) < F or len(set(data_names)) < F:
-        raise ShapeError(
-            "features share names and differ in order from the model: give each its own name"
-        )
-    return result.W[[row[name] for name in data_names]]
-
-
 @click.command()
 @click.argument("result", type=click.Path())
 @with_options(
@@ -137,7 +135,10 @@ def _matched_components(result: Factorization, V: DataMatrix) -> Array:
     *REPORT_OPTIONS,
     *PRINTING_OPTIONS,
 )
+@click.pass_context
 def report(
+    context: click.Context,
+    /,
     result: str,
     output: str | None,
     data: str | None,
@@ -153,6 +154,7 @@ def report(
     conenmf report result --data counts.csv
     """
     common = CommonOptions(data=data or "", **options)
+    given = {name for name in options if context.get_parameter_source(name) in _GIVEN}
     folder = Path(result) if Path(result).is_dir() else Path(result).parent
     target = folder / REPORT_FILE if output is None else output_file(output)
     is_inside = target.absolute().parent == folder.absolute()
@@ -161,7 +163,9 @@ def report(
             settle(folder)
             with writing(folder):
                 stack.enter_context(in_use(folder))
-        factorization = _judged(_load(result), result, data, common)
+        factorization = _load(result)
+        common = _as_before(common, factorization.settings, given)
+        factorization = _judged(factorization, result, data, common)
         heading = title or folder.name
         write_report(factorization, target, title=heading, view=view, image_shape=image_shape)
         if is_inside and target.name == REPORT_FILE:
@@ -170,17 +174,36 @@ def report(
     common.answer(answer, lambda out: out.print(f"open {visible(target, None)} in a browser"))
 
 
+def _as_before(
+    common: CommonOptions, settings: Mapping[str, Any], given: set[str]
+) -> CommonOptions:
+    """Read the data as they were read for the fit, but for options that are given."""
+    known = {name: settings[name] for name in _READ_AS_BEFORE if settings.get(name) is not None}
+    if isinstance(columns := known.get("drop"), str):
+        known["drop"] = tuple(columns.split(", "))
+    return replace(common, **{name: value for name, value in known.items() if name not in given})
+
+
 def _judged(
     factorization: Factorization, result: str, data: str | None, common: CommonOptions
 ) -> Factorization:
     """A result with its diagnosis, which may have to be computed from the data."""
     if data is None:
         if factorization.diagnosis is None:
-            raise OptionError(f"{result} was not judged when it was written: add --data DATA")
+            source = factorization.settings.get("source")
+            named = replace(common, data=source if isinstance(source, str) else "DATA")
+            command = shlex.join(["conenmf", "report", result, *named.flags])
+            raise OptionError(f"{result} was not judged when it was written: run {command}")
         return factorization
     V = common.open(common.display, vocabulary=factorization.vocabulary)
     if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
-        raise ShapeError(f"{data} has another shape than the data of {result}: name the right file")
+        (F, N), n = V.shape, factorization.H.shape[1]
+        raise ShapeError(
+            f"{data} has {N} samples and {F} features, and the data of {result} had {n} and "
+            f"{factorization.W.shape[0]}: name the right file, and how to read it"
+        )
+    if factorization.preparation is not None:
+        V = prepared(V, factorization.preparation)
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
     with common.display.working("judging the result"):
         factorization.diagnose()

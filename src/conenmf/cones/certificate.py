@@ -19,13 +19,22 @@ from ..arguments import integer
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
+from ..errors import Message, Option
 from ..linalg.spectrum import Spectrum
 from ..pictures import card, gauge, table
-from .dual_bound import best_lower_bound, default_effort
+from .dual_bound import LowerBound, best_lower_bound, default_effort
 
-__all__ = ["BoundWarning", "Certificate", "certify", "lower_bound"]
+__all__ = [
+    "BoundWarning",
+    "Certificate",
+    "certify",
+    "coordinate_steps",
+    "first_certificate",
+    "lower_bound",
+]
 
 _ROUNDING = 1e-13  # of ||V||^2, in the squared error
+_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # of a V whose singular values cost little
 
 
 class BoundWarning(UserWarning):
@@ -169,15 +178,45 @@ def certify(
     with V.own_threads():
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G, verify=True)[0]
-        steps += _coordinate_steps(HH, VH, W)
+        steps += coordinate_steps(HH, VH, W)
         below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
+    error, kkt_residual = (float(np.sqrt(part / V.total)) for part in (squared, steps))
+    return _stated(error, kkt_residual, below, effort)
+
+
+def first_certificate(
+    relative_error: float, kkt_residual: float, K: int, spectrum: Spectrum, below: float = 0.0
+) -> Certificate:
+    """Make the certificate of a fit from what the fit knows.
+
+    Its bound is that of effort 0 where a side of V is short: singular values then take one pass, if
+    the fit has not computed them, and about as long as a few iterations. Otherwise it is `below`,
+    which may be much lower, and V is not read.
+
+    Parameters
+    ----------
+    relative_error, kkt_residual : float
+        Of the factors.
+    K : int
+    spectrum : Spectrum
+        Of V.
+    below : float
+        A lower bound for the relative error of K components that is known.
+    """
+    bound, V = LowerBound(below, below, False, 0.0), spectrum.V
+    if min(V.shape) <= max(_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT * K):
+        bound = best_lower_bound(V, K, effort=0, spectrum=spectrum)
+    return _stated(relative_error, kkt_residual, bound, 0)
+
+
+def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -> Certificate:
     certificate = Certificate(
-        relative_error=(error := float(np.sqrt(squared / V.total))),
+        relative_error=error,
         lower_bound=below.value,
         gap=error - below.value,
-        kkt_residual=float(np.sqrt(steps / V.total)),
+        kkt_residual=kkt_residual,
         eckart_young=below.eckart_young,
-        is_attained=below.is_attained,
+        is_attained=bool(below.is_attained),
         failure_probability=below.failure_probability,
         effort=effort,
     )
@@ -191,13 +230,13 @@ def certify(
 def _report_contradiction(certificate: Certificate) -> None:
     error, below = certificate.relative_error, certificate.lower_bound
     if error**2 < below**2 - _ROUNDING:
-        warnings.warn(
+        message = Message(
             f"the relative error {error:.9g} is below its lower bound {below:.9g} "
-            f"({certificate.proven}), which cannot be: compute both again in double precision "
-            "with effort=0, and report the data if that does not help",
-            BoundWarning,
-            stacklevel=3,
+            f"({certificate.proven}), which cannot be: compute both again in double precision, ",
+            Option("effort", 0),
+            ", and report the data if that does not help",
         )
+        warnings.warn(BoundWarning(message), stacklevel=4)
 
 
 def _judge(
@@ -206,11 +245,11 @@ def _judge(
     block, H = exact(block), exact(H)
     C = products(block, W)
     residual = float(residual_squared(block, squared, C, G, W, H).sum())
-    return ((weighted_sums(block, H), H.T @ H, residual, _coordinate_steps(G, C, H)),)
+    return ((weighted_sums(block, H), H.T @ H, residual, coordinate_steps(G, C, H)),)
 
 
-def _coordinate_steps(G: Array, C: Array, Y: Array) -> float:
-    """Sum over entries of the squared step that minimises over that entry alone."""
+def coordinate_steps(G: Array, C: Array, Y: Array) -> float:
+    """Return the sum over entries of the squared step that minimises over that entry alone."""
     curvature = np.diagonal(G)
     gradient = Y @ G - C
     step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import DataMatrix, sample_indices
+from ..data.matrix import DataMatrix
+from ..data.steps import sample_indices
 from ..errors import ComponentsError
 
 __all__ = ["SCORE_OF_ZERO", "farthest_first", "one_pass_centres", "require_new_direction", "unit"]

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..arguments import number
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.matrix import Aligned, DataMatrix
+from ..data.steps import sample_indices
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import ShapeError
 from ..linalg.nnls import nnls

@@ -17,7 +17,8 @@ import numpy as np
 from ..arguments import array, flag, indices, instance, integer, number
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
-from ..data.matrix import Aligned, DataMatrix, add
+from ..data.matrix import Aligned, DataMatrix
+from ..data.steps import add
 from ..data.validate import check_labels, check_shapes, require_data_matrix
 from ..errors import FactorError, ShapeError
 from ..linalg.spectrum import Spectrum

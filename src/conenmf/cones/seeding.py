@@ -19,9 +19,10 @@ import numpy as np
 
 from ..arguments import components, generator, integer, number, optional
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import DataMatrix, sample_indices
+from ..data.matrix import DataMatrix
 from ..data.resources import require_memory
 from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix
 from .clustering import Cones, cosine_rounding, require_samples
 from .farthest import require_new_direction

@@ -6,6 +6,7 @@ different code, or where a compiled kernel helps, it is here; sums are in float6
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
@@ -26,8 +27,10 @@ __all__ = [
     "cross_products",
     "dense",
     "entropies",
+    "entrywise",
     "exact",
     "feature_gram",
+    "features_scaled",
     "is_sparse",
     "norms",
     "products",
@@ -157,6 +160,28 @@ def scaled(block: Block, factors: Array) -> Block:
     return product
 
 
+def features_scaled(block: Block, factors: Array) -> Block:
+    """Return a block with each feature multiplied by its factor."""
+    product: Block
+    if is_sparse(block):
+        data = block.data * factors[block.indices]
+        product = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    else:
+        product = np.asarray(block) * factors[:, None]
+    return product
+
+
+def entrywise(block: Block, function: Callable[[Array], Array]) -> Block:
+    """Return a block after a function of each entry, which leaves zeros zero."""
+    result: Block
+    if is_sparse(block):
+        data = function(block.data)
+        result = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    else:
+        result = function(np.asarray(block))
+    return result
+
+
 def cone_products(
     block: Block, labels: Array, Q: Array, *, sums: bool = True
 ) -> tuple[Array, Array]:
@@ -237,9 +262,8 @@ def entropies(block: Block) -> Array:
     if not is_sparse(block):
         entries: Any = block
         return np.asarray((xlogy(entries, entries) - entries).sum(axis=0))
-    values = xlogy(block.data, block.data) - block.data
-    sums = sp.csc_array((values, block.indices, block.indptr), shape=block.shape).sum(axis=0)
-    return np.asarray(sums).ravel()
+    sums: Any = entrywise(block, lambda entries: xlogy(entries, entries) - entries)
+    return np.asarray(sums.sum(axis=0)).ravel()
 
 
 def with_entries(block: Block, indices: Array, values: Array) -> Block:

@@ -25,8 +25,9 @@ from ..errors import (
 from .aligned import check_file, save_array
 from .blocks import Array, Block, canonical_rows
 from .local import LocalMatrix
-from .matrix import Checksum, Reduce, Step
+from .matrix import Checksum
 from .memory import hold
+from .steps import Reduce, Step
 from .threads import one_blas_thread
 from .validate import check_kind
 

@@ -37,8 +37,9 @@ from .chunks import (
     transpose_chunk,
     visit_chunk,
 )
-from .matrix import Checksum, DataMatrix, Work
+from .matrix import Checksum, DataMatrix
 from .scheduler import Keys, client_id, fits, naming_failures
+from .steps import Work
 from .validate import check_kind
 
 __all__ = ["ClusterMatrix", "RechunkWarning", "Traffic", "checked_array"]

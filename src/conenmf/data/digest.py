@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from .blocks import Array, Block, is_sparse
-from .matrix import DataMatrix, sample_indices
+from .matrix import DataMatrix
+from .steps import sample_indices
 
 __all__ = ["digest"]
 

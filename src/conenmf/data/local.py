@@ -21,7 +21,8 @@ from .aligned import check_file, save_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
 from .files.watch import Watch
-from .matrix import Checksum, DataMatrix, Work
+from .matrix import Checksum, DataMatrix
+from .steps import Work
 from .threads import keep_freed_memory, one_blas_thread, run_in_order
 
 __all__ = ["LocalMatrix", "Reader"]

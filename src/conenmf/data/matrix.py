@@ -15,10 +15,10 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,58 +29,17 @@ from ..errors import NotAvailableError, ShapeError
 from ..names import Names
 from .blocks import Array, Block, exact, products, weighted_sums
 from .measures import Measures, measure
+from .preparation import Preparation
 from .resources import available_threads
+from .steps import Aligned, Reduce, Step, Work, add
 from .vocabulary import Vocabulary
 
-__all__ = [
-    "Aligned",
-    "Checksum",
-    "DataMatrix",
-    "Reduce",
-    "Step",
-    "Work",
-    "add",
-    "sample_indices",
-]
-
-Aligned: TypeAlias = Any
-"""An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
+__all__ = ["Aligned", "Checksum", "DataMatrix"]
 
 Checksum: TypeAlias = tuple[int, int]
 """Of a file: its size in bytes, and its CRC-32."""
 
-Step: TypeAlias = Callable[..., tuple[Any, ...]]
-Reduce: TypeAlias = Callable[[Any, Any], Any]
-
 _MAX_THREADS = 1024
-
-
-def sample_indices(index: range) -> tuple[Array, None]:
-    """Step of a map: the index of each sample."""
-    return np.arange(index.start, index.stop), None
-
-
-def add(total: Any, part: Any) -> Any:
-    """Add a block's part to the total, tuples and dicts item by item, arrays in place."""
-    if part is None:
-        return None
-    if isinstance(part, dict):
-        return {name: add(total[name], value) for name, value in part.items()}
-    if isinstance(part, tuple):
-        return tuple(add(a, b) for a, b in zip(total, part, strict=True))
-    total += part
-    return total
-
-
-class Work(NamedTuple):
-    """A step and all that it is called with; see `DataMatrix.sweep`."""
-
-    step: Step
-    aligned: tuple[Aligned, ...]
-    reduce: Reduce
-    shared: dict[str, Any]
-    out: Sequence[Aligned | None]
-    verify: bool = False
 
 
 class DataMatrix(ABC):
@@ -117,6 +76,8 @@ class DataMatrix(ABC):
         How the file was read, where there was a choice.
     vocabulary : Vocabulary or None
         The words of texts and their weights.
+    preparation : Preparation or None
+        What was done to the entries, if the matrix is a view that `prepare` made.
     """
 
     is_remote: bool = False
@@ -124,6 +85,7 @@ class DataMatrix(ABC):
     max_gather: int = 512
     remarks: tuple[str, ...] = ()
     vocabulary: Vocabulary | None = None
+    preparation: Preparation | None = None
 
     def __init__(
         self,

@@ -12,8 +12,9 @@ import numpy as np
 
 from ..arguments import generator, integer
 from .blocks import Array
-from .matrix import DataMatrix, Step
+from .matrix import DataMatrix
 from .resources import require_memory
+from .steps import Step
 from .validate import require_data_matrix
 
 __all__ = [

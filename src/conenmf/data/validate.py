@@ -33,8 +33,9 @@ from ..errors import (
 )
 from ..text import shown
 from .blocks import Array, Block
-from .matrix import Aligned, DataMatrix, sample_indices
+from .matrix import Aligned, DataMatrix
 from .resources import require_memory
+from .steps import sample_indices
 
 __all__ = [
     "Negative",
@@ -284,9 +285,9 @@ def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[st
     names = V.names
     of_sample = "sample" if names.sample_names is None else f"sample {names.sample(sample)!r}"
     of_feature = "feature" if names.feature_names is None else f"feature {names.feature(feature)!r}"
-    if samples_in == "rows":
-        return f"row {sample} ({of_sample}), column {feature} ({of_feature})", number
-    return f"row {feature} ({of_feature}), column {sample} ({of_sample})", number
+    places = [f"{sample} ({of_sample})", f"{feature} ({of_feature})"]
+    row, column = places if samples_in == "rows" else places[::-1]
+    return f"row {row}, column {column}, counted from 0,", number
 
 
 def _find_in_block(

@@ -25,8 +25,9 @@ import scipy.sparse as sp
 from ..arguments import generator
 from .blocks import Array, Block, canonical_rows, exact, norms, scaled
 from .local import LocalMatrix, Reader
-from .matrix import Aligned, Checksum, DataMatrix, Step, Work
+from .matrix import Aligned, Checksum, DataMatrix
 from .memory import hold
+from .steps import Step, Work
 from .validate import require_data_matrix
 
 __all__ = ["MappedMatrix", "View", "shuffled_samples", "take_samples", "unit_samples"]
@@ -47,6 +48,7 @@ class View(DataMatrix):
         super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
         self.V = V
         self.is_remote, self.candidates, self.max_gather = V.is_remote, V.candidates, V.max_gather
+        self.remarks, self.vocabulary = V.remarks, V.vocabulary
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Hold the threads as V does."""

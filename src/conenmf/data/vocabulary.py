@@ -126,7 +126,8 @@ class Vocabulary:
         idf = array("idf", self.idf, (len(words),), at_least=0).astype(np.float64)
         settings = dict(self.settings)
         if settings.keys() != {"stop_words", "ngrams"}:
-            raise OptionError(f"settings={shown(settings)}, expected stop_words and ngrams")
+            problem = f"settings={shown(settings)}, expected "
+            raise OptionError(Message(problem, Option("stop_words"), " and ngrams"))
         choice("stop_words", settings["stop_words"], _STOP_WORDS[1:])
         integer("ngrams", settings["ngrams"], at_least=1, at_most=_MAX_NGRAMS)
         for name, value in (("words", tuple(words)), ("idf", idf), ("settings", settings)):

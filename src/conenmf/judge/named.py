@@ -14,9 +14,14 @@ import numpy as np
 
 from ..arguments import array, instance, integer
 from ..data.blocks import Array
+from ..data.matrix import DataMatrix
+from ..errors import ShapeError
 from ..names import Names
+from ..text import excerpt
 
-__all__ = ["NamedComponents", "largest_features"]
+__all__ = ["NamedComponents", "largest_features", "matched_rows"]
+
+_LISTED_NAMES = 5
 
 
 def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
@@ -35,6 +40,46 @@ def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
         [names.feature(f) for f in np.argsort(-w, kind="stable")[:n].tolist() if w[f] > 0]
         for w in W.T
     ]
+
+
+def matched_rows(W: Array, names: Names, V: DataMatrix) -> Array:
+    """W (F, K) with its rows, which have these names, in the order of the features of V.
+
+    Where both have names, features are matched by them; the error names those that are missing in
+    V, and those that only V has.
+    """
+    known, given = names.feature_names, V.names.feature_names
+    if known is None or given is None:
+        if len(W) != V.shape[0]:
+            raise ShapeError(
+                f"the data have {V.shape[0]} features, the model has {len(W)}: they must agree"
+            )
+        return W
+    if known == given:
+        return W
+    place = {name: f for f, name in enumerate(known)}
+    extra = [name for name in given if name not in place]
+    missing = place.keys() - set(given)
+    if extra or missing:
+        parts = [f"the data have {len(given)} features, the model has {len(known)}"]
+        if missing:
+            parts.append(f"missing in the data: {_listed(n for n in known if n in missing)}")
+        if extra:
+            parts.append(f"not in the model: {_listed(extra)}")
+        raise ShapeError(f"{'; '.join(parts)}: give the features of the model")
+    if len(place) < len(known) or len(given) != len(known):
+        raise ShapeError(
+            "features share names and differ in order from the model: give each its own name"
+        )
+    return W[[place[name] for name in given]]
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first of some names, for a message."""
+    texts = list(names)
+    rest = len(texts) - _LISTED_NAMES
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(repr(excerpt(name)) for name in texts[:_LISTED_NAMES]) + more
 
 
 class NamedComponents:

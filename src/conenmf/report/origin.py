@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
+from ..data.preparation import Preparation
 from ..markup import Html, element
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
@@ -47,7 +48,7 @@ def settings(context: ReportContext, source: str | None, extra: dict[str, object
         ),
         element("h3", "Run it again"),
         _code(visible(command)) if command is not None else None,
-        _code(_program(result.settings, source)),
+        _code(_program(result.settings, source, result.preparation)),
     )
 
 
@@ -83,7 +84,9 @@ def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _PACKAGES} | system
 
 
-def _program(settings: Mapping[str, Any], source: str | None) -> str:
+def _program(
+    settings: Mapping[str, Any], source: str | None, preparation: Preparation | None
+) -> str:
     """Return a Python program that repeats the fit."""
     in_columns = settings.get("samples_in") == "columns"
     door = "from_columns" if in_columns else "from_rows"
@@ -94,6 +97,15 @@ def _program(settings: Mapping[str, Any], source: str | None) -> str:
         changed = [f"{name}={value!r}" for name, value in reading.items() if value not in defaults]
         door = "open_data"
         data = f"open_data({', '.join(map(visible, [repr(source), *changed]))})"
+    if preparation is not None:
+        steps = {
+            "normalize_total": preparation.total,
+            "log1p": preparation.log1p,
+            "tfidf": preparation.idf is not None,
+            "normalize": preparation.normalize and preparation.idf is None,
+        }
+        asked = ", ".join(f"{name}={value!r}" for name, value in steps.items() if value)
+        data, door = f"{data}\nV = prepare(V, {asked})", f"{door}, prepare"
     options, own = [], []
     by_name = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys()}
     for name in ("init", "solver", "max_iter", "tol", "max_time", "sketch"):

@@ -16,7 +16,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.sketch import Sketch, is_dense, sketch, sketch_rank
 from ..data.views import take_samples
-from .losses import coefficients
+from .coefficients import coefficients
 
 __all__ = ["Arena", "choose_arena", "factors_on_all"]
 

@@ -22,8 +22,8 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..data.views import take_samples
 from ..linalg.spectrum import Spectrum
+from .coefficients import coefficients
 from .initial import Generator, InitialFactors
-from .losses import coefficients
 
 __all__ = [
     "CONE_INITS",

@@ -21,6 +21,7 @@ from ..data.validate import checked_components, require_data_matrix
 from ..errors import FactorError
 from ..linalg.spectrum import Spectrum
 from ..text import function_name, shown
+from .coefficients import coefficients
 from .column_inits import COLUMN_INITS
 from .cone_inits import CONE_INITS, from_cones
 from .initial import (
@@ -34,7 +35,6 @@ from .initial import (
     random_coefficients,
 )
 from .kmeans_inits import CLUSTER_INITS
-from .losses import coefficients
 from .separable import snpa, spa
 from .solvers import Solver
 from .svd_inits import SVD_INITS

@@ -15,8 +15,9 @@ import numpy as np
 
 from ..cones.clustering import require_samples
 from ..data.blocks import Array, Block, dense, entropies, exact
-from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
+from ..data.steps import sample_indices
 from .initial import Factors, Generator, random_coefficients
 
 __all__ = ["CLUSTER_INITS", "fuzzy", "kl_kmeans", "kmeans", "spkm"]

@@ -14,7 +14,6 @@ follows by an update with G = HH' and C = VH', and the value for any W by
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
@@ -23,25 +22,31 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from .. import kernels
-from ..arguments import factor, flag
-from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
+from ..arguments import flag
+from ..cones.certificate import coordinate_steps
+from ..data.blocks import Array, Block, exact, products, weighted_sums
 from ..data.borders import equal_borders
-from ..data.matrix import Aligned, DataMatrix, add
+from ..data.matrix import Aligned, DataMatrix
+from ..data.steps import add
 from ..data.threads import run_in_order
 from ..data.validate import require_data_matrix
 from ..errors import FactorError
-from ..linalg.nnls import nnls
+from .coefficients import (
+    ORDINARY,
+    Finish,
+    column_units,
+    finish_and_judge,
+    finishing,
+    nearby_power,
+)
 from .solvers import Update
 
-__all__ = ["Frobenius", "Loss", "Point", "Sums", "coefficients", "column_units"]
+__all__ = ["Frobenius", "Loss", "Point", "Sums", "extrapolated"]
 
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 
-_NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
-_TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
-_ORDINARY = 1e-6, 1e6  # sizes between which nothing is rescaled
 _BATCHES, _BATCH_ROWS, _MAX_BATCH_ROWS = 8, 512, 4096  # of features, on threads
 
 
@@ -139,8 +144,8 @@ class Loss(ABC):
         """Return an increasing function of the value that does not depend on the scale of V."""
 
     @abstractmethod
-    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
-        """Return the exact H (K, N) for W, labels (N,) and the objective of V; one pass."""
+    def finish(self, W: Array) -> Finish:
+        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass."""
 
 
 class Frobenius(Loss):
@@ -250,7 +255,7 @@ class Frobenius(Loss):
     def column_units(self, W: Array) -> Array:
         """Return the units of columns, which are 1 if the Gram matrix shows ordinary sizes."""
         squares = self._gram(W).diagonal()
-        if squares.min() > len(W) * _ORDINARY[0] ** 2 and squares.max() < _ORDINARY[1] ** 2:
+        if squares.min() > len(W) * ORDINARY[0] ** 2 and squares.max() < ORDINARY[1] ** 2:
             return np.ones(W.shape[1])
         return column_units(W)
 
@@ -320,56 +325,16 @@ class Frobenius(Loss):
         """Return ||V - W H|| / ||V||."""
         return float(np.sqrt(value / self.total))
 
-    def coefficients(self, W: Array) -> tuple[Aligned, Aligned, float]:
-        """Return the best H for W with labels and ||V - W H||^2; see `losses.coefficients`."""
-        return coefficients(self.V, W)
-
-
-def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
-    """Return the best H for a given W, exactly, with labels and the squared error; one pass.
-
-    It depends on V and W alone, not on a first guess, so that it is always the same even where
-    several H are best. A component so small that its coefficients would leave the range of their
-    type counts as zero.
-
-    Returns
-    -------
-    H : array (K, N)
-    labels : array (N,), integers
-        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample, the first one
-        of those that differ by rounding; -1 for a sample without any.
-    squared_error : float
-        ||V - W H||^2, exact to rounding.
-    """
-    require_data_matrix(V)
-    W = factor("W", W, (V.shape[0], "K"))
-    W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
-    units = column_units(W)
-    largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
-    W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
-    with V.own_threads():
-        shared: dict[str, Any] = {"units": units} if np.any(units != 1) else {}
-        Ht, labels, squared = V.sweep(
-            _finish_block, V.norms_squared, verify=True, W=W, G=W.T @ W, **shared
-        )
-    return Ht.T, labels, float(squared)
-
-
-def _finish_block(
-    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
-) -> tuple[Array, Array, float]:
-    """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
-    exact_block = exact(block)
-    C = products(exact_block, W)
-    H = nnls(G, C)
-    returned = (H if units is None else H / units).astype(block.dtype, copy=False)
-    H = returned if units is None else exact(returned) * units
-    contributions = np.sqrt(np.diagonal(G)) * H
-    largest = contributions.max(axis=1)
-    first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
-    residuals = residual_squared(exact_block, squared, C, G, W, exact(H))
-    return returned, labels, float(residuals.sum())
+    def finish(self, W: Array) -> Finish:
+        """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
+        shared = finishing(self.V, W)
+        with self.V.own_threads():
+            Ht, labels, (squared, VH, HH, steps) = self.V.sweep(
+                finish_and_judge, self.V.norms_squared, verify=True, **shared
+            )
+        steps += coordinate_steps(HH, VH, shared["W"])
+        residual = float(np.sqrt(steps / self.V.total))
+        return Finish(Ht.T, labels, float(squared), residual)
 
 
 def _step(
@@ -431,19 +396,3 @@ def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     if updated.size and updated.min() < 0:
         raise FactorError(f"the solver returned a negative entry: {updated.min():g}")
     return updated
-
-
-def nearby_power(size: float) -> float:
-    """Return a power of two near `size`, by which numbers are divided exactly; 1 if it is ordinary.
-
-    >>> nearby_power(3e-9) == 2.0**-28, nearby_power(5.0)
-    (True, 1.0)
-    """
-    if size <= 0 or _ORDINARY[0] < size < _ORDINARY[1]:
-        return 1.0
-    return 2.0 ** min(round(math.log2(size)), 1023)
-
-
-def column_units(W: Array) -> Array:
-    """Return for every column of W (F, K) a power of two near its largest entry."""
-    return np.array([nearby_power(float(size)) for size in W.max(axis=0)])

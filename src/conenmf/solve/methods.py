@@ -16,7 +16,8 @@ import numpy as np
 from ..arguments import function, instance, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
-from .losses import Frobenius, Loss, column_units
+from .coefficients import column_units
+from .losses import Frobenius, Loss
 from .solvers import FLOOR, Solver, Update, get_solver, unchecked
 
 __all__ = ["Method", "Penalty", "Slot", "without_floor"]

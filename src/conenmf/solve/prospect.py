@@ -18,7 +18,7 @@ Two questions are asked of an error e:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,7 @@ _MIN_PLATEAU_RATIO = 1.05  # of an error to b, from which on it may be a plateau
 _MIN_STANDOUT_RATIO = 1.3  # ... if the K-th singular value exceeds the next by this factor
 _NEGLIGIBLE_ERROR = 1e-6  # up to which an error counts as none
 _EXTRA_VECTORS = 8
+_ROUNDINGS = 20  # by which each vector of a sketch may be off, in units of its type
 
 
 class Prospect(NamedTuple):
@@ -46,10 +47,15 @@ class Prospect(NamedTuple):
         sqrt(1 - sum_{j <= K} sigma_j^2 / ||V||^2), estimated.
     standout : float
         sigma_K / sigma_{K+1}; infinite if there is no next one.
+    proven : float
+        A bound that is certain, and lower where V has more to it than a sketch, or than a few more
+        than K vectors: for every X of rank K and every orthonormal Q, ||V - X|| >= ||Q'(V - X)||,
+        which is at least what the K leading singular values of Q'V leave of it.
     """
 
     lower_bound: float
     standout: float
+    proven: float = 0.0
 
     def is_reached(self, error: float) -> bool:
         """Whether no factorisation has an error that is worth more work."""
@@ -89,7 +95,18 @@ def prospect(
         squares = Spectrum.of(V, spectrum).leading_subspace(K, tol=VECTOR_TOL)[1]
     else:
         squares = np.linalg.eigvalsh(S.gram())[::-1]
-    left = max(1.0 - float(squares[:K].sum()) / V.total, 0.0)
-    squares = np.maximum(squares, np.finfo(V.dtype).eps * squares[0])  # below is rounding
+    squares, dtype = np.maximum(squares, 0.0), V.dtype if S is None else S.dtype
+    explained, kept = float(squares[:K].sum()), float(squares[K:].sum())
+    left = max(1.0 - explained / V.total, 0.0)
+    proven = _certain(kept / V.total, squares.size, np.dtype(np.float64) if S is None else dtype)
+    squares = np.maximum(squares, np.finfo(dtype).eps * squares[0])  # below is rounding
     standout = np.sqrt(squares[K - 1] / squares[K]) if squares.size > K else np.inf
-    return Prospect(float(np.sqrt(left)), float(standout))
+    return Prospect(float(np.sqrt(left)), float(standout), proven)
+
+
+def _certain(kept: float, rank: int, dtype: np.dtype[Any]) -> float:
+    """The root of a share of ||V||^2, less what the rounding of Q, of Q'V and of sums may add."""
+    of_gram, of_basis = (
+        _ROUNDINGS * rank * float(np.finfo(kind).eps) for kind in (np.float64, dtype)
+    )
+    return max(float(np.sqrt(max(kept - of_gram, 0.0))) - of_basis, 0.0)

@@ -34,10 +34,10 @@ from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, OptionError
 from ..linalg.spectrum import Spectrum
 from .arena import Arena, choose_arena, factors_on_all
+from .coefficients import coefficients
 from .initial import Generator, InitialFactors
 from .inits import initialize
 from .loop import iterate
-from .losses import coefficients
 from .prospect import Prospect, prospect
 from .runs import Run
 from .solvers import SOLVERS, Solver

@@ -30,7 +30,8 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import aligned_coefficients
 from ..errors import CheckpointWarning, FactorError, Message, Option
-from .losses import Point, Sums, column_units
+from .coefficients import column_units
+from .losses import Point, Sums
 from .methods import Method, Penalty
 from .solvers import Solver, Update
 from .state import Momentum, Saved, State

@@ -72,12 +72,20 @@ def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
         ("a,b\n1,2\n3,4,5\n", FileFormatError, "line 3 has 3 fields, expected 2"),
         ("a,b\n" + 60 * "1,2\n" + "1,1_0\n", FileFormatError, "line 62, column 'b': '1_0'"),
         ("a;b\n1;2\n3;1.000,5\n", FileFormatError, "line 3, column 'b': '1.000,5'"),
-        ("a,b\n1,2\n3,\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature 'b'\) is NaN"),
-        ("a,b\n1,2\n3,NA\n", NonFiniteError, r"row 1 \(sample\), column 1 \(feature 'b'\) is NaN"),
+        (
+            "a,b\n1,2\n3,\n",
+            NonFiniteError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is NaN",
+        ),
+        (
+            "a,b\n1,2\n3,NA\n",
+            NonFiniteError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is NaN",
+        ),
         (
             "a,b\n1,2\n3,-1\n",
             NegativeValueError,
-            r"row 1 \(sample\), column 1 \(feature 'b'\) is -1",
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is -1",
         ),
         ("a,b\n", EmptyDataError, "a header and no rows"),
         ("\n\n", EmptyDataError, "is empty"),

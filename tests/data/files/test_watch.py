@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore
 
 from conenmf import ConeNMF, certify, factorize, from_rows, make_cones, open_data
 from conenmf.errors import DataChangedError, FactorError
-from conenmf.solve.losses import coefficients
+from conenmf.solve.coefficients import coefficients
 
 SMALL = {"max_memory": "2MB"}  # for several blocks
 

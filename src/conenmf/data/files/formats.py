@@ -64,6 +64,7 @@ KINDS: dict[str, Opener] = {
 _TABLES = (open_text, open_parquet, open_arrow)
 _WITH_MEMBERS = (open_npz, open_hdf5, open_h5, open_zarr, open_matlab)
 
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
 
@@ -153,6 +154,11 @@ def _opener(file: Path) -> Opener:
     for ending in endings:
         if ending in KINDS:
             return KINDS[ending]
+    if file.suffix.lower() in _SPREADSHEETS:
+        raise FileFormatError(
+            f"{file} is a spreadsheet, which is not read: save the sheet with the numbers as CSV "
+            "(UTF-8), samples in rows, titles of columns in the first line, and give that file"
+        )
     raise FileFormatError(
         f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, "
         "folders that hold a Zarr store or the matrix.mtx of 10x, and folders of images or texts"

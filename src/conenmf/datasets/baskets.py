@@ -1,0 +1,69 @@
+"""A small table to try things on: what customers of a shop bought.
+
+It is drawn, not observed: each customer mixes a few of four habits, and buys the products of each
+with its own rate. Python's own generator draws the numbers, which are the same in every version.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import NamedTuple
+
+__all__ = ["Baskets", "draw_baskets"]
+
+_HABITS = {
+    "baking": {"flour": 6, "sugar": 4, "butter": 4, "eggs": 5, "milk": 3, "yeast": 2},
+    "salads": {"lettuce": 5, "tomatoes": 6, "cucumber": 4, "olives": 2, "vinegar": 1, "oil": 2},
+    "barbecue": {"sausages": 6, "charcoal": 3, "mustard": 2, "bread": 4, "beer": 6, "tomatoes": 1},
+    "breakfast": {"cereal": 5, "milk": 5, "coffee": 6, "jam": 3, "bread": 4, "eggs": 2},
+}
+_COUNT = 300
+_SEED = 4
+_STRAY_RATE = 0.05  # of any product
+_MAIN_SHARE = 0.85  # of a customer's first habit; the rest is that of a second one
+
+
+class Baskets(NamedTuple):
+    """How often each customer bought each product.
+
+    Attributes
+    ----------
+    counts : list of rows
+    customers, products : names of the rows and of the columns
+    """
+
+    counts: list[list[int]]
+    customers: list[str]
+    products: list[str]
+
+
+def draw_baskets() -> Baskets:
+    """Draw the table; it is always the same.
+
+    >>> baskets = draw_baskets()
+    >>> len(baskets.customers), len(baskets.products), sum(map(sum, baskets.counts))
+    (300, 20, 6911)
+    """
+    rng = random.Random(_SEED)
+    products = sorted({product for rates in _HABITS.values() for product in rates})
+    habits = list(_HABITS.values())
+    counts = []
+    for _ in range(_COUNT):
+        first, second = rng.sample(habits, 2)
+        size = 0.5 + rng.random()
+        rates = [
+            size * (_MAIN_SHARE * first.get(one, 0) + (1 - _MAIN_SHARE) * second.get(one, 0))
+            for one in products
+        ]
+        counts.append([_poisson(rng, rate + _STRAY_RATE) for rate in rates])
+    return Baskets(counts, [f"customer {n}" for n in range(1, _COUNT + 1)], products)
+
+
+def _poisson(rng: random.Random, rate: float) -> int:
+    """Count the events of unit time by the gaps between them, which are exponential."""
+    count, time = 0, -math.log(1.0 - rng.random())
+    while time < rate:
+        count += 1
+        time -= math.log(1.0 - rng.random())
+    return count

@@ -1,0 +1,104 @@
+"""How good a result is, by its own data: it judges itself, once, and keeps the answer.
+
+A fit leaves a first certificate, from what it knows. The data are needed for more; they are not
+pickled or saved with a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..arguments import integer
+from ..cones.certificate import Certificate, certify
+from ..cones.dual_bound import DEFAULT_EFFORT, default_effort
+from ..data.blocks import Array
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import DataChangedError, NotAvailableError
+from ..linalg.spectrum import Spectrum
+from .diagnosis import Diagnosis, diagnose
+
+__all__ = ["JudgesItself"]
+
+
+class JudgesItself:
+    """The methods of a result that judge it; its fields are described in `Factorization`."""
+
+    W: Array
+    H: Aligned
+    labels: Aligned
+    relative_error: float
+    certificate: Certificate | None
+    first_certificate: Certificate | None
+    diagnosis: Diagnosis | None
+    spectrum: Spectrum | None
+    data: DataMatrix | None
+
+    def _remember(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def certify(self, *, effort: int | None = None) -> Certificate:
+        """Return the certificate: the error, a lower bound for it, the distance from stationarity.
+
+        The first call reads the data; later calls return `certificate`, unless they ask for more
+        effort. More effort raises the lower bound; see `certify` of `conenmf`. A result that was
+        pickled or loaded has no data: if `certify()` was not called before, it returns
+        `first_certificate`, whose effort is 0 and whose bound may be lower.
+        """
+        certificate = self.certificate or (self.first_certificate if self.data is None else None)
+        effort = self._effort(effort, certificate)
+        if certificate is None or effort > certificate.effort:
+            V = self._require_data("certify(V, W, H)")
+            certificate = self._judge(V, effort)
+            self._remember(certificate=certificate)
+            if self.diagnosis is not None:
+                self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
+        return certificate
+
+    def diagnose(self, *, effort: int | None = None) -> Diagnosis:
+        """Return the certificate, which components can be turned, the spectrum, the cones and more.
+
+        The first call takes some tens of passes over the data; later calls return `diagnosis`,
+        unless they ask for more effort, which is that of the certificate.
+        """
+        diagnosis, effort = self.diagnosis, self._effort(effort, self.certificate)
+        if diagnosis is None:
+            V = self._require_data("diagnose(V, W, H, labels)")
+            certificate = self._judge(V, effort)  # again: are the data the same?
+            diagnosis = diagnose(
+                V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
+            )
+            self._remember(certificate=certificate, diagnosis=diagnosis)
+        elif self.certify(effort=effort) is not diagnosis.certificate:
+            diagnosis = self.diagnosis  # with the new certificate
+            assert diagnosis is not None
+        return diagnosis
+
+    def _effort(self, asked: int | None, certificate: Certificate | None) -> int:
+        """The effort asked for, or that of the certificate, or the default."""
+        if asked is not None:
+            known = 0 if certificate is None else certificate.effort
+            return max(integer("effort", asked, at_least=0), known)
+        if certificate is not None:
+            return certificate.effort
+        return DEFAULT_EFFORT if self.data is None else default_effort(self.data)
+
+    def _judge(self, V: DataMatrix, effort: int) -> Certificate:
+        certificate = certify(V, self.W, self.H, effort=effort, spectrum=self.spectrum)
+        if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
+            raise DataChangedError(
+                "the data were changed after the fit, so it cannot be judged: fit again, and call "
+                "certify() or diagnose() before changing the data"
+            )
+        return certificate
+
+    def _require_data(self, function: str) -> DataMatrix:
+        if self.data is None:
+            raise NotAvailableError(
+                f"{function.partition('(')[0]}() needs the data, which are not kept when a result "
+                f"is pickled or saved: call it before, or use conenmf.{function}"
+            )
+        return self.data

@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import ConeNMF, factorize, from_columns, from_rows, from_texts, open_data, prepare
+from conenmf.data.blocks import is_sparse
+from conenmf.data.preparation import Preparation
+from conenmf.data.prepared import prepared
+from conenmf.datasets.weights import log_counts, tf_idf
+from conenmf.errors import OptionError, ShapeError
+
+ALL = {"normalize_total": 50.0, "log1p": True, "tfidf": True}
+
+
+def by_hand(V, normalize_total=None, log1p=False, tfidf=False, normalize=False):
+    V = V.astype(float)
+    if normalize_total is not None:
+        V = V * normalize_total / np.where(V.any(axis=0), V.sum(axis=0), 1.0)
+    if log1p:
+        V = np.log(1 + V)
+    if tfidf:
+        df = np.count_nonzero(V, axis=1)
+        V = V * np.log(V.shape[1] / np.where(df, df, V.shape[1]))[:, None]
+    if tfidf or normalize:
+        norms = np.linalg.norm(V, axis=0)
+        V = V / np.where(norms > 0, norms, 1.0)
+    return V
+
+
+def products(block, weights, *, W):
+    C = block.T @ W
+    return C, (block @ (C * weights[:, None]), float(C.sum()))
+
+
+def look(reader, *, wanted):
+    inside = wanted[(wanted >= reader.index.start) & (wanted < reader.index.stop)]
+    inside = inside - reader.index.start
+    sums = np.zeros(len(reader.index))
+    if inside.size:
+        sums[inside] = np.asarray(reader.columns(inside).sum(axis=0)).ravel()
+    return sums, None
+
+
+def test_it_is_a_view_in_every_storage(backend, small_blocks, sample_matrix):
+    V = backend(sample_matrix)
+    before = V.passes
+    P, expected = prepare(V, **ALL), by_hand(sample_matrix, **ALL)
+    assert V.passes - before == 3  # df, sums, norms
+    assert (P.shape, P.dtype, P.is_remote) == (V.shape, V.dtype, V.is_remote)
+    W, weights = np.random.default_rng(0).random((12, 3)), np.arange(40.0)
+    C, (sums, total) = P.sweep(products, weights, W=W)
+    np.testing.assert_allclose(C, expected.T @ W, atol=1e-12)
+    np.testing.assert_allclose(sums, expected @ (weights[:, None] * (expected.T @ W)), atol=1e-12)
+    assert total == pytest.approx((expected.T @ W).sum())
+    wanted = np.array([30, 0, 3, 17])
+    np.testing.assert_allclose(P.columns(wanted) @ np.eye(4), expected[:, wanted], atol=1e-12)
+    seen, _ = P.visit(look, wanted=wanted)
+    np.testing.assert_allclose(np.asarray(seen)[wanted], expected[:, wanted].sum(axis=0))
+    np.testing.assert_allclose(P.norms_squared, (expected**2).sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [{"log1p": True}, {"normalize": True}, {"tfidf": True}])
+def test_new_samples_get_the_same_in_every_storage(main_backend, sample_matrix, step):
+    kept = prepare(from_columns(sample_matrix), **step).preparation
+    again = prepared(main_backend(sample_matrix[:, 5:20]), kept)
+    whole = by_hand(sample_matrix, **step)
+    np.testing.assert_allclose(again.columns(np.arange(15)) @ np.eye(15), whole[:, 5:20])
+
+
+@pytest.mark.parametrize("step", [{}, *({key: value} for key, value in ALL.items()), ALL])
+def test_it_can_be_turned(main_backend, sample_matrix, step):
+    T = prepare(main_backend(sample_matrix), **step).turned()
+    expected = by_hand(sample_matrix, **step).T
+    np.testing.assert_allclose(T.columns(np.arange(12)) @ np.eye(12), expected, atol=1e-12)
+    np.testing.assert_allclose(T.norms_squared, (expected**2).sum(axis=0), atol=1e-12)
+
+
+def test_sparse_data_stay_sparse_and_types_stay():
+    X = sp.random_array((40, 12), density=0.2, rng=np.random.default_rng(0), dtype=np.float32)
+    P = prepare(from_rows(X), **ALL)
+    assert P.dtype == np.float32
+    blocks = P.sweep(lambda block: ((is_sparse(block), block.dtype == np.float32),))
+    assert blocks == ((True, True),)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_the_formulas_are_those_of_the_datasets(seed):
+    counts = np.random.default_rng(seed).poisson(0.5, (30, 10))
+    if counts.all(axis=0).all() or not counts.any():
+        return
+    for V, expected in (
+        (prepare(from_rows(counts), tfidf=True), tf_idf(counts)),
+        (prepare(from_rows(counts), normalize_total=1e4, log1p=True), log_counts(counts)),
+    ):
+        rows = V.columns(np.arange(30)).T
+        np.testing.assert_allclose(rows, expected.toarray(), rtol=1e-12, atol=1e-300)
+
+
+def test_a_file_larger_than_its_memory_is_factored_as_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.3, size=(3000, 4)) @ rng.gamma(0.3, size=(4, 100)))
+    np.save(tmp_path / "counts.npy", counts.astype(float))
+    V = open_data(tmp_path / "counts.npy", max_memory="1MB")
+    far = factorize(prepare(V, tfidf=True), 4, max_iter=10, tol=0)
+    near = factorize(from_rows(tf_idf(counts)), 4, max_iter=10, tol=0)
+    assert far.relative_error == pytest.approx(near.relative_error, rel=1e-8)
+    np.testing.assert_allclose(far.W, near.W, atol=1e-8)
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept <= {"counts.npy", "counts.npy.H.npy"}  # coefficients, which are part of the result
+
+
+def test_a_result_keeps_it(tmp_path, sample_matrix):
+    V = from_columns(sample_matrix)
+    result = factorize(prepare(V, **ALL), 2, max_iter=2, tol=0)
+    result.save(tmp_path / "fit.npz")
+    loaded = type(result).load(tmp_path / "fit.npz").preparation
+    again = prepared(V, loaded)
+    np.testing.assert_array_equal(again.columns([0, 5]), prepare(V, **ALL).columns([0, 5]))
+    assert loaded.in_words() == (
+        "each sample scaled to a sum of 50, then log(1 + x) of each entry, then each feature times "
+        "log(N / df), if df of N samples have it, then each sample scaled to unit length"
+    )
+    assert again.remarks == (f"prepared: {loaded.in_words()}",)
+
+
+def test_an_estimator_prepares_new_samples_alike(sample_matrix):
+    model = ConeNMF(2, max_iter=2, tol=0).fit(prepare(from_columns(sample_matrix), **ALL))
+    A = model.transform(sample_matrix.T[5:20])
+    np.testing.assert_allclose(A, model.result_.H.T[5:20], atol=1e-12)
+    again = prepared(from_columns(sample_matrix[:, 5:20]), model.result_.preparation)
+    np.testing.assert_allclose(model.transform(again), A)
+
+
+def test_what_cannot_be_done_is_said(sample_matrix):
+    V = from_columns(sample_matrix)
+    with pytest.raises(OptionError, match="prepared already: ask for all steps in one call"):
+        prepare(prepare(V, log1p=True), normalize=True)
+    with pytest.raises(OptionError, match=r"tfidf=True gives every feature the weight .* = 0"):
+        prepare(from_columns(np.ones((3, 4))), tfidf=True)
+    with pytest.raises(OptionError, match="these texts are weighted so already"):
+        prepare(from_texts(["oak elm", "elm oak ash", "salt pepper", "pepper salt"]), tfidf=True)
+    with pytest.raises(ShapeError, match="have 12 features, and there are weights for 3"):
+        prepared(V, Preparation(idf=np.ones(3)))
+    with pytest.raises(OptionError, match="total=-1"):
+        prepare(V, normalize_total=-1)
