@@ -104,7 +104,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
         with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-3'"
+            FileFormatError, match=f"version.npz has format '{version}', this .*-4'"
         ):
             Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):

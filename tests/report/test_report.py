@@ -129,7 +129,8 @@ def test_components_are_shown_as_their_field_does(cones, names, options, expecte
     assert f"pairs {expected}" in classes
     assert ("curves" in page.data) == (expected == "curves")
     pictures = [image["src"] for image in page.all("img")]
-    assert len(pictures) == (4 + 12 if expected == "images" else 0)
+    n_thumbnails = 4 * 6
+    assert len(pictures) == (4 + n_thumbnails + 12 if expected == "images" else 0)
 
 
 def test_numbers_that_name_features_are_their_places(cones):

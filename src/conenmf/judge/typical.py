@@ -34,6 +34,7 @@ def typical_samples(coefficients: Array, count: int) -> Array:
         rough = shares[:, k].round(_SHARE_DIGITS)
         order = np.lexsort((-coefficients[:, k], -rough))[: row.size]
         found = order[shares[order, k] > 0]
+        found = found[np.argsort(-shares[found, k], kind="stable")]
         row[: found.size] = found
     return typical
 

@@ -158,6 +158,8 @@ def _policy(script: str) -> str:
 
 def _subtitle(context: ReportContext, source: str | None, titled: str) -> Html:
     samples, features = counted(context.N, "sample"), counted(context.F, "feature")
+    if (shape := context.names.pixels_shape) is not None:
+        samples = f"a scene of {shape[0]} x {shape[1]} pixels"
     size = f"{samples} \N{MULTIPLICATION SIGN} {features}"
     if titled != sentence(context.K_components):
         size = f"{context.K_components} · {size}"

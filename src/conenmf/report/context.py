@@ -159,8 +159,12 @@ class ReportContext:
         return SampleMap.of(self.shares, cosines(self.W) + cosines(self.shares))
 
     def sample_name(self, position: int) -> str:
-        """Return the name of an inspected sample."""
-        return self.names.sample(int(self.diagnosis.inspected.indices[position]))
+        """Return the name of an inspected sample; of a pixel without one, its row and column."""
+        index = int(self.diagnosis.inspected.indices[position])
+        if self.names.sample_names is None and self.names.pixels_shape is not None:
+            row, column = divmod(index, self.names.pixels_shape[1])
+            return f"pixel ({row}, {column})"
+        return self.names.sample(index)
 
     @cached_property
     def thumbnails(self) -> Array:

@@ -48,13 +48,13 @@ def table(context: ReportContext) -> Html:
         element(
             "table", element("thead", head), element("tbody", *rows), class_="all", id="overview"
         ),
-        class_="overview",
+        class_=f"overview {context.view}",
     )
 
 
 def _row(context: ReportContext, k: int) -> Html:
     share = float(context.diagnosis.shares[k])
-    widest = float(context.diagnosis.shares.max()) or 1.0
+    widest, size = float(context.diagnosis.shares.max()) or 1.0, int(context.diagnosis.sizes[k])
     cells = [
         element(
             "td",
@@ -62,7 +62,7 @@ def _row(context: ReportContext, k: int) -> Html:
             percent(share),
             class_="shares",
         ),
-        element("td", f"{int(context.diagnosis.sizes[k]):,}", class_="count"),
+        element("td", f"{size:,}", class_="count one" if size == 1 else "count"),
     ]
     if context.classes is not None:
         largest = context.classes.largest_in(k)
@@ -103,7 +103,7 @@ def endmembers(context: ReportContext) -> Html | None:
         "figure",
         element("h3", "All components in one frame, each scaled to norm 1"),
         charts.chart(join(lines), x, y, label=label, id_="endmembers"),
-        element("ul", *keys, class_="legend close"),
+        element("ul", *keys, class_="legend tight"),
         element("output", "\N{NO-BREAK SPACE}", class_="readout controls", aria_live="polite"),
         class_=f"endmembers{' many' * (context.K > charts.N_COLOURS)}",
     )
