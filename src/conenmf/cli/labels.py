@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,8 @@ class GivenClasses:
             classes = read_annotation(common.path, given, budget)
         else:
             choice = ColumnChoice.of(common.header, None, ())
-            classes = list(open_text_column(common.path, given, budget, choice).matrix)
+            column: Any = open_text_column(common.path, given, budget, choice).matrix
+            classes = list(column)
         if len(classes) != N:
             raise ShapeError(f"{common.path} has {len(classes)} classes for {N} samples")
         return np.array(classes)
