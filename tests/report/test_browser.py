@@ -345,9 +345,13 @@ def test_print_shows_all_and_no_controls(opened, view):
     assert page.locator(".controls:visible, nav:visible").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 680
-    printed = page.pdf(path=ARTEFACTS / f"{view}.pdf", prefer_css_page_size=True)
+
+
+def test_paper_is_filled(opened):
+    page = opened("forty")
+    printed = page.pdf(path=ARTEFACTS / "forty.pdf", prefer_css_page_size=True)
     n_pages = len(re.findall(rb"/Type\s*/Page\b", printed))
-    assert 2 <= n_pages <= 6  # none of them half empty but the last
+    assert 8 <= n_pages <= 18  # two components on a page would be 20 for these alone
 
 
 def test_without_scripts_all_is_there(opened):
