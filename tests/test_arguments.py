@@ -399,8 +399,8 @@ CALLS = {
     "export.annotate_file": {"source": ("path", "a.h5ad"), "target": ("path", "b.h5ad"), "result":
         ("object", RESULT), "key": ("text", "nmf")},
     "report.render": {"result": ("object", RESULT), "title": ("text?", None), "source": ("text?",
-        None), "view": ("choice", "auto"), "image_shape": ("shape?", None), "extra": ("object?",
-        None)},
+        None), "view": ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape":
+        ("shape?", None), "classes": ("classes?", LABELS), "extra": ("object?", None)},
 }
 # fmt: on
 INSTANCES = {

@@ -122,7 +122,7 @@ def test_iterations_that_are_kept(paper):
 
 def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     row = {
-        "dataset": "d", "solver": "mult", "init": "spkm", "iterations": "4",
+        "dataset": "d", "solver": "mult", "init": "spkm", "run": "0", "iterations": "4",
         "seconds": "2.0", "seconds of init": "1.9",
     }  # fmt: skip
     assert paper("table4").shift([row], "d", "mult", "spkm") == 3
@@ -442,3 +442,17 @@ def test_the_published_page_follows_from_the_published_rows(paper):
     text = paper("presentation").as_markdown(page.HEADING, made, page.apart())
     assert (page.COMMITTED.parent / "page.md").read_text("utf-8") == text
     assert not list(page.COMMITTED.glob("*.npz"))  # photographs
+    for path in page.COMMITTED.glob("*.csv"):
+        rows = [tuple(row.values()) for row in untimed(paper("protocol").kept(path))]
+        assert len(set(rows)) == len(rows), f"{path.name} has a row twice"
+
+
+def test_runs_are_paired_by_their_number(paper):
+    rows = {
+        init: [{"run": str(run), "of": init} for run in runs]
+        for init, runs in {"rand": [2, 0, 1], "cr1-nmf": [0, 2], "nndsvd": [0], "cur": [0]}.items()
+    }
+    found = paper("races").in_pairs(rows, ["rand", "cr1-nmf", "nndsvd"], ["nndsvd"])
+    assert {init: [row["run"] for row in group] for init, group in found.items()} == {
+        "rand": ["0", "2"], "cr1-nmf": ["0", "2"], "nndsvd": ["0", "0"], "cur": ["0"]
+    }  # fmt: skip

@@ -33,7 +33,7 @@ def test_save_and_load(tmp_path, cones):
     assert (back.K_decided_by, back.init_used) == ("cones", "cr1")
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-3"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-4"
 
 
 def test_numbers_of_numpy_can_be_saved(tmp_path, cones):
@@ -104,7 +104,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
         with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-3'"
+            FileFormatError, match=f"version.npz has format '{version}', this .*-4'"
         ):
             Factorization.load(tmp_path / "version.npz")
     with pytest.raises(FileNotFoundError):

@@ -25,6 +25,7 @@ from presentation import (
     mean_and_deviation,
 )
 from protocol import Experiment
+from races import in_pairs
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
@@ -193,14 +194,8 @@ def _paired(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
     groups = {
         (init, solver): group for (init, solver), group in grouped(rows, "init", "solver").items()
     }
-    runs = min(
-        len(group) for (init, _), group in groups.items()
-        if init in INITS and init not in DETERMINISTIC
-    )  # fmt: skip
-    return {
-        (init, solver): group * runs if init in DETERMINISTIC else group[:runs]
-        for (init, solver), group in groups.items()
-    }
+    paired = [way for way in groups if way[0] in INITS]
+    return in_pairs(groups, paired, [way for way in groups if way[0] in DETERMINISTIC])
 
 
 def text_of_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:

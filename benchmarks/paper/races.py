@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from presentation import Row, Text, grouped
@@ -51,6 +51,7 @@ ORIGINAL = {  # the paper's dataset that each represents
     "paviau": "paviau",
     "paviau_subset": "paviau",
 }
+Way = TypeVar("Way", str, tuple[str, str])
 SOME = 20  # iterations of nnlsb whose cost is compared
 
 
@@ -175,16 +176,25 @@ def numbers(cell: str) -> np.ndarray:
 def by_init(
     rows: list[Row], dataset: str, solver: str, inits: Collection[str] = INITS
 ) -> dict[str, list[Row]]:
-    """The runs of one dataset and solver, by init, as far as all inits that draw have run.
-
-    A run that draws nothing is taken for all.
-    """
+    """The runs of one dataset and solver, by init, as far as all inits that draw have run."""
     here = [row for row in rows if (row["dataset"], row["solver"]) == (dataset, solver)]
     groups = {init: group for (init,), group in grouped(here, "init").items() if init in inits}
-    runs = min((len(g) for init, g in groups.items() if init not in DETERMINISTIC), default=1)
+    return in_pairs(groups, groups, [init for init in groups if init in DETERMINISTIC])
+
+
+def in_pairs(
+    groups: dict[Way, list[Row]], paired: Collection[Way], once: Collection[Way]
+) -> dict[Way, list[Row]]:
+    """The runs that all paired ways have in common, in the same order for each way.
+
+    The one run of a way that draws nothing is taken for all.
+    """
+    by_run = {way: {int(row["run"]): row for row in group} for way, group in groups.items()}
+    drawn = [set(by_run[way]) for way in paired if way not in once]
+    common = sorted(set.intersection(*drawn)) if drawn else [0]
     return {
-        init: group * runs if init in DETERMINISTIC else group[:runs]
-        for init, group in groups.items()
+        way: [runs[0]] * len(common) if way in once else [runs[n] for n in common if n in runs]
+        for way, runs in by_run.items()
     }
 
 

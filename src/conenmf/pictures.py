@@ -230,8 +230,11 @@ def shrink(image: _Array, factor: int) -> _Array:
     return means
 
 
-def png(image: _Array, white: float) -> str:
-    """Return an image as the URL of an 8-bit grey PNG; 0 is black, the value `white` is white."""
+def png(image: _Array, white: float, *, in_colour: bool = False) -> str:
+    """Return an image as the URL of an 8-bit PNG; 0 is black, the value `white` is white.
+
+    With `in_colour`, 0 is dark blue, and colours get lighter over green to yellow.
+    """
     scale = 255.0 / white if white > 0 else 0.0
     scaled = np.clip(image * scale, 0, 255).round().astype(np.uint8)
     rows, columns = scaled.shape
@@ -239,8 +242,10 @@ def png(image: _Array, white: float) -> str:
     filtered[:, 0] = 1  # each pixel is stored as the difference from its left neighbour
     filtered[:, 1] = scaled[:, 0]
     filtered[:, 2:] = scaled[:, 1:] - scaled[:, :-1]
-    header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 9)), (b"IEND", b""))
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 3 if in_colour else 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 9)), (b"IEND", b"")]
+    if in_colour:
+        parts.insert(1, (b"PLTE", _palette().tobytes()))
     chunks = (
         struct.pack(">I", len(content))
         + kind
@@ -249,3 +254,11 @@ def png(image: _Array, white: float) -> str:
         for kind, content in parts
     )
     return data_uri("image/png", b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+
+
+def _palette() -> _Array:
+    """Colours (256, 3) from dark blue over green to yellow, each lighter than the one before."""
+    marks = np.array([[20, 12, 60], [46, 62, 128], [30, 120, 140], [70, 180, 110], [250, 230, 60]])
+    at = np.linspace(0, 255, len(marks))
+    ramps = [np.interp(np.arange(256), at, channel) for channel in marks.T]
+    return np.stack(ramps, axis=1).round().astype(np.uint8)

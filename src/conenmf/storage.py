@@ -34,7 +34,7 @@ from .solve.stopping import History, StopReason
 
 __all__ = ["saved_factorization", "write_factorization"]
 
-_FORMAT = "conenmf-factorization-3"
+_FORMAT = "conenmf-factorization-4"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
@@ -193,7 +193,7 @@ def _read_certificate(archive: Any, name: str) -> Certificate | None:
 
 def _read_diagnosis(archive: Any, W: Array, H: Array) -> Diagnosis | None:
     arrays = {
-        key.removeprefix(_DIAGNOSIS_PREFIX): _numbers(archive, key, "fib")
+        key.removeprefix(_DIAGNOSIS_PREFIX): _numbers(archive, key, "fiub")
         for key in archive.files
         if key.startswith(_DIAGNOSIS_PREFIX)
     }

@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from conenmf import from_rows
+from conenmf import Factorization, from_rows
 from conenmf.cli.labels import read_labels
+from conenmf.data.files.stores import read_annotation
 from conenmf.errors import FileFormatError, ShapeError
 from conenmf.names import Names
 
@@ -26,6 +30,33 @@ def test_labels_in_files(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileFormatError, match="is not a text file of labels"):
         read_labels(path, V)
+
+
+def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, capsys):
+    rng = np.random.default_rng(0)
+    rows = [f"s{n},{'oak' if n % 3 else 'elm'},{n % 7 + 1},{rng.random():.3f}" for n in range(30)]
+    Path("trees.csv").write_text("\n".join(["name,kind,height,width", *rows]) + "\n")
+    assert run("fit", "trees.csv", "-k", 2, "-o", "out", "--init", "cr1", "--classes", "kind") == 0
+    page = Path("out/report.html").read_text()
+    assert "class oak" not in page
+    assert ">oak</span><small>20</small>" in page
+    assert len(Factorization.load("out/result.npz").W) == 2
+    Path("kinds.txt").write_text("\n".join(["pine", "fir"] * 15))
+    assert run("report", "out", "--classes", "kinds.txt") == 0
+    assert ">pine</span><small>15</small>" in Path("out/report.html").read_text()
+    assert run("report", "out", "--classes", "nothing") != 0
+    assert "--classes nothing is no file" in capsys.readouterr().err
+
+
+def test_classes_in_annotated_data(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    obs = {"type": ["B", "T", None, "B"], "batch": [1, 2, 2, 1], "note": list("wxyz")}
+    frame = pd.DataFrame(obs, index=list("abcd")).astype({"type": "category"})
+    anndata.AnnData(np.ones((4, 3)), obs=frame).write_h5ad(tmp_path / "cells.h5ad")
+    columns = (read_annotation(tmp_path / "cells.h5ad", name, 1 << 24) for name in obs)
+    assert list(columns) == [["B", "T", "missing", "B"], ["1", "2", "2", "1"], list("wxyz")]
+    with pytest.raises(FileFormatError, match="no column 'age' in obs; it has"):
+        read_annotation(tmp_path / "cells.h5ad", "age", 1 << 24)
 
 
 def test_names_that_repeat(tmp_path):

@@ -139,7 +139,7 @@ def test_members_of_no_size_and_with_holes(tmp_path, kind, size):
     header[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
     header[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(header))[0]
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(bytes(header) + bytes(1024)))
-    with pytest.raises(DatasetError, match="with holes, or of negative size"):
+    with pytest.raises(DatasetError, match=r"with holes, or of negative size|invalid offset"):
         unpack(tmp_path / "a.tar.gz", tmp_path, lambda member: True)
 
 

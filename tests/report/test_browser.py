@@ -1,7 +1,9 @@
 """Reports in a browser: they draw, react to pointer and keys, and make no network request."""
 
 import os
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 
+ARTEFACTS = Path(__file__).parent / "artefacts"  # pictures to look at; git ignores them
 HOSTILE = "</script><img src=x onerror=window.__pwned=1><svg onload=window.__pwned=1>"
 VIEWS = ("curves", "terms", "images")
 
@@ -59,6 +62,15 @@ def reports(tmp_path_factory):
         )
     one = factorize(from_columns(np.random.default_rng(0).random((20, 30))), 1, solver=None)
     write_report(one, folder / "one.html")
+    bands = Names.of(feature_names=range(80), pixels_shape=(15, 20))
+    scene = Factorization(**{**parts, "names": bands})
+    classes = [f"class {n % 3}{HOSTILE}" for n in range(300)]
+    write_report(scene, folder / "scene.html", classes=classes)
+    W, H = (np.random.default_rng(0).random(shape) for shape in ((80, 40), (40, 300)))
+    many = factorize(from_columns(W @ H), 40, init=(W, H), solver=None)
+    many.diagnose(effort=0)
+    write_report(many, folder / "forty.html", image_shape=(8, 10))
+    ARTEFACTS.mkdir(exist_ok=True)
     return folder
 
 
@@ -95,13 +107,14 @@ def opened(browser, reports):
     assert problems == []
 
 
-@pytest.mark.parametrize("name", [*VIEWS, "one"])
+@pytest.mark.parametrize("name", [*VIEWS, "one", "scene", "forty"])
 @pytest.mark.parametrize("width", [360, 1100])
 def test_it_fits_and_nothing_in_it_acts(opened, name, width):
     page = opened(name, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("window.__pwned") is None
-    assert page.locator("h2").count() == 8
+    assert page.locator("h2").count() == 8 + (name == "scene")
+    page.screenshot(path=ARTEFACTS / f"{name}-{width}.png", full_page=True)
     assert page.locator("#map svg").bounding_box()["width"] > 200
 
 
@@ -121,6 +134,73 @@ def test_a_component_is_chosen_by_mouse_and_keys(opened, view):
     assert tabs.nth(4).get_attribute("aria-selected") == "true"
     assert page.locator(".component:visible").count() == 1
     assert page.evaluate("window.__pwned") is None
+
+
+def test_forty_components_are_all_in_sight(opened):
+    for width in (360, 1100):
+        page = opened("forty", width=width)
+        cut = """[...document.querySelectorAll("#chooser, .marks")].filter(part =>
+          part.scrollHeight > part.clientHeight + 1 ||
+          part.scrollWidth > part.clientWidth + 1).length"""
+        assert page.evaluate(cut) == 0
+        assert page.get_by_role("tab").count() == 40
+        page.get_by_role("tab").nth(39).click()
+        assert page.locator("#component-39").is_visible()
+
+
+def test_the_table_leads_to_a_component(opened):
+    page = opened("terms")
+    assert page.locator("#overview tbody tr").count() == 5
+    page.locator("#overview a[data-k='3']").click()
+    assert page.locator("#component-3").is_visible()
+    assert page.locator("#component-0").is_hidden()
+
+
+def test_factors_are_downloaded_as_tables(opened):
+    page = opened("scene", accept_downloads=True)
+    for name, rows in (("components", 80), ("coefficients", 300)):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {name}").click()
+        assert waiting.value.suggested_filename == f"{name}.csv"
+        lines = Path(waiting.value.path()).read_text().splitlines()
+        assert len(lines) == rows + 1
+        assert lines[0].endswith(',"component 4"')
+        assert all(len(line.split(",")) == 6 for line in lines)
+        assert min(float(cell) for cell in lines[5].split(",")[1:]) >= 0
+
+
+def test_samples_have_the_colours_of_classes_or_components(opened):
+    page = opened("scene")
+    by_class, by_component = (
+        page.locator(f"#map g[data-by={by}]") for by in ("class", "component")
+    )
+    assert by_class.is_visible()
+    assert by_component.is_hidden()
+    page.locator(".marks[data-by=class] button").nth(1).click()
+    assert page.locator(".samples.dim").count() == 2
+    page.get_by_role("button", name="by component").click()
+    assert by_component.is_visible()
+    assert page.locator(".samples.dim").count() == 0
+    assert page.locator(".marks:visible button").count() == 5
+    page.get_by_label("Find a sample").fill("pixel (3, 4)")
+    readout = page.locator("figure:has(#map) .readout")
+    assert f"class {64 % 3}{HOSTILE}" in readout.text_content()
+    assert page.evaluate("window.__pwned") is None
+
+
+def test_the_focus_ring_leaves_labels_alone(opened):
+    page = opened("curves")
+    page.locator("#find").focus()
+    label = page.locator("label span").bounding_box()
+    field = page.locator("#find").bounding_box()
+    ring = 3 + 2  # its distance and its width
+    assert label["y"] + label["height"] <= field["y"] - ring + 1
+
+
+def test_labels_of_charts_fit_on_a_phone(opened):
+    page = opened("curves", width=360)
+    label = page.locator(".width.name").bounding_box()
+    assert label["height"] < 25  # one line
 
 
 def test_the_error_is_drawn_by_iteration_or_by_time(opened):
@@ -247,6 +327,7 @@ def test_text_stands_out(opened, scheme):
     ground = "getComputedStyle(document.body).backgroundColor"
     first = page.evaluate(ground)
     assert min(page.evaluate(CONTRAST, TEXTS)) >= 4.5
+    page.screenshot(path=ARTEFACTS / f"terms-{scheme}.png", full_page=True)
     page.locator("#theme").click()
     assert page.evaluate(ground) != first
     assert min(page.evaluate(CONTRAST, TEXTS)) >= 4.5
@@ -266,6 +347,13 @@ def test_print_shows_all_and_no_controls(opened, view):
     assert page.evaluate("document.documentElement.scrollWidth") <= 680
 
 
+def test_paper_is_filled(opened):
+    page = opened("forty")
+    printed = page.pdf(path=ARTEFACTS / "forty.pdf", prefer_css_page_size=True)
+    n_pages = len(re.findall(rb"/Type\s*/Page\b", printed))
+    assert 8 <= n_pages <= 18  # two components on a page would be 20 for these alone
+
+
 def test_without_scripts_all_is_there(opened):
     page = opened("images", java_script_enabled=False)
     assert page.locator(".component").count() == 5
@@ -281,9 +369,9 @@ def test_every_control_has_a_name_and_can_be_reached(opened):
     assert page.evaluate(unnamed) == 0
     reached = set()
     page.locator("body").focus()
-    for _ in range(60):
+    for _ in range(90):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id"))
-        if "find" in reached:
+        if "angles" in reached:
             break
     assert {"theme", "error-iteration", "angles", "choose-0", "curve-0", "map", "find"} <= reached

@@ -6,7 +6,6 @@ import re
 import struct
 import zlib
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -43,38 +42,11 @@ def mixtures():
     return factorize(from_columns(V), 5, init="random", rng=rng, max_iter=20)
 
 
-class _Page(HTMLParser):
-    """Elements, the text outside scripts and styles, and the data of the script."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.elements, self.text, self.open = [], "", []
-        self.feed(page)
-        self.close()
-        found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
-        self.data = json.loads(found[1])
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag not in ("meta", "img", "input", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
 # --- what it shows ----------------------------------------------------------------------------
 
 
-def test_it_describes_what_was_found(cones):
-    page = _Page(render(cones, title="Four cones", source="cones.npy"))
+def test_it_describes_what_was_found(cones, parsed):
+    page = parsed(render(cones, title="Four cones", source="cones.npy"))
     assert page.open == []
     for line in cones.summary():
         assert line[1:] in page.text
@@ -94,8 +66,8 @@ def test_it_describes_what_was_found(cones):
     assert len(ids) == len(set(ids))
 
 
-def test_the_numbers_to_point_at_are_those_of_the_result(cones):
-    data = _Page(render(cones)).data
+def test_the_numbers_to_point_at_are_those_of_the_result(cones, parsed):
+    data = parsed(render(cones)).data
     history, diagnosis = cones.history, cones.diagnose()
     assert len(data["charts"]["error-iteration"]["text"]) == cones.n_iter
     assert data["charts"]["error-seconds"]["text"][-1].endswith(f"{history.relative_error[-1]:.5g}")
@@ -121,21 +93,22 @@ def test_the_numbers_to_point_at_are_those_of_the_result(cones):
         ({"image_shape": (8, 10)}, {"view": "terms"}, "terms"),
     ],
 )
-def test_components_are_shown_as_their_field_does(cones, names, options, expected):
+def test_components_are_shown_as_their_field_does(cones, names, options, expected, parsed):
     cones = renamed(cones, **names)
-    page = _Page(render(cones, **options))
+    page = parsed(render(cones, **options))
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert f"components {expected}" in classes
     assert f"pairs {expected}" in classes
     assert ("curves" in page.data) == (expected == "curves")
     pictures = [image["src"] for image in page.all("img")]
-    assert len(pictures) == (4 + 12 if expected == "images" else 0)
+    n_thumbnails = 4 * 6
+    assert len(pictures) == (4 + n_thumbnails + 12 if expected == "images" else 0)
 
 
-def test_numbers_that_name_features_are_their_places(cones):
+def test_numbers_that_name_features_are_their_places(cones, parsed):
     wavelengths = [f"{400 + 5 * f}" for f in reversed(range(80))]
     page = render(renamed(cones, feature_names=wavelengths))
-    data = _Page(page).data["curves"]
+    data = parsed(page).data["curves"]
     assert data["names"][0] == "400"
     assert data["values"][2][0] == pytest.approx(cones.W[-1, 2], rel=0.01)
     assert ">500</span>" in page
@@ -148,8 +121,8 @@ def test_terms_are_the_features_with_the_largest_values(cones):
     assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
 
 
-def test_components_that_are_not_unique_are_marked(cones):
-    assert "judges the error, not the truth of the components" in _Page(render(cones)).text
+def test_components_that_are_not_unique_are_marked(cones, parsed):
+    assert "judges the error, not the truth of the components" in parsed(render(cones)).text
     spare, exchange = np.array([False, False, True, False]), np.zeros((4, 4))
     exchange[3, 1] = 0.3
     angles = np.radians([0, 16.9, 80, 4.9])
@@ -174,27 +147,27 @@ def test_reconstructions_go_from_the_best_to_the_worst(mixtures):
     assert errors == sorted(errors)
 
 
-def test_samples_are_called_by_name(cones):
+def test_samples_are_called_by_name(cones, parsed):
     page = render(renamed(cones, sample_names=[f"person {n}" for n in range(300)]))
-    assert _Page(page).data["samples"]["names"][7] == "person 7"
+    assert parsed(page).data["samples"]["names"][7] == "person 7"
     coefficients = cones.diagnose().inspected.coefficients
     strongest = np.argmax(coefficients[:, 1] / coefficients.sum(axis=1))
     article = page[page.index('id="component-1"') : page.index('id="component-2"')]
     assert f"person {cones.diagnose().inspected.indices[strongest]}<" in article
 
 
-def test_further_facts(cones):
-    page = _Page(render(cones, extra={"command": "conenmf fit <x>", "seed": 7}))
+def test_further_facts(cones, parsed):
+    page = parsed(render(cones, extra={"command": "conenmf fit <x>", "seed": 7}))
     assert "conenmf fit <x>" in page.text
     assert "seed7" in page.text
 
 
-def test_own_functions_are_not_called_by_name(cones):
+def test_own_functions_are_not_called_by_name(cones, parsed):
     own = factorize(
         from_columns(np.eye(4) + 0.1), 2, init=lambda V, K, rng: (np.ones((4, 2)), None)
     )
     assert "init='<lambda>'" not in render(own)
-    assert "# init: your own" in _Page(render(own)).text
+    assert "# init: your own" in parsed(render(own)).text
 
 
 # --- all kinds of results ---------------------------------------------------------------------
@@ -221,11 +194,11 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
-def test_every_kind_of_result_has_a_report(kind, view):
+def test_every_kind_of_result_has_a_report(kind, view, parsed):
     data, options = KINDS[kind]
     V = from_columns(data)
     result = factorize(V, rng=np.random.default_rng(0), **options)
-    page = _Page(render(result, view=view, image_shape=(1, data.shape[0])))
+    page = parsed(render(result, view=view, image_shape=(1, data.shape[0])))
     assert page.open == []
     assert "nan" not in page.text
     assert ("There are no cones" in page.text) == (result.diagnose().cones is None)
@@ -257,7 +230,7 @@ def test_wrong_options(cones):
 
 
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
-def test_names_stay_text(cones, view):
+def test_names_stay_text(cones, view, parsed):
     names = {
         "sample_names": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)],
         "feature_names": [HOSTILE] * 80,
@@ -265,7 +238,7 @@ def test_names_stay_text(cones, view):
     result = renamed(cones, **names, image_shape=(8, 10))
     settings = {**result.settings, "init": HOSTILE, HOSTILE: HOSTILE}
     decided = {"K_decided_by": HOSTILE, "init_used": HOSTILE}
-    plain = _Page(render(cones, view=view, image_shape=(8, 10)))
+    plain = parsed(render(cones, view=view, image_shape=(8, 10)))
     text = render(
         replace(result, settings=settings, **decided),
         view=view,
@@ -273,7 +246,7 @@ def test_names_stay_text(cones, view):
         source=HOSTILE,
         extra={HOSTILE: HOSTILE, "command": HOSTILE},
     )
-    page = _Page(text)
+    page = parsed(text)
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements}
     assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
     assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
@@ -356,10 +329,13 @@ def test_large_results_have_small_reports(cones):
         errors=rng.random(S),
         examples=np.arange(6),
         originals=rng.random((F, 6)),
+        typical=rng.integers(0, S, (K, 6)),
+        thumbnails=np.zeros((0, 1, 1), dtype=np.uint8),
     )
     sizes = np.full(K, 100)
     freedom = Freedom(np.ones(K), np.ones((K, K)), np.zeros(K, bool))
     parts = {"cones": None, "freedom": freedom, "inspected": samples, "sizes": sizes}
+    parts["shares"] = np.full(K, 1 / K)
     known = replace(cones.diagnose(), **parts)
     factors = {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels}
     result = replace(cones, **factors, diagnosis=known, data=None)
@@ -381,19 +357,19 @@ def test_it_is_written_whole(cones, tmp_path):
         write_report(cones, tmp_path / "nowhere" / "report.html")
 
 
-def test_samples_in_rows_with_names():
+def test_samples_in_rows_with_names(parsed):
     pandas = pytest.importorskip("pandas")
     X = np.random.default_rng(0).random((30, 4))
     frame = pandas.DataFrame(X, [f"cell {n}" for n in range(30)], list("ACGT"))
-    page = _Page(render(factorize(from_rows(frame), 2)))
+    page = parsed(render(factorize(from_rows(frame), 2)))
     assert "cell 0" in page.data["samples"]["names"]
 
 
-def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures):
+def test_the_numbers_of_the_cones_are_those_of_the_assumption(cones, mixtures, parsed):
     for result in (cones, mixtures):
         geometry = result.diagnose().cones.geometry
         first, second = np.degrees(np.sort(geometry.angles)[::-1][:2])
-        page = _Page(render(result)).text
+        page = parsed(render(result)).text
         text = f"{first:.1f}° + {second:.1f}° = {3 * first + second:.1f}° apart"
         assert text in page
 

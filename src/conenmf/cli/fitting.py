@@ -14,6 +14,7 @@ import click
 from .. import __version__
 from ..arguments import path as checked_path
 from ..data.aligned import remove_kept_file
+from ..data.blocks import Array
 from ..data.files.atomic import writing
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
@@ -35,6 +36,7 @@ from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption
+from .labels import GivenClasses
 from .options import (
     COMPONENTS_OPTION,
     EFFORT_OPTION,
@@ -79,6 +81,7 @@ class _FitOptions:
     effort: int | None
     image_shape: tuple[int, int] | None
     view: str
+    classes: str | None
     title: str | None
     force: bool
 
@@ -155,6 +158,8 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     Ctrl-C stops after the current iteration and saves the result so far.
     """
     options = _FitOptions(**values)
+    given = GivenClasses.of(options.classes, common)
+    common = given.common
     target = _check_options(common, options)
     display = common.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
@@ -162,6 +167,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
         replaces = bool(earlier_files(target))
+        classes = None if options.no_report else given.read(V.shape[1], V.names)
         show = display.iterations(**options.limits, what="solving")
         with display.working(choosing(options.K)):
             result = factorize(
@@ -186,7 +192,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 result.diagnose(effort=options.effort)
         with interruption.finishing(), display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
-            files = _write_result(new, target, result, summary, common.path, options)
+            files = _write_result(new, target, result, summary, common.path, options, classes)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
         lambda out: show_fit(
@@ -230,6 +236,7 @@ def _write_result(
     summary: dict[str, Any],
     source: Path,
     options: _FitOptions,
+    classes: Array | None,
 ) -> list[str]:
     """Write the result, and replace the earlier one when all is complete; return the files.
 
@@ -248,7 +255,9 @@ def _write_result(
             files.append(ANNOTATED_FILE)
         if result.diagnosis is not None:
             title = options.title or source.resolve().name
-            write_report(result, folder / REPORT_FILE, title=title, view=options.view)
+            write_report(
+                result, folder / REPORT_FILE, title=title, view=options.view, classes=classes
+            )
             files.append(REPORT_FILE)
         files = write_summary(folder, summary, files)
     except Exception as problem:

@@ -1,17 +1,77 @@
-"""True classes of samples, read from a text file; the scores of `compare` need them."""
+"""True classes of samples: from a file, or from a column of the data that is no feature.
+
+The scores of `compare` and the colours of reports need them.
+"""
 
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..data.blocks import Array
+from ..data.files.columns import ColumnChoice
+from ..data.files.stores import read_annotation
+from ..data.files.texts import TABLE_SUFFIXES, open_text_column
 from ..data.matrix import DataMatrix
-from ..errors import FileFormatError, ShapeError
+from ..data.resources import memory_budget
+from ..errors import FileFormatError, OptionError, ShapeError
+from ..names import Names
 from ..text import visible
+from .options import CommonOptions
 
-__all__ = ["read_labels"]
+__all__ = ["GivenClasses", "read_labels"]
+
+
+@dataclass(frozen=True)
+class GivenClasses:
+    """What ``--classes`` says: nothing, a file, or a column of the data.
+
+    Attributes
+    ----------
+    given : str or None
+        A file if there is one of this name; else a column of a table, or of obs of AnnData.
+    common : CommonOptions
+        With which the data are to be read: a column of classes is no feature.
+    """
+
+    given: str | None
+    common: CommonOptions
+
+    @classmethod
+    def of(cls, given: str | None, common: CommonOptions) -> GivenClasses:
+        """Find out what was given."""
+        is_column = given is not None and not Path(given).is_file()
+        if is_column and common.path.suffix.lower() in TABLE_SUFFIXES and common.data:
+            assert given is not None
+            common = replace(common, drop=(*common.drop, given))
+        return cls(given, common)
+
+    def read(self, N: int, names: Names) -> Array | None:
+        """Read the class of each of N samples with these names; None if there are no classes."""
+        given, common = self.given, self.common
+        if given is None:
+            return None
+        if Path(given).is_file():
+            return _in_file(given, N, names)
+        suffix, budget = common.path.suffix.lower(), memory_budget(common.max_memory)
+        if not common.data or suffix not in (*TABLE_SUFFIXES, ".h5ad"):
+            raise OptionError(
+                f"--classes {visible(given)} is no file: name one, or a column of DATA, if that is "
+                "a .csv, .tsv or .h5ad file"
+            )
+        if suffix == ".h5ad":
+            classes = read_annotation(common.path, given, budget)
+        else:
+            choice = ColumnChoice.of(common.header, None, ())
+            column: Any = open_text_column(common.path, given, budget, choice).matrix
+            classes = list(column)
+        if len(classes) != N:
+            raise ShapeError(f"{common.path} has {len(classes)} classes for {N} samples")
+        return np.array(classes)
 
 
 def read_labels(path: str, V: DataMatrix) -> Array:
@@ -20,12 +80,16 @@ def read_labels(path: str, V: DataMatrix) -> Array:
     The last column has the classes, the first one the names if there are more columns; a header
     may come first.
     """
+    return _in_file(path, V.shape[1], V.names)
+
+
+def _in_file(path: str, N: int, names_of_samples: Names) -> Array:
     try:
         with open(path, newline="", encoding="utf-8-sig") as stream:
             rows = [row for row in csv.reader(stream) if row]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise FileFormatError(f"{path} is not a text file of labels: {problem}") from problem
-    N, sample_names = V.shape[1], V.names.sample_names
+    sample_names = names_of_samples.sample_names
     if len(rows) == N + 1:
         rows = rows[1:]  # without the header
     if len(rows) != N:

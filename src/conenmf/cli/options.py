@@ -383,5 +383,11 @@ REPORT_OPTIONS = (
         show_default=True,
         help="How the report shows components.",
     ),
+    click.option(
+        "--classes",
+        metavar="COLUMN|FILE",
+        help="Known classes, to colour the samples of the report: a column of DATA that is no "
+        "feature (of obs in .h5ad), or a text with one class per sample.",
+    ),
     click.option("--title", help="Heading of the report; by default the name of the file."),
 )

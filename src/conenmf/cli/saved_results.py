@@ -25,6 +25,7 @@ from ..report import write_report
 from ..result import Factorization
 from ..solve.coefficients import coefficients
 from ..text import visible
+from .labels import GivenClasses
 from .options import (
     PRINTING_OPTIONS,
     READING_OPTIONS,
@@ -144,6 +145,7 @@ def report(
     data: str | None,
     image_shape: tuple[int, int] | None,
     view: str,
+    classes: str | None,
     title: str | None,
     **options: Any,
 ) -> None:
@@ -152,8 +154,10 @@ def report(
     \b
     conenmf report result --view curves -o spectra.html
     conenmf report result --data counts.csv
+    conenmf report result --classes classes.txt
     """
-    common = CommonOptions(data=data or "", **options)
+    known = GivenClasses.of(classes, CommonOptions(data=data or "", **options))
+    common = known.common
     given = {name for name in options if context.get_parameter_source(name) in _GIVEN}
     folder = Path(result) if Path(result).is_dir() else Path(result).parent
     target = folder / REPORT_FILE if output is None else output_file(output)
@@ -167,7 +171,15 @@ def report(
         common = _as_before(common, factorization.settings, given)
         factorization = _judged(factorization, result, data, common)
         heading = title or folder.name
-        write_report(factorization, target, title=heading, view=view, image_shape=image_shape)
+        write_report(
+            factorization,
+            target,
+            title=heading,
+            view=view,
+            image_shape=image_shape,
+            pixels_shape=common.pixels_shape,
+            classes=known.read(factorization.H.shape[1], factorization.names),
+        )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
     answer = {"report": str(target), "bytes": target.stat().st_size}

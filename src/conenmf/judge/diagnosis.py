@@ -22,20 +22,22 @@ from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.separation import Separation
-from ..data.blocks import Array, Block, dense
+from ..data.blocks import Array, Block, dense, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
-from ..data.validate import check_labels, check_shapes, require_data_matrix
+from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from .metrics import match_components
+from .typical import gathered, thumbnails, thumbnails_shape, typical_samples
 from .uniqueness import Freedom, component_freedom
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
 
 _MAX_INSPECTED_SAMPLES = 2000
 _MAX_EXAMPLES = 6  # inspected samples that are kept with all their features
+_MAX_TYPICAL_SAMPLES = 6  # of a component
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,11 @@ class InspectedSamples:
         reconstructed to the worst.
     originals : array (F, E)
         Those samples.
+    typical : array (K, T)
+        Positions within `indices` of the samples with the largest share of each component, -1
+        where there is none.
+    thumbnails : array (K T, rows, columns), integers from 0 to 255
+        The typical samples as small images, if features are known to be pixels; else empty.
     """
 
     indices: Array
@@ -96,6 +103,8 @@ class InspectedSamples:
     errors: Array
     examples: Array
     originals: Array
+    typical: Array
+    thumbnails: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +126,9 @@ class Diagnosis:
         Samples evenly spread over the data, each judged by itself.
     sizes : array (K,)
         The number of samples to which each component contributes most.
+    shares : array (K,)
+        The share of each component in the reconstruction, <w_k h_k, W H> / ||W H||^2; they sum to
+        one.
     """
 
     certificate: Certificate
@@ -125,6 +137,7 @@ class Diagnosis:
     cones: ConeDiagnosis | None
     inspected: InspectedSamples
     sizes: Array
+    shares: Array
 
     @property
     def advice(self) -> tuple[str, str]:
@@ -158,9 +171,10 @@ class Diagnosis:
             If an array is missing, or cannot belong to a factorisation of these F, N and K.
         """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
-        R = arrays["rank_ratios"].size
+        R, T = arrays["rank_ratios"].size, arrays["inspected_typical"].size // K
         shapes = {
             "sizes": (K,),
+            "shares": (K,),
             "freedom_angles": (K,),
             "freedom_exchange": (K, K),
             "freedom_spare": (K,),
@@ -172,6 +186,8 @@ class Diagnosis:
             "inspected_errors": (S,),
             "inspected_examples": (E,),
             "inspected_originals": (F, E),
+            "inspected_typical": (K, T),
+            "inspected_thumbnails": thumbnails_shape(arrays["inspected_thumbnails"], K * T),
             "cones_sizes": (K,),
             "cones_geometry_axes": (F, K),
             "cones_geometry_angles": (K,),
@@ -181,6 +197,8 @@ class Diagnosis:
             "inspected_indices": (0, N),
             "inspected_labels": (-1, K),
             "inspected_examples": (0, S),
+            "inspected_typical": (-1, S),
+            "inspected_thumbnails": (0, 256),
             "cones_geometry_closest": (0, K),
             "cones_geometry_ambiguous": (0, N),
             "rank_K": (1, R + 1),
@@ -290,7 +308,24 @@ def diagnose(
             cones=_diagnose_cones(V, W),
             inspected=_inspect(V, W, H, labels),
             sizes=_component_sizes(labels, K),
+            shares=_shares(V, W, H),
         )
+
+
+def _shares(V: DataMatrix, W: Array, H: Aligned) -> Array:
+    """<w_k h_k, W H> / ||W H||^2: the sums over rows of W'W * HH'."""
+    W, Ht = check_factors(V, W, H)
+    (HH,) = V.map(_gram, Ht)
+    largest = np.sqrt(np.diagonal(HH).max(initial=0.0)) or 1.0
+    products = (W.T @ W) / (np.square(W).sum() or 1.0) * (HH / largest**2)
+    total = products.sum()
+    shares: Array = products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
+    return shares
+
+
+def _gram(index: range, H: Array) -> tuple[Array]:
+    H = exact(H)
+    return (H.T @ H,)
 
 
 def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
@@ -325,30 +360,35 @@ def _component_sizes(labels: Aligned, K: int) -> Array:
 def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedSamples:
     indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
     Ht = np.asarray(H[:, indices], dtype=np.float64).T
-    errors = np.concatenate(
+    errors, is_zero = np.concatenate(
         [
             _errors(V.columns(batch), W, Ht[first : first + batch.size])
             for first in range(0, indices.size, V.max_gather)
             if (batch := indices[first : first + V.max_gather]).size
-        ]
+        ],
+        axis=1,
     )
-    by_error = np.argsort(errors, kind="stable")
-    examples = by_error[evenly_spaced(indices.size, _MAX_EXAMPLES)]
-    originals = V.columns(np.sort(indices[examples]))
-    order = np.argsort(np.argsort(indices[examples]))
+    by_error = np.lexsort((errors, is_zero))  # zero samples last: there is nothing to see
+    count = int((is_zero == 0).sum()) or indices.size
+    examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
+    coefficients = Ht * np.linalg.norm(W, axis=0)
+    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
     return InspectedSamples(
         indices=indices,
-        coefficients=Ht * np.linalg.norm(W, axis=0),
+        coefficients=coefficients,
         labels=np.asarray(labels[indices]),
         errors=errors,
         examples=examples,
-        originals=dense(originals)[:, order],
+        originals=dense(gathered(V, indices[examples])),
+        typical=typical,
+        thumbnails=thumbnails(V, indices, typical, V.names.image_shape),
     )
 
 
 def _errors(block: Block, W: Array, Ht: Array) -> Array:
+    """Relative errors, and whether samples are zero, (2, n)."""
     columns = dense(block)
     norms = np.linalg.norm(columns, axis=0)
     residual = np.linalg.norm(columns - W @ Ht.T, axis=0)
     errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
-    return errors
+    return np.stack([errors, norms == 0])

@@ -1,10 +1,12 @@
 """The report of a result: one HTML page that needs no other file.
 
 Everything is drawn here from the diagnosis, so the page can be read without scripts and printed;
-the script of the page adds choosing, pointing and zooming. Neither the data nor H as a whole are
-read, and long curves and many samples are thinned, so that a page stays small for data of any
-size. Names, titles and settings are untrusted: pages are made of `markup`, and their content
-security policy allows no request.
+the script of the page adds choosing, pointing, zooming and downloads. The data are not read, and
+long curves, many samples and large maps are thinned, so that a page stays small for data of any
+size; only factors that are small are embedded as a whole. Names, titles and settings are untrusted:
+pages are made of `markup`, and their content security policy allows no request.
+
+What was found comes first: components, maps, samples; then how good it is; then cones and details.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy.typing as npt
+
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
 from ..data.files.atomic import output_file, writing, written_whole
 from ..markup import Html, element, join, script_json
 from ..result import Factorization
-from ..text import visible
-from . import cones, gallery, origin, quality
+from ..text import counted, visible
+from . import cones, gallery, maps, origin, quality, samples
 from .context import VIEWS, ReportContext, check_view
-from .page import Section, sentence
+from .page import Section, number, sentence
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
 
@@ -38,6 +42,8 @@ def render(
     source: str | None = None,
     view: str = "auto",
     image_shape: tuple[int, int] | None = None,
+    pixels_shape: tuple[int, int] | None = None,
+    classes: npt.ArrayLike | None = None,
     extra: Mapping[str, object] | None = None,
 ) -> str:
     """Return the report of a result as an HTML page.
@@ -57,6 +63,11 @@ def render(
         the names of the features with the largest values.
     image_shape : (rows, columns), optional
         If features are the pixels of images and the names of the result have no image shape.
+    pixels_shape : (rows, columns), optional
+        If samples are the pixels of an image, row by row, and the names of the result do not say
+        so: the page has a map of each component.
+    classes : array (N,), optional
+        Known classes of the samples, of any type: they colour the map of samples.
     extra : mapping, optional
         Further facts to show with the settings; "command" is the shell command that repeats it.
 
@@ -72,18 +83,20 @@ def render(
     instance("result", result, Factorization)
     title, source = optional(text, "title", title), optional(text, "source", source)
     extra = optional(instance, "extra", extra, Mapping)
-    context = ReportContext.of(result, view, image_shape)
+    context = ReportContext.of(result, view, image_shape, pixels_shape, classes)
     source = source or result.settings.get("source")
-    sections = (
+    every = (
+        gallery.components(context),
+        maps.maps(context),
+        samples.samples(context),
         quality.summary(context),
         quality.errors(context),
+        gallery.reconstructions(context),
         quality.spectrum(context),
         cones.cones(context),
-        gallery.components(context),
-        gallery.samples(context),
-        gallery.reconstructions(context),
         origin.settings(context, source, dict(extra or {})),
     )
+    sections = [section for section in every if section is not None]
     name = title or (Path(source).name if source else None) or sentence(context.K_components)
     script = _resource("page.js")
     return Template(_resource("page.html")).substitute(
@@ -144,9 +157,13 @@ def _policy(script: str) -> str:
 
 
 def _subtitle(context: ReportContext, source: str | None, titled: str) -> Html:
-    size = f"{context.N:,} samples \N{MULTIPLICATION SIGN} {context.F:,} features"
+    samples, features = counted(context.N, "sample"), counted(context.F, "feature")
+    if (shape := context.names.pixels_shape) is not None:
+        samples = f"a scene of {shape[0]} x {shape[1]} pixels"
+    size = f"{samples} \N{MULTIPLICATION SIGN} {features}"
     if titled != sentence(context.K_components):
         size = f"{context.K_components} · {size}"
+    size = f"{size} · relative error {number(context.result.relative_error)}"
     if source is None:
         return element("p", size, class_="subtitle")
     path = element("span", visible(source), class_="path")

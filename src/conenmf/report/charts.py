@@ -111,6 +111,11 @@ class Axis:
             first, last = np.ceil(np.log10(self.low)), np.floor(np.log10(self.high))
             step = max(1, int(np.ceil((last - first + 1) / count)))
             values = 10.0 ** np.arange(first, last + 1, step)
+            if values.size < 3:
+                values = np.multiply.outer(
+                    10.0 ** np.arange(first - 1, last + 1), (1, 2, 5)
+                ).ravel()
+                values = values[(values >= self.low) & (values <= self.high)]
         elif not self.high > self.low:
             values = np.array([self.low])
         else:

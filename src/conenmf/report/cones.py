@@ -11,9 +11,10 @@ from ..cones.geometry import ConeGeometry
 from ..cones.separation import Separation
 from ..data.blocks import Array
 from ..judge.diagnosis import ConeDiagnosis
+from ..judge.words import NO_GUARANTEE
 from ..markup import Html, element, join, style
 from .context import ReportContext
-from .page import Section, degrees, readout, rounded
+from .page import Section, degrees, number, readout, rounded, sentence, tiles
 
 __all__ = ["cones"]
 
@@ -29,41 +30,96 @@ def cones(context: ReportContext) -> Section:
         text = "There are no cones to show: the samples have fewer directions than components."
         return _section(element("p", text))
     geometry = diagnosis.geometry
+    facts = tiles(_facts(diagnosis))
     if context.K == 1:
         text = f"All samples lie within {degrees(float(geometry.angles[0]))} of one axis."
-        return _section(element("p", text))
+        return _section(element("p", text), facts, _advice(context))
     figure = element(
         "figure",
         _angle_map(geometry),
         element("div", _scale(geometry.required_angle), readout(), class_="beside"),
         class_="wide",
     )
-    data = {"angles": _angle_data(diagnosis)}
-    return _section(element("p", _describe_assumption(geometry)), figure, data=data)
+    return _section(
+        element("p", _WHAT_FOR),
+        element("p", _describe_assumption(geometry)),
+        figure,
+        facts,
+        _advice(context),
+        data={"angles": _angle_data(diagnosis)},
+    )
+
+
+_WHAT_FOR = (
+    "Algorithm 1 groups the samples into cones, one for each component. They describe the data and "
+    "suggest an init. Where cones are narrow and far apart, the geometric assumption, the paper "
+    "guarantees that they are found."
+)
 
 
 def _section(*children: Html, data: dict[str, Any] | None = None) -> Section:
     return Section.of("cones", "Cones", "Cones and the angles between them", *children, data=data)
 
 
+def _facts(diagnosis: ConeDiagnosis) -> list[tuple[str, str, str]]:
+    return [
+        (
+            "Error of cr1-nmf",
+            number(diagnosis.error),
+            "Relative error of one rank-one factor for each cone, before any solver.",
+        ),
+        (
+            "Upper bound for cr1-nmf",
+            number(diagnosis.bound),
+            "Proven upper bound for that error: the sine of the largest angle between a sample "
+            "and the factor of its cone.",
+        ),
+    ]
+
+
+def _advice(context: ReportContext) -> Html:
+    init, reason = context.diagnosis.advice
+    return element(
+        "p",
+        element("strong", "Advised init: "),
+        element("code", init),
+        f", because {reason}.",
+        class_="advice",
+    )
+
+
 def _describe_assumption(geometry: ConeGeometry) -> str:
     K, required = geometry.angles.size, geometry.required_angle
     largest, second = np.sort(geometry.angles)[::-1][:2]
     first, other = geometry.closest or (0, 1)
-    verdict = "The geometric assumption holds: every angle between two axes is larger."
-    if not geometry.holds:
+    needed = (
+        f"3{_TIMES_SIGN}{degrees(largest)} + {degrees(second)} = {degrees(required)} apart, by the "
+        "two largest size angles"
+    )
+    if geometry.holds:
+        verdict = (
+            f"The geometric assumption holds: all axes are more than {needed}, so the guarantee "
+            "applies."
+        )
+    elif required >= np.pi / 2:
+        verdict = (
+            f"These cones are too wide for it, as is usual: axes would have to be more than "
+            f"{needed}, and nonnegative data have none beyond 90.0°. {_CALM}"
+        )
+    else:
         close = int((geometry.between <= required).sum() - K) // 2
         verdict = (
-            f"The geometric assumption {geometry.verdict}: of these cones, {close} of "
-            f"{K * (K - 1) // 2} pairs of axes are too close."
+            f"The guarantee needs axes more than {needed}; {close} of {K * (K - 1) // 2} pairs are "
+            f"closer, so the assumption {geometry.verdict}. {_CALM}"
         )
     return (
-        f"The two largest size angles are {degrees(largest)} and {degrees(second)}, so the axes of "
-        f"any two cones must be more than 3{_TIMES_SIGN}{degrees(largest)} + {degrees(second)} = "
-        f"{degrees(required)} apart. {verdict} The closest axes, of cones {first} and {other}, "
+        f"{verdict} The closest axes, of cones {first} and {other}, "
         f"are {degrees(float(geometry.between[first, other]))} apart; "
         f"{_count_ambiguous(geometry)} between cones. {_describe_samples(geometry.pairwise)}"
     )
+
+
+_CALM = f"{sentence(NO_GUARANTEE)}."
 
 
 def _describe_samples(apart: Separation) -> str:
@@ -113,15 +169,15 @@ def _angle_map(geometry: ConeGeometry) -> Html:
 
 
 def _heat_map(angles: Array, required: float) -> Html:
-    """Return squares coloured by how far an angle is from the required one; a dot if too small.
+    """Return squares coloured by how far an angle is from the required one; a dot if smaller.
 
-    Below the required angle, or a right angle if that is smaller, colours deepen towards 0; above
-    it towards a right angle.
+    Below the required angle colours deepen towards 0, above it towards a right angle. If no angle
+    can be as large as required, colours deepen from 0 to a right angle, without dots.
     """
     K = angles.shape[0]
     off_diagonal = ~np.eye(K, dtype=bool)
-    middle = min(required, np.pi / 2)
-    close = (angles <= required) & off_diagonal
+    middle = required if required < np.pi / 2 else 0.0
+    close = (angles <= middle) & off_diagonal & (middle > 0)
     span = np.where(close, middle, np.pi / 2 - middle)
     share = np.divide(np.abs(angles - middle), span, out=np.ones_like(angles), where=span > 0)
     levels = np.clip(np.ceil(share * _N_LEVELS), 1, _N_LEVELS).astype(int)
@@ -152,11 +208,12 @@ def _scale(required: float) -> Html:
         _swatches("close"),
         element("span", degrees(min(required, math.pi / 2))),
     ]
-    text = "Orange with a dot: too close. Blue: far enough apart."
+    text = "Blue: far enough apart for the guarantee. Orange with a dot: closer."
     if required < math.pi / 2:
         parts += [_swatches("apart"), element("span", "90°")]
     else:
-        text = f"All are too close: the required {degrees(required)} exceeds a right angle."
+        parts = [element("span", "0°"), _swatches("apart"), element("span", "90°")]
+        text = "The deeper, the farther apart are the axes of two cones."
     return join((element("p", *parts, class_="scale"), element("p", text, class_="hint")))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +13,16 @@ from ..arguments import choice
 from ..data.blocks import Array, exact
 from ..errors import Message, Option, OptionError
 from ..judge.diagnosis import Diagnosis
-from ..judge.metrics import cosines
+from ..judge.metrics import cosines, unit_columns
+from ..judge.typical import thumbnails
 from ..markup import Html, element
 from ..names import Names
 from ..pictures import png, shrink
 from ..result import Factorization
+from ..text import counted
 from . import charts
 from .charts import Axis
+from .classes import Classes
 from .sample_map import SampleMap
 
 __all__ = ["VIEWS", "ReportContext", "check_view"]
@@ -44,27 +48,36 @@ class ReportContext:
     result : Factorization
     diagnosis : Diagnosis
     names : Names
-        Those of the result, with the image shape that was given.
+        Those of the result, with the shapes that were given.
     view : {"images", "curves", "terms"}
         How components and samples are drawn.
+    classes : Classes or None
+        Known classes of the samples, if they were given.
     """
 
     result: Factorization
     diagnosis: Diagnosis
     names: Names
     view: str
+    classes: Classes | None
 
     @classmethod
     def of(
-        cls, result: Factorization, view: str, image_shape: tuple[int, int] | None
+        cls,
+        result: Factorization,
+        view: str,
+        image_shape: tuple[int, int] | None,
+        pixels_shape: tuple[int, int] | None,
+        classes: Any,
     ) -> ReportContext:
         """Collect it, and choose the view if it is "auto"."""
-        names = result.names
-        if image_shape is not None:
-            names = replace(names, image_shape=image_shape)
-            names.checked(result.H.shape[1], result.W.shape[0])
+        names = result.names.updated(Names(image_shape=image_shape, pixels_shape=pixels_shape))
+        names.checked(result.H.shape[1], result.W.shape[0])
         check_view(view, names)
-        context = cls(result, result.diagnose(), names, view)
+        known = (
+            None if classes is None else Classes.of(classes, np.asarray(result.labels), result.K)
+        )
+        context = cls(result, result.diagnose(), names, view, known)
         if view != "auto":
             return context
         if names.image_shape is not None:
@@ -90,7 +103,7 @@ class ReportContext:
     @property
     def K_components(self) -> str:
         """The number of components in words: "3 components"."""
-        return f"{self.K} component{'s' * (self.K > 1)}"
+        return counted(self.K, "component")
 
     @cached_property
     def W(self) -> Array:
@@ -114,7 +127,21 @@ class ReportContext:
         """The features from left to right."""
         x = self.curve.x
         last = float(self.F - 1) if self.feature_positions is None else float(x[-1])
-        return Axis("feature", float(x[0]), last)
+        name = "feature"
+        if self.names.pixels_shape is not None:
+            name = "band" if self.feature_positions is None else "wavelength"
+        return Axis(name, float(x[0]), last)
+
+    @cached_property
+    def specificity(self) -> Array:
+        """How much of each feature is in one component alone, (F, K), at norm 1 of components.
+
+        It is the value times its share of the values in all components.
+        """
+        units = unit_columns(self.W)
+        total = units.sum(axis=1, keepdims=True)
+        specific: Array = np.divide(units**2, total, out=np.zeros_like(units), where=total > 0)
+        return specific
 
     @cached_property
     def shares(self) -> Array:
@@ -132,8 +159,23 @@ class ReportContext:
         return SampleMap.of(self.shares, cosines(self.W) + cosines(self.shares))
 
     def sample_name(self, position: int) -> str:
-        """Return the name of an inspected sample."""
-        return self.names.sample(int(self.diagnosis.inspected.indices[position]))
+        """Return the name of an inspected sample; of a pixel without one, its row and column."""
+        index = int(self.diagnosis.inspected.indices[position])
+        if self.names.sample_names is None and self.names.pixels_shape is not None:
+            row, column = divmod(index, self.names.pixels_shape[1])
+            return f"pixel ({row}, {column})"
+        return self.names.sample(index)
+
+    @cached_property
+    def thumbnails(self) -> Array:
+        """The typical samples of components as small images, (K, T, rows, columns); or none."""
+        inspected, shape = self.diagnosis.inspected, self.names.image_shape
+        images = inspected.thumbnails
+        if self.view != "images":
+            return images[:0]
+        if not len(images) and self.result.data is not None:  # the shape was not known then
+            images = thumbnails(self.result.data, inspected.indices, inspected.typical, shape)
+        return images.reshape(self.K, -1, *images.shape[1:]) if len(images) else images
 
     @cached_property
     def _shrink_factor(self) -> int:

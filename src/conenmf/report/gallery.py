@@ -1,4 +1,4 @@
-"""The sections on what was found: components, samples, reconstructions."""
+"""The sections on components, and on samples beside their reconstructions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..judge.metrics import unit_columns
-from ..markup import Html, element, join, style
-from . import charts
+from ..markup import Html, element, join
+from ..pictures import png
+from ..text import counted
+from . import charts, overview
 from .charts import Axis
 from .context import ReportContext
-from .page import Section, bar, degrees, legend, number, percent, readout, rounded, sentence
+from .page import Section, bar, degrees, legend, number, percent, rounded, sentence
 
-__all__ = ["components", "reconstructions", "samples"]
+__all__ = ["components", "reconstructions"]
 
 _MAX_TERMS = 12  # features listed for a component
 _MAX_COMPARED_TERMS = 8  # features listed for a sample and its reconstruction
-_MAX_STRONGEST_SAMPLES = 6  # listed for a component
-_MAX_SHARES = 4  # components listed for a sample
 _HEADROOM_RATIO = 1.05  # top of an axis, in units of the largest value
 
 
@@ -30,19 +30,36 @@ def components(context: ReportContext) -> Section:
         "curves": "as curves over the features",
         "terms": f"by the {min(_MAX_TERMS, context.F)} features with the largest values",
     }[context.view]
+    table = overview.table(context)
+    is_words = context.view == "terms"  # whose table says more than small pictures could
+    choosing = f" Choose one to see more of it{' below the table' * is_words}."
+    data: dict[str, Any] = {"factors": overview.factor_data(context)}
+    if context.view == "curves":
+        data["curves"] = _curve_data(context)
+        if context.K > 1:
+            pointed = overview.curve_texts(context, data["curves"]["names"])
+            data["charts"] = {"endmembers": pointed}
     return Section.of(
         "components",
         "Components",
         "Components",
-        element("p", f"{sentence(context.K_components)}, {description}, numbered from 0."),
-        element("p", _describe_freedom(context)),
-        element("div", id="chooser", class_="controls"),
+        element(
+            "p",
+            f"{sentence(context.K_components)}, {description}, numbered from 0.",
+            element("span", choosing, class_="controls") if context.K > 1 else None,
+        ),
+        overview.endmembers(context),
+        table if is_words else None,
+        element("div", id="chooser", class_=f"controls{' bare' * is_words}"),
         element(
             "div",
             *(_component(context, k) for k in range(context.K)),
             class_=f"components {context.view}",
         ),
-        data={"curves": _curve_data(context)} if context.view == "curves" else None,
+        None if is_words else table,
+        overview.downloads(context),
+        element("p", _describe_freedom(context), class_="hint"),
+        data=data,
     )
 
 
@@ -56,13 +73,9 @@ def _describe_freedom(context: ReportContext) -> str:
 
 
 def _component(context: ReportContext, k: int) -> Html:
-    shares = context.shares[:, k]
-    strongest = [
-        n for n in np.argsort(-shares, kind="stable")[:_MAX_STRONGEST_SAMPLES] if shares[n] > 0
-    ]
-    bars = (
-        bar(context.sample_name(n), percent(float(shares[n])), share=float(shares[n]))
-        for n in strongest
+    facts = (
+        element("div", element("dt", name), element("dd", value, " ", element("small", more)))
+        for name, value, more in _component_facts(context, k)
     )
     return element(
         "article",
@@ -70,21 +83,10 @@ def _component(context: ReportContext, k: int) -> Html:
         element("div", _component_picture(context, k), class_="picture"),
         element(
             "div",
-            element(
-                "dl",
-                *(
-                    element(
-                        "div",
-                        element("dt", name),
-                        element("dd", value, " ", element("small", more)),
-                    )
-                    for name, value, more in _component_facts(context, k)
-                ),
-            ),
+            element("dl", *facts),
+            _specific_terms(context, k) if context.view == "terms" and context.K > 1 else None,
             element("h4", "Samples with the largest share of it"),
-            element("ol", *bars, class_="bars")
-            if strongest
-            else element("p", "No inspected sample has a share of it."),
+            _typical_samples(context, k),
             class_="about",
         ),
         class_="component",
@@ -94,17 +96,62 @@ def _component(context: ReportContext, k: int) -> Html:
     )
 
 
+def _typical_samples(context: ReportContext, k: int) -> Html:
+    """Return the samples with the largest share of a component: thumbnails if they are images."""
+    places = context.diagnosis.inspected.typical[k]
+    shown = [(place, int(n)) for place, n in enumerate(places) if n >= 0]
+    if not shown:
+        return element("p", "No inspected sample has a share of it.")
+    shares = {n: float(context.shares[n, k]) for _, n in shown}
+    if len(context.thumbnails):
+        images = context.thumbnails[k]
+        return element(
+            "ol",
+            *(
+                _thumbnail(images[place], context.sample_name(n), percent(shares[n]))
+                for place, n in shown
+            ),
+            class_="thumbs",
+        )
+    bars = (bar(context.sample_name(n), percent(shares[n]), share=shares[n]) for _, n in shown)
+    return element("ol", *bars, class_="bars")
+
+
+def _thumbnail(image: Array, name: str, share: str) -> Html:
+    rows, columns = image.shape
+    picture = element(
+        "img", src=png(image, 255.0), alt=name, width=columns, height=rows, class_="small"
+    )
+    return element(
+        "li", picture, element("span", name, class_="of"), element("small", share), title=name
+    )
+
+
+def _specific_terms(context: ReportContext, k: int) -> Html | None:
+    """Return the features that are larger here than in other components."""
+    specific = context.specificity[:, k]
+    features = [f for f in np.argsort(-specific, kind="stable")[:_MAX_TERMS] if specific[f] > 0]
+    if not features:
+        return None
+    names = ", ".join(context.names.feature(int(f)) for f in features)
+    return join((element("h4", "Most specific: large here, small in others"), element("p", names)))
+
+
 def _component_facts(context: ReportContext, k: int) -> list[tuple[str, str, str]]:
     size = int(context.diagnosis.sizes[k])
     mean_share = percent(float(context.shares[:, k].mean()))
     facts = [
+        ("Share", percent(float(context.diagnosis.shares[k])), "of the reconstruction"),
         ("Samples", f"{size:,} of {context.N:,}", "to which it contributes most"),
         ("Mean share", mean_share, "of a sample"),
     ]
+    if context.classes is not None and (largest := context.classes.largest_in(k)) is not None:
+        facts.append(("Largest class", largest[0], f"{percent(largest[1])} of its samples"))
     cones = context.diagnosis.cones
     if cones is not None:
         angle = degrees(float(cones.geometry.angles[k]))
-        facts.append(("Cone", f"{int(cones.sizes[k]):,} samples", f"within {angle} of its axis"))
+        size_of_cone = counted(int(cones.sizes[k]), "sample")
+        facts.append(("Cone", size_of_cone, f"within {angle} of its axis"))
     freedom = context.diagnosis.freedom
     if k in freedom.visible:
         turn = f"{freedom.turn_in_words(k)}, at the same error"
@@ -144,133 +191,6 @@ def _curve_data(context: ReportContext) -> dict[str, Any]:
         "names": names,
         "tops": [float(f"{top:.4g}") for top in tops],
         "values": [[float(f"{v:.3g}") for v in w] for w in highs],
-    }
-
-
-# --- samples ------------------------------------------------------------------------------------
-
-
-def samples(context: ReportContext) -> Section:
-    """Return the section with the map of the inspected samples."""
-    return Section.of(
-        "samples",
-        "Samples",
-        "Samples",
-        element("p", _describe_map(context)),
-        element(
-            "figure",
-            _map(context),
-            element(
-                "div", _map_controls(), _component_buttons(context), readout(), class_="beside"
-            ),
-            class_="wide",
-        ),
-        data={"samples": _sample_data(context)},
-    )
-
-
-def _describe_map(context: ReportContext) -> str:
-    S = context.diagnosis.inspected.indices.size
-    which = "All samples" if context.N == S else f"{S:,} of {context.N:,} samples, evenly spread,"
-    near = (
-        "; the closer a sample is to a number, the larger is the share of that component, compared "
-        "with the mean sample"
-    )
-    return (
-        f"{which} in the colour of the component that contributes most"
-        f"{near if context.K > 1 else ''}. Samples that would hide each other are drawn side by "
-        "side, so a large crowd means many samples."
-    )
-
-
-def _map(context: ReportContext) -> Html:
-    layout = context.sample_map
-    numbers = (
-        element(
-            "span",
-            str(k),
-            data_k=k,
-            class_="anchor",
-            style=style(
-                x=f"{50 + 50 * x / layout.half_side:.2f}%",
-                y=f"{50 + 50 * y / layout.half_side:.2f}%",
-            ),
-        )
-        for k, (x, y) in enumerate(layout.numbers)
-    )
-    return element(
-        "div",
-        layout.svg(context.diagnosis.inspected.labels),
-        *numbers,
-        class_="map",
-        id="map",
-        role="img",
-        aria_label="Map of samples by their components",
-    )
-
-
-def _map_controls() -> Html:
-    zoom = (
-        ("+", "in", "Zoom in"),
-        ("\N{MINUS SIGN}", "out", "Zoom out"),
-        ("Reset", "reset", "Show the whole map"),
-    )
-    return element(
-        "div",
-        element(
-            "div",
-            *(
-                element("button", sign, type="button", data_zoom=to, aria_label=label, title=label)
-                for sign, to, label in zoom
-            ),
-            class_="switch",
-            role="group",
-            aria_label="Zoom",
-        ),
-        element(
-            "label",
-            "Find a sample ",
-            element("input", type="search", id="find", autocomplete="off", spellcheck="false"),
-        ),
-        class_="controls row",
-    )
-
-
-def _component_buttons(context: ReportContext) -> Html:
-    buttons = (
-        element(
-            "button",
-            charts.glyph(k),
-            f" {k}",
-            element("small", f" {int(size):,}"),
-            type="button",
-            data_k=k,
-            aria_pressed="false",
-        )
-        for k, size in enumerate(context.diagnosis.sizes)
-    )
-    return element(
-        "ul",
-        *(element("li", button) for button in buttons),
-        class_="legend marks",
-        aria_label="Components and how many samples each has; choose one to highlight it",
-    )
-
-
-def _sample_data(context: ReportContext) -> dict[str, Any]:
-    inspected, layout = context.diagnosis.inspected, context.sample_map
-    largest = np.argsort(-context.shares, axis=1, kind="stable")[:, :_MAX_SHARES]
-    return {
-        "halfSide": round(layout.half_side, 4),
-        "anchors": rounded(layout.numbers),
-        "places": rounded(layout.places),
-        "labels": inspected.labels.tolist(),
-        "names": [context.sample_name(n) for n in range(inspected.indices.size)],
-        "errors": [float(f"{error:.4g}") for error in inspected.errors],
-        "shares": [
-            [[int(k), round(100 * float(shares[k]))] for k in ks if shares[k] > 0.005]
-            for shares, ks in zip(context.shares, largest, strict=True)
-        ],
     }
 
 

@@ -18,6 +18,7 @@
   // --- descriptions of what is pointed at ------------------------------------------------------
 
   const readoutOf = (part) => part.closest("figure, article").querySelector(".readout");
+  const counted = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
   const describe = (part, text, event) => {
     const readout = readoutOf(part);
     if (readout) readout.textContent = text;
@@ -155,9 +156,9 @@
       describe(
         part,
         row === column
-          ? `cone ${row}: ${samples[row]} samples\nwithin ${sizes[row]}\u00b0 of its axis`
+          ? `cone ${row}: ${counted(samples[row], "sample")}\nwithin ${sizes[row]}\u00b0 of its axis`
           : `cones ${row} and ${column}: ${angle}\u00b0 apart\n` +
-              (angle > required ? `more than the required ${required}\u00b0` : `too close: more than ${required}\u00b0 is required`),
+              `${angle > required ? "more" : "less"} than the ${required}\u00b0 that the guarantee needs`,
         event,
       );
     };
@@ -215,7 +216,8 @@
       button.setAttribute("aria-label", `Component ${k}`);
       const number = make("span", "number");
       number.append(article.querySelector(".glyph").cloneNode(true), String(k));
-      button.append(thumbnail(article), number);
+      if (chooser.classList.contains("bare")) button.append(number);
+      else button.append(thumbnail(article), number);
       button.addEventListener("click", () => choose(k));
       chooser.append(button);
       article.setAttribute("role", "tabpanel");
@@ -237,12 +239,51 @@
       choose(to, true);
     });
     choose(0);
+    for (const link of all("#overview a")) {
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        choose(Number(link.dataset.k));
+        articles[Number(link.dataset.k)].scrollIntoView({ block: "nearest" });
+      });
+    }
+  }
+  chooser.classList.toggle("many", articles.length > 60);
+
+  // --- factors as files ------------------------------------------------------------------------
+
+  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+  const table = ({ title, names, columns, scale, numbers }) => {
+    const bytes = Uint8Array.from(atob(numbers), (sign) => sign.charCodeAt(0));
+    const view = new DataView(bytes.buffer);
+    const titles = [title];
+    for (let k = 0; k < columns; k += 1) titles.push(`component ${k}`);
+    const lines = [titles.map(quoted).join(",")];
+    for (let row = 0; row < bytes.length / 4 / columns; row += 1) {
+      const cells = [names ? quoted(names[row]) : String(row)];
+      for (let k = 0; k < columns; k += 1) {
+        const value = view.getFloat32(4 * (row * columns + k), true) * scale;
+        cells.push(String(Number(value.toPrecision(8))));
+      }
+      lines.push(cells.join(","));
+    }
+    return `${lines.join("\n")}\n`;
+  };
+  for (const button of all("[data-download]")) {
+    button.addEventListener("click", () => {
+      const name = button.dataset.download;
+      const file = new Blob([table(data.factors[name])], { type: "text/csv" });
+      const link = make("a");
+      link.href = URL.createObjectURL(file);
+      link.download = `${name}.csv`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
   }
 
   // --- samples -------------------------------------------------------------------------------
 
   const map = document.getElementById("map");
-  const { halfSide, anchors, places, labels, names, errors, shares } = data.samples;
+  const { halfSide, anchors, places, labels, names, errors, shares, classes } = data.samples;
   const svg = map.querySelector("svg");
   const ring = svg.querySelector(".ring");
   const numbers = all(".anchor", map);
@@ -275,7 +316,8 @@
     const label = labels[n];
     const parts = shares[n].map(([k, share]) => `${k}: ${share}%`).join(", ");
     const whose = label < 0 ? "no component" : `mostly component ${label}`;
-    return `${names[n]}\n${whose}${parts ? ` (${parts})` : ""}\nrelative error ${errors[n]}`;
+    const known = classes ? `class ${classes[n]}\n` : "";
+    return `${names[n]}\n${known}${whose}${parts ? ` (${parts})` : ""}\nrelative error ${errors[n]}`;
   };
   const circle = (n) => {
     ring.setAttribute("visibility", n === null ? "hidden" : "visible");
@@ -342,15 +384,27 @@
     });
   }
   const marks = all(".marks button");
+  const highlight = (button) => {
+    for (const other of marks) other.setAttribute("aria-pressed", String(other === button));
+    const by = button && button.closest("[data-by]").dataset.by;
+    for (const group of all(".samples", svg)) {
+      const isOther = button && group.dataset.k !== button.dataset.k;
+      group.classList.toggle("dim", Boolean(isOther && group.closest("[data-by]").dataset.by === by));
+    }
+  };
   for (const button of marks) {
     button.addEventListener("click", () => {
-      const alone = button.getAttribute("aria-pressed") !== "true";
-      for (const other of marks) other.setAttribute("aria-pressed", String(alone && other === button));
-      for (const group of all(".samples", svg)) {
-        group.classList.toggle("dim", alone && group.dataset.k !== button.dataset.k);
-      }
+      highlight(button.getAttribute("aria-pressed") === "true" ? null : button);
     });
   }
+  const colours = all("[data-colours]");
+  const colourBy = (kind) => {
+    for (const button of colours) button.setAttribute("aria-pressed", String(button.dataset.colours === kind));
+    for (const part of all("#samples [data-by]")) part.classList.toggle("hidden", part.dataset.by !== kind);
+    highlight(null);
+  };
+  for (const button of colours) button.addEventListener("click", () => colourBy(button.dataset.colours));
+  if (colours.length) colourBy("class");
   const find = document.getElementById("find");
   let current = -1;
   const search = () => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "rounded",
     "sentence",
     "table",
+    "tiles",
 ]
 
 
@@ -71,6 +72,17 @@ def legend(*entries: tuple[str, str]) -> Html:
     """Return keys, given by their classes, and what they mean."""
     keys = (element("li", element("i", class_=f"key {class_}"), text) for class_, text in entries)
     return element("ul", *keys, class_="legend")
+
+
+def tiles(facts: Iterable[tuple[str, str, str]]) -> Html:
+    """Return numbers with their names and explanations."""
+    parts = (
+        element(
+            "div", element("dt", name), element("dd", value, class_="value"), element("dd", text)
+        )
+        for name, value, text in facts
+    )
+    return element("dl", *parts, class_="tiles")
 
 
 def table(rows: Mapping[str, str]) -> Html:

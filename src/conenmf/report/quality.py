@@ -12,11 +12,11 @@ from ..data.blocks import Array
 from ..markup import Html, element, join
 from ..result import Factorization
 from ..solve.race import Race
-from ..text import visible
+from ..text import counted, visible
 from . import charts
 from .charts import Axis
 from .context import ReportContext
-from .page import Section, legend, number, percent, readout, rounded, sentence
+from .page import Section, legend, number, percent, readout, rounded, sentence, tiles
 
 __all__ = ["errors", "spectrum", "summary"]
 
@@ -28,20 +28,13 @@ _ROUNDING_RATIO = 1e-8  # singular values below this share of the largest are no
 def summary(context: ReportContext) -> Section:
     """Return the section on the error and its bounds."""
     first, *more = context.result.summary()
-    tiles = (
-        element(
-            "div", element("dt", name), element("dd", value, class_="value"), element("dd", text)
-        )
-        for name, value, text in _facts(context)
-    )
-    init, reason = context.diagnosis.advice
     return Section.of(
         "summary",
-        "Summary",
-        "Summary",
+        "How good",
+        "How good it is",
         element("p", f"{sentence(first)}.", class_="lead"),
         *(element("p", f"{sentence(line)}.", class_="lead more") for line in more),
-        element("dl", *tiles, class_="tiles"),
+        tiles(_facts(context)),
         element(
             "p",
             "The certificate (error, lower bound, gap, KKT residual) judges the error, not the "
@@ -50,21 +43,14 @@ def summary(context: ReportContext) -> Section:
             ": others may have the same error.",
             class_="advice",
         ),
-        element(
-            "p",
-            element("strong", "Advised init: "),
-            element("code", init),
-            f", because {reason}.",
-            class_="advice",
-        ),
     )
 
 
 def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
     """Return names, values and explanations."""
-    certificate, cones = context.diagnosis.certificate, context.diagnosis.cones
+    certificate = context.diagnosis.certificate
     error = certificate.relative_error
-    facts = [
+    return [
         (
             "Relative error",
             number(error),
@@ -90,21 +76,6 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
             "a point.",
         ),
     ]
-    if cones is not None:
-        facts += [
-            (
-                "Error of cr1-nmf",
-                number(cones.error),
-                "Relative error of one rank-one factor for each cone, before any solver.",
-            ),
-            (
-                "Upper bound for cr1-nmf",
-                number(cones.bound),
-                "Proven upper bound for that error: the sine of the largest angle between a sample "
-                "and the factor of its cone.",
-            ),
-        ]
-    return facts
 
 
 def _bound_history(certificate: Certificate) -> str:
@@ -143,7 +114,7 @@ def errors(context: ReportContext) -> Section:
         role="group",
         aria_label="Horizontal axis of the error",
     )
-    iterations = f"{result.n_iter} iteration{'s' * (result.n_iter > 1)}"
+    iterations = counted(result.n_iter, "iteration")
     curves = {key: _ErrorCurve(context, key) for key in ("iteration", "seconds")}
     return Section.of(
         "error",

@@ -98,10 +98,29 @@ class SampleMap:
         """Half the side of a square that holds all samples and numbers."""
         return max(float(np.abs(np.vstack([self.numbers, self.places])).max()), 1.0) + _RIM_WIDTH
 
-    def svg(self, labels: Array) -> Html:
-        """Return the map; labels (S,) give samples the colour and shape of their component."""
+    def svg(self, labels: Array, classes: Array | None = None) -> Html:
+        """Return the map; labels (S,) give samples the colour and shape of their component.
+
+        With classes (S,), those are drawn too, and the components are hidden.
+        """
         size = 0.42 * _spacing(len(self.places))
         spokes = "".join(f"M0 0L{x:.3f} {y:.3f}" for x, y in self.anchors)
+        groups = [self._marks(labels, size, "component", is_hidden=classes is not None)]
+        if classes is not None:
+            groups.append(self._marks(classes, size, "class"))
+        half = self.half_side
+        return element(
+            "svg",
+            element("circle", r=1, class_="grid"),
+            element("path", d=spokes, class_="grid"),
+            *groups,
+            element("circle", r=f"{1.6 * size:.3g}", class_="ring", visibility="hidden"),
+            viewBox=f"{-half:.3f} {-half:.3f} {2 * half:.3f} {2 * half:.3f}",
+            aria_hidden="true",
+            focusable="false",
+        )
+
+    def _marks(self, labels: Array, size: float, kind: str, *, is_hidden: bool = False) -> Html:
         marks = []
         for k in np.unique(labels):
             outline = shape(int(k), size)
@@ -109,17 +128,7 @@ class SampleMap:
             marks.append(
                 element("path", d=d, class_="samples", data_k=int(k), style=colour(int(k)))
             )
-        half = self.half_side
-        return element(
-            "svg",
-            element("circle", r=1, class_="grid"),
-            element("path", d=spokes, class_="grid"),
-            *marks,
-            element("circle", r=f"{1.6 * size:.3g}", class_="ring", visibility="hidden"),
-            viewBox=f"{-half:.3f} {-half:.3f} {2 * half:.3f} {2 * half:.3f}",
-            aria_hidden="true",
-            focusable="false",
-        )
+        return element("g", *marks, data_by=kind, class_="hidden" if is_hidden else None)
 
 
 def round_tour(similarity: Array) -> Array:

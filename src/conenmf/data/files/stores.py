@@ -33,7 +33,7 @@ from .limits import (
 )
 from .sources import NamedMatrix
 
-__all__ = ["Store", "hdf5_store", "open_hdf5", "open_member", "open_object"]
+__all__ = ["Store", "hdf5_store", "open_hdf5", "open_member", "open_object", "read_annotation"]
 
 _MAX_LINKS = 16  # links followed before they count as a circle
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
@@ -274,6 +274,33 @@ def _annotations(store: Store, dataset: str) -> Names:
         return Names()
     variables = "raw/var" if kind == "raw" else "var"
     return Names.of(_index(store, "obs"), _index(store, variables))
+
+
+def read_annotation(path: Path, column: str, budget: int) -> list[str]:
+    """Read a column of obs of AnnData as texts; categories are spelled out."""
+    with hdf5_store(path, budget) as store:
+        try:
+            group = store.find("obs")
+            if column not in group:
+                raise FileFormatError(
+                    f"{path} has no column {column!r} in obs; it has {listed(sorted(group.keys()))}"
+                )
+            return _column_of_texts(store, column, group)
+        finally:
+            store.root.close()
+
+
+def _column_of_texts(store: Store, column: str, group: Any) -> list[str]:
+    member = store.find(column, group)
+    if not hasattr(member, "dtype") and "codes" in member:
+        categories = store.texts("categories", member) or []
+        codes = np.asarray(store.find("codes", member)[:])
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
+            raise FileFormatError(f"{store.path}: obs/{column} has codes without a category")
+        return ["missing" if code < 0 else categories[code] for code in codes.tolist()]
+    if hasattr(member, "dtype") and member.dtype.kind in "biuf":
+        return [str(value) for value in np.asarray(member[:]).tolist()]
+    return store.texts(column, group) or []
 
 
 def _index(store: Store, table: str) -> list[str] | None:
