@@ -88,7 +88,7 @@ def test_maps_show_shares_of_pixels(result):
     assert ax.get_title() == "component 3"
     coarse = abundance_maps(result.W, result.H, (10, 20), max_pixels=200)
     np.testing.assert_array_equal(coarse, shares[:, ::2, ::2])
-    with pytest.raises(NotAvailableError, match="pass pixels_shape"):
+    with pytest.raises(NotAvailableError, match="give pixels_shape, rows and columns"):
         result.plot_maps()
     with pytest.raises(FactorError, match=r"H has shape \(4, 200\), expected \(4, 100\)"):
         result.plot_maps(pixels_shape=(10, 10))
