@@ -54,8 +54,8 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/peers.py
 
-PAPER := figure1 figure2 figure2_right table1 figure3 violated table2 table3 races figure6 example \
-	table6 table7 beyond open_noise open_sampling open_online
+PAPER := figure1 figure2 figure2_right table1 figure3 violated ard table2 table3 races figure6 \
+	example table6 table7 beyond open_noise open_sampling open_online
 
 reproduce: $(VENV)/cli.stamp  ## the paper's tables and figures, and a verdict per claim
 	set -e; for script in $(PAPER); do $(BIN)/python benchmarks/paper/$$script.py --quick; done

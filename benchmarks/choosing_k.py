@@ -3,7 +3,8 @@
 First the paper's model where its Theorem 9 does not apply: 500 matrices whose cones have unequal
 probabilities, rates and size angles; in half of them, axes are at unequal angles too. Cones satisfy
 the geometric assumption. Then the kinds of the zoo that are made of a known number of components.
-"auto" is compared with what it would be if cones were not counted, and with the paper's ratio.
+"auto" is compared with what it would be if cones were not counted, with the paper's ratio, and with
+the number of singular values above the edge of noise.
 Last, the time of the choice beside that of the fit that follows it.
 
 The constants of `conenmf.cones.counting` and `conenmf.judge.selection` were chosen on matrices with
@@ -20,6 +21,8 @@ import numpy as np
 import zoo_matrices
 
 from conenmf import estimate_rank, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf.cones.edge import count_above_edge
+from conenmf.cones.rank import default_range
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.judge.selection import choose_k
@@ -37,7 +40,7 @@ KINDS = (
     zoo_matrices.images,
     zoo_matrices.heavy_tails,
 )
-NAMES = ("auto", "auto without counting", "ratio")
+NAMES = ("auto", "auto without counting", "ratio", "edge")
 
 
 def unequal_cones(number: int) -> ConeModel:
@@ -75,10 +78,19 @@ def estimates(V: DataMatrix) -> Iterator[int]:
     yield choose_k(V).K
     yield select_k(V, methods=["ratio", "parallel"]).K
     yield estimate_rank(V).K
+    yield above_edge(V)
+
+
+def above_edge(V: DataMatrix) -> int:
+    """The search is widened as long as the estimate is its limit."""
+    k_max = default_range(V)[1]
+    while (K := count_above_edge(V, k_max).K) == k_max < min(V.shape):
+        k_max = min(2 * k_max, min(V.shape))
+    return K
 
 
 def count_right(title: str, matrices: Iterator[tuple[DataMatrix, int]]) -> None:
-    right, total = np.zeros(3, dtype=int), 0
+    right, total = np.zeros(len(NAMES), dtype=int), 0
     for V, K in matrices:
         right += [found == K for found in estimates(V)]
         total += 1

@@ -146,6 +146,20 @@ READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memo
 FITTING = {"init": ("init", "cr1"), "solver": ("solver?", "hals"), **LIMITS, "callback":
     ("function?", quiet), "sketch": ("rank?", None), "checkpoint": ("path?", None)}
 DRAWING = {"rng": ("rng?", RNG)}
+BOUNDED = {**DATA, "K": ("integer", K), "effort": ("integer", 0), **SPECTRAL}
+DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weights": ("vector?",
+    [1.0] * K)}
+ALIKE = {"F": ("integer", 9), "K": ("size", K), "alpha": ("share", 0.1), "beta": ("share", 1.0)}
+FACTORS = {"W": ("factor", W), "H": ("factor", H)}
+MAPPED = {**FACTORS, "pixels_shape": ("shape", (1, N))}
+NAMED = {"W": ("array", W), "names": ("object", NAMES)}
+SHOWN = {"result": ("object", RESULT)}
+CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
+    "exact")}
+SOLVED = {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)}
+SCORED = {"labels_true": ("classes", LABELS), "labels_pred": ("classes", LABELS)}
+NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
+    "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))}
 GEOMETRY = cone_geometry(V, CONES.labels)
 AXIS = {"ax": ("axes?", None)}
 FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?", None)}
@@ -188,14 +202,11 @@ CALLS = {
     "Selection.plot": {"axes": ("axes?", None)},
     "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
         False), **SPECTRAL},
-    "certify": {**DATA, "W": ("factor", W), "H": ("factor", H), "effort": ("integer?", 0),
-        **SPECTRAL},
-    "diagnose": {**DATA, "W": ("factor", W), "H": ("factor", H), "labels": ("labels", LABELS),
-        "certificate": ("object?", CERTIFICATE), **SPECTRAL},
-    "cluster_cones": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method":
-        ("choice", "exact")},
-    "cr1_nmf": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
-        "exact"), "tol": ("share", 0.1), **SPECTRAL},
+    "certify": {**DATA, **FACTORS, "effort": ("integer?", 0), **SPECTRAL},
+    "diagnose": {**DATA, **FACTORS, "labels": ("labels", LABELS), "certificate": ("object?",
+        CERTIFICATE), **SPECTRAL},
+    "cluster_cones": CHOSEN,
+    "cr1_nmf": {**CHOSEN, "tol": ("share", 0.1), **SPECTRAL},
     "make_cones": {"F": ("size", F), "K": ("size", K), "alpha": ("vector", [0.1] * K), "n_samples":
         ("size", 9), "angle": ("share?", 1.0), "axes": ("array?", None), "rates": ("vector?", [1.0]
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
@@ -210,8 +221,7 @@ CALLS = {
         ("memory?", "1GB")},
     "Words": {"stop_words": ("choice", "none"), "min_df": ("integer", 1), "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
-    "write_report": {"result": ("object", RESULT), "path": ("path", "report.html"), "options":
-        (ANYTHING, {})},
+    "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},
     "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("size", K), "layer": ("choice?",
         None), "key_added": ("text", "nmf"), "options": (ANYTHING, {})},
     "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":
@@ -240,10 +250,8 @@ CALLS = {
     "data.resources.available_memory": {"root": ("path", "/")},
     "data.resources.available_threads": {},
     "data.resources.memory_budget": {"max_memory": ("memory?", "1GB")},
-    "names.Names": {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
-        "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))},
-    "names.Names.of": {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
-        "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))},
+    "names.Names": NAMING,
+    "names.Names.of": NAMING,
     "names.Names.checked": {"n_samples": ("integer?", N), "n_features": ("integer?", F)},
     "names.Names.sample": {"index": ("integer", 0)},
     "names.Names.feature": {"index": ("integer", 0)},
@@ -265,8 +273,7 @@ CALLS = {
         3.0)},
     "linalg.energy.tail_above": {"apply": ("function", lambda x: 2 * x), "low": ("number", 0.0),
         "starts": ("array", np.eye(3)), "ceiling": ("share", 3.0), "largest": ("share?", 3.0)},
-    "cones.clustering.choose_centres": {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?",
-        0), "method": ("choice", "exact"), **SPECTRAL},
+    "cones.clustering.choose_centres": {**CHOSEN, **SPECTRAL},
     "cones.rank_one.rank_one_factors": {**DATA, "cones": ("object", CONES), "tol": ("share", 0.1),
         "max_passes": ("integer", 3), "max_products": ("integer", 3)},
     "cones.rank_one.factors_from_centres": {**DATA, "centres": ("indices", CONES.centres), "Z":
@@ -280,26 +287,19 @@ CALLS = {
     "cones.geometry.enclosing_cones": {**DATA, "labels": ("labels", LABELS), "tol": ("share", 0.1)},
     "cones.separation.pairwise_separation": {**DATA, "labels": ("labels", LABELS)},
     "cones.counting.count_cones": {**DATA, "deadline": ("number?", 1.0)},
-    "cones.certificate.lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
-        **SPECTRAL},
-    "cones.dual_bound.best_lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer?", 0),
-        **SPECTRAL},
+    "cones.certificate.lower_bound": BOUNDED,
+    "cones.dual_bound.best_lower_bound": {**BOUNDED, "effort": ("integer?", 0)},
     "cones.plane.leading_plane": {**DATA, **SPECTRAL},
     "cones.plane.rank_two_factors": {**DATA, **SPECTRAL, "plane": ("object?", None)},
     "cones.bounds.deterministic_bound": {**DATA, "W": ("factor", W), "labels": ("labels", LABELS)},
     "cones.bounds.weighted_bound": {**DATA, "labels": ("labels", LABELS), "angles": ("vector", [0.1]
         * K)},
-    "cones.bounds.probabilistic_bound": {"angles": ("vector", [0.1] * K), "rates": ("vector", [1.0]
-        * K), "weights": ("vector?", [1.0] * K)},
-    "cones.bounds.smallest_limit": {"F": ("integer", 9), "angles": ("vector", [0.2] * K), "rates":
-        ("vector", [1.0] * K), "weights": ("vector?", None)},
-    "cones.bounds.sample_size": {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K),
-        "epsilon": ("share", 0.1), "delta": ("share", 0.1), "weights": ("vector?", None), "F":
+    "cones.bounds.probabilistic_bound": DRAWN,
+    "cones.bounds.smallest_limit": {**DRAWN, "F": ("integer", 9)},
+    "cones.bounds.sample_size": {**DRAWN, "epsilon": ("share", 0.1), "delta": ("share", 0.1), "F":
         ("integer?", 9)},
-    "cones.bounds.rank_epsilon": {"F": ("integer", 9), "K": ("size", K), "alpha": ("share", 0.1),
-        "beta": ("share", 1.0), "rate": ("share", 1.0)},
-    "cones.bounds.rank_sample_size": {"F": ("integer", 9), "K": ("size", K), "alpha":
-        ("share", 0.1), "beta": ("share", 1.0), "delta": ("share", 0.1)},
+    "cones.bounds.rank_epsilon": {**ALIKE, "rate": ("share", 1.0)},
+    "cones.bounds.rank_sample_size": {**ALIKE, "delta": ("share", 0.1)},
     "cones.bounds.largest_angle_in_orthant": {"axis": ("vector", [1.0] * K)},
     "cones.noise.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
         "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
@@ -310,6 +310,10 @@ CALLS = {
         ("share?", 0.1), "lloyd_steps": ("integer", 2), **SPECTRAL},
     "cones.outliers.centres_with_outliers": {**DATA, "K": ("size", K), "outliers": ("integer", 1)},
     "cones.rank.default_range": DATA,
+    "cones.edge.count_above_edge": {**DATA, **SPECTRAL, "k_max": ("size", 2), "failure":
+        ("share", 0.1)},
+    "cones.edge.noise_edge": {"variances": ("vector", [1.0] * K), "F": ("integer", 5), "counts":
+        ("vector?", [1.0] * K)},
     "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
         "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
@@ -320,11 +324,9 @@ CALLS = {
         ("integer?", 1), "extrapolate": ("flag", False)},
     "solve.solvers.Solver.sweeping": {"affordable": ("limit", 1.0)},
     "solve.solvers.get_solver": {"solver": ("solver", "hals")},
-    "solve.solvers.hals": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y), "sweeps":
-        ("integer", 1), "floor": ("share", 0.0)},
-    "solve.solvers.mult": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y), "sweeps":
-        ("integer", 1)},
-    "solve.solvers.nnlsb": {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)},
+    "solve.solvers.hals": {**SOLVED, "sweeps": ("integer", 1), "floor": ("share", 0.0)},
+    "solve.solvers.mult": {**SOLVED, "sweeps": ("integer", 1)},
+    "solve.solvers.nnlsb": SOLVED,
     "solve.loop.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
         "hals"), "stopping": ("object", STOPPING), "callback": ("function?", None), "leap":
         ("function?", None), "resume": ("object?", None), "save": ("function?", None)},
@@ -358,35 +360,31 @@ CALLS = {
     "solve.online.ConeStream.update": DATA,
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
-    "judge.uniqueness.component_freedom": {**DATA, "W": ("factor", W), "H": ("factor", H)},
-    "judge.uniqueness.Freedom.turned": {"W": ("factor", W), "H": ("factor", H), "k":
-        ("integer", 1)},
+    "judge.uniqueness.component_freedom": {**DATA, **FACTORS},
+    "judge.uniqueness.Freedom.turned": {**FACTORS, "k": ("integer", 1)},
     "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0)},
     "judge.uniqueness.Freedom.in_words": {},
     "judge.named.NamedComponents.top_features": {"n": ("integer", 3), "feature_names": ("texts?",
         list("abcdefgh"))},
     "judge.named.NamedComponents.components_frame": {"feature_names": ("texts?", None)},
-    "judge.named.largest_features": {"W": ("array", W), "names": ("object", NAMES), "n": ("integer",
-        3)},
+    "judge.named.largest_features": {**NAMED, "n": ("integer", 3)},
     "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
-    "judge.metrics.dice": {"labels_true": ("classes", LABELS), "labels_pred": ("classes", LABELS)},
-    "judge.metrics.purity": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
-        LABELS)},
-    "judge.metrics.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
-        LABELS)},
+    "judge.relevance.determine_relevance": {**DATA, "K": ("size", K), "prior": ("choice", "l1"),
+        "noise": ("share?", 0.1), "shape": ("limit?", 3.0), "tol": ("share", 0.1), "max_iter":
+        ("integer", 1), **DRAWING},
+    "judge.metrics.dice": SCORED,
+    "judge.metrics.purity": SCORED,
+    "judge.metrics.scores": SCORED,
     "judge.metrics.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
         "passes"), "below": ("number?", 0.1)},
     "judge.plots.curves": {"histories": ("object", {"a": RESULT.history}), **AXIS},
     "judge.plots.spectrum": {"rank": ("object", estimate_rank(V)), "K": ("integer", K), **AXIS},
-    "judge.plots.components": {"W": ("array", W), "names": ("object", NAMES), "axes": ("axes?",
-        None), "which": ("indices?", [0]), "top": ("integer", 3)},
-    "judge.plots.endmembers": {"W": ("array", W), "names": ("object", NAMES), **AXIS, "which":
-        ("indices?", [0])},
-    "judge.plots.maps": {"W": ("factor", W), "H": ("factor", H), "pixels_shape": ("shape", (1, N)),
-        "axes": ("axes?", None), "which": ("indices?", [0])},
-    "judge.maps.abundance_maps": {"W": ("factor", W), "H": ("factor", H), "pixels_shape": ("shape",
-        (1, N)), "max_pixels": ("integer?", 5)},
+    "judge.plots.components": {**NAMED, "axes": ("axes?", None), "which": ("indices?", [0]), "top":
+        ("integer", 3)},
+    "judge.plots.endmembers": {**NAMED, **AXIS, "which": ("indices?", [0])},
+    "judge.plots.maps": {**MAPPED, "axes": ("axes?", None), "which": ("indices?", [0])},
+    "judge.maps.abundance_maps": {**MAPPED, "max_pixels": ("integer?", 5)},
     "judge.plots.cones": {"geometry": ("object", GEOMETRY), **AXIS},
     "judge.plots.scores": {"ks": ("vector", [2, 3]), "axes": ("axes?", None), "votes": ("object",
         {"a": (np.ones(2), 2)}), "meanings": ("object?", {"a": "score"})},
@@ -394,13 +392,12 @@ CALLS = {
         ("choice", "csv"), "batch_rows": ("integer", 5)},
     "export.write_coefficients": {"path": ("path", "a.csv"), "A": ("table", H.T), "names":
         ("object", Names())},
-    "export.annotate": {"adata": ("annotated", AnnData(X)), "result": ("object", RESULT), "key":
-        ("text", "nmf")},
+    "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf")},
     "export.annotate_file": {"source": ("path", "a.h5ad"), "target": ("path", "b.h5ad"), "result":
         ("object", RESULT), "key": ("text", "nmf")},
-    "report.render": {"result": ("object", RESULT), "title": ("text?", None), "source": ("text?",
-        None), "view": ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape":
-        ("shape?", None), "classes": ("classes?", LABELS), "extra": ("object?", None)},
+    "report.render": {**SHOWN, "title": ("text?", None), "source": ("text?", None), "view":
+        ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape": ("shape?", None),
+        "classes": ("classes?", LABELS), "extra": ("object?", None)},
 }
 # fmt: on
 INSTANCES = {
@@ -425,7 +422,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
-    StreamCones|NamedComponents|NoisyCentres|Plane|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
+    StreamCones|NamedComponents|NoisyCentres|Plane|EdgeCount|Relevance|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
     re.VERBOSE,
 )

@@ -23,6 +23,7 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
     "table1": "table1",
     "figure3": "figure3",
     "violated": "violated",
+    "ard": "ard",
     "table2": "table2",
     "table3": "table3",
     "table4": "races",

@@ -35,7 +35,7 @@ plt.show()
 # -------------------------
 #
 # Handwritten digits share strokes, so the singular values fall without a drop. ``select_k`` runs
-# five estimators and prints the number that each chooses. It also prints why there are no cones to
+# seven estimators and prints the number that each chooses. It also prints why there are no cones to
 # count and why the ratio cannot be trusted here.
 
 digits = load_digits().data[:800]
@@ -48,13 +48,16 @@ print(selection)
 #
 # - *cones*: how far clusters of samples are apart, positive if samples lie in K cones;
 # - *ratio*: a singular value over the next one, from the paper;
+# - *edge*: singular values over the edge of noise that is alike in all features;
 # - *parallel*: singular values over those of shuffled data, above 1 if there is structure;
 # - *crossval*: the error on entries that were held out, lowest where more components begin to
 #   describe noise;
+# - *relevance*: the scale of a component over its least value, in a Bayesian model, less 1;
 # - *stability*: whether components are found again from other random inits, 1 if always.
 
-figure, axes = plt.subplots(1, 5, figsize=(12, 2.7), layout="constrained")
-for ax, (name, vote) in zip(axes, selection.votes.items(), strict=True):
+figure, axes = plt.subplots(2, 4, figsize=(12, 5.4), layout="constrained")
+axes.flat[-1].axis("off")  # seven estimators
+for ax, (name, vote) in zip(axes.flat, selection.votes.items(), strict=False):
     ax.plot(selection.ks, vote.scores, marker=".", color="C0")
     ax.axvline(vote.K, color="C1", linestyle="--", linewidth=1.2)
     ax.set(title=f"{name}: {vote.K}", xlabel="K")

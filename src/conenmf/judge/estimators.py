@@ -2,9 +2,9 @@
 
 An estimator is a function ``(V, ks, rng) -> Vote``; `METHODS` gives each a name. The number of
 cones and the paper's ratio of singular values are for samples in cones; the others assume less.
-All but the first two work on a subset of the data: at most `_MAX_SAMPLES` samples, and for
-cross-validation the `_MAX_CV_FEATURES` features of the largest norm. Which of them decides is
-written in `selection`.
+All but the first three work on a subset of the data: at most `_MAX_SAMPLES` samples, and for
+cross-validation and relevance the `_MAX_CV_FEATURES` features of the largest norm. Which of them
+decides is written in `selection`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..cones.counting import ConeCount, count_cones
+from ..cones.edge import count_above_edge
 from ..cones.rank import estimate_rank
 from ..data.blocks import Array, dense
 from ..data.doors import from_columns
@@ -28,6 +29,7 @@ from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS, hals
 from ..solve.stopping import Stopping
 from .metrics import cosines, match_components
+from .relevance import determine_relevance
 
 __all__ = [
     "METHODS",
@@ -35,6 +37,7 @@ __all__ = [
     "ParallelAnalysis",
     "Vote",
     "by_cones",
+    "by_edge",
     "by_parallel",
     "by_ratio",
     "masked_nnls",
@@ -52,6 +55,7 @@ _N_FOLDS = 3
 _FILL_MAX_ITER = 20
 _CV_MAX_ITER = 15
 _MASKED_SWEEPS = 4
+_RELEVANCE_MAX_ITER = 500
 _N_SHUFFLES = 3
 _N_RESTARTS = 6
 _RESTART_MAX_ITER = 60
@@ -121,6 +125,17 @@ def _at_least(K: int, ks: Array, V: DataMatrix, reason: str) -> str:
     return f"at least {K}, the largest candidate: {reason}" if is_limit else reason
 
 
+def by_edge(
+    V: DataMatrix, ks: Array, rng: np.random.Generator, *, spectrum: Spectrum | None = None
+) -> Vote:
+    """Count the singular values above the edge of the noise, see `count_above_edge`."""
+    found = count_above_edge(V, int(ks[-1]), spectrum=spectrum)
+    limits = np.maximum(found.limits, np.finfo(np.float64).tiny)
+    K = int(max(ks[0], ks[ks <= found.K].max(initial=0)))
+    reason = f"{found.K} singular values are above the edge of the noise"
+    return Vote((found.values / limits)[ks - 1], K, _at_least(K, ks, V, reason))
+
+
 @dataclass(frozen=True)
 class ParallelAnalysis:
     """Leading singular values, of samples of unit norm, beside those of shuffled data."""
@@ -178,10 +193,7 @@ def by_parallel(
 
 def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     """Hold out single entries, fit the others, predict (Wold, 1978)."""
-    part = _subset(V, rng, _MAX_CV_SAMPLES)
-    data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
-    norms_squared = (data**2).sum(axis=1)
-    data = data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
+    data = _small_part(V, rng)
     errors = np.full((_N_FOLDS, ks.size), np.nan)
     for fold in range(_N_FOLDS):
         observed = rng.random(data.shape) >= _HELD_OUT_SHARE
@@ -194,6 +206,18 @@ def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     best = int(np.nanargmin(scores))
     K = int(ks[np.argmax(scores <= scores[best] + spread[best])])
     reason = "fewest within one standard error of the best prediction of held-out entries"
+    return Vote(scores, K, _at_least(K, ks, V, reason))
+
+
+def _relevance(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+    """How many of the most components are relevant (Tan and Fevotte, 2013)."""
+    part = from_columns(_small_part(V, rng))
+    most = min(int(ks[-1]), *part.shape)
+    found = determine_relevance(part, most, max_iter=_RELEVANCE_MAX_ITER, rng=rng)
+    scores = np.full(ks.size, np.nan)
+    scores[ks <= most] = found.excess[ks[ks <= most] - 1]
+    K = int(max(ks[0], ks[ks <= found.n_relevant].max(initial=0)))
+    reason = f"{found.n_relevant} of {most} components are relevant"
     return Vote(scores, K, _at_least(K, ks, V, reason))
 
 
@@ -216,8 +240,10 @@ def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
 METHODS: dict[str, Method] = {
     "cones": by_cones,
     "ratio": by_ratio,
+    "edge": by_edge,
     "parallel": by_parallel,
     "crossval": _crossval,
+    "relevance": _relevance,
     "stability": _stability,
 }
 
@@ -225,8 +251,10 @@ METHODS: dict[str, Method] = {
 _MEANINGS = {
     "cones": "separation in radians; above 0: apart",
     "ratio": "ratio to the next singular value; higher is better",
+    "edge": "singular value over the edge of noise; above 1: signal",
     "parallel": "singular value over that of shuffled data; above 1: signal",
     "crossval": "error of held-out entries; lower is better",
+    "relevance": "scale over its bound, less 1; above 0: relevant",
     "stability": "silhouette of restarts; higher is better",
 }
 
@@ -242,6 +270,14 @@ def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     if V.nonzero <= size and V.nonzero == V.shape[1]:
         return V
     return take_samples(V, np.sort(draw_samples(V, size, rng)))
+
+
+def _small_part(V: DataMatrix, rng: np.random.Generator) -> Array:
+    """Some samples (columns), and the features of the largest norm among them."""
+    part = _subset(V, rng, _MAX_CV_SAMPLES)
+    data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
+    norms_squared = (data**2).sum(axis=1)
+    return data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
 
 
 def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:

@@ -45,6 +45,7 @@ from .estimators import (
     ParallelAnalysis,
     Vote,
     by_cones,
+    by_edge,
     by_parallel,
     by_ratio,
     meaning_of,
@@ -290,8 +291,8 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default 2 to 20, or to half of min(F, N), and more
         if more are recommended.
     methods : names in `METHODS` or functions, optional
-        "cones", "ratio", "parallel", "crossval", "stability", by default all; a function
-        ``(V, ks, rng) -> Vote`` votes under its own name.
+        "cones", "ratio", "edge", "parallel", "crossval", "relevance", "stability",
+        by default all; a function ``(V, ks, rng) -> Vote`` votes under its own name.
     rng : numpy.random.Generator, optional
         For holding out and restarts; by default one of a fixed seed.
     spectrum : Spectrum, optional
@@ -369,6 +370,8 @@ def _on(evidence: _Evidence, name: str) -> Method:
         return partial(by_cones, count=evidence.cones)
     if name == "ratio":
         return partial(by_ratio, spectrum=evidence.spectrum)
+    if name == "edge":
+        return partial(by_edge, spectrum=evidence.spectrum)
     if name == "parallel":
         return partial(by_parallel, analysis=evidence.__dict__.get("parallel"))
     return METHODS[name]

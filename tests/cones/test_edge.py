@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import from_columns, make_cones
+from conenmf.cones.edge import count_above_edge, noise_edge
+from conenmf.errors import OptionError
+
+DRAWS = 40
+
+
+def mean_norm(variances, F, rng):
+    """The mean spectral norm of noise with these variances, over some draws."""
+    draws = rng.standard_normal((DRAWS, F, variances.size)) * np.sqrt(variances)
+    return np.linalg.norm(draws, 2, axis=(1, 2)).mean()
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6))
+def test_noise_has_a_mean_norm_below_its_edge(seed):
+    """Below five standard deviations of a mean; the norm has a variance of at most max a_n."""
+    rng = np.random.default_rng(seed)
+    F, N = rng.integers(1, 30, 2)
+    variances = rng.gamma(rng.uniform(0.1, 3), size=N)
+    if seed % 2:
+        variances[0] *= 50
+    spread = 5 * np.sqrt(variances.max() / DRAWS)
+    assert mean_norm(variances, F, rng) <= noise_edge(variances, F) + spread
+
+
+@pytest.mark.parametrize("shape", [(100, 400), (300, 300), (400, 60)])
+def test_the_edge_is_reached_by_large_matrices(shape):
+    """So no smaller constant does: with half of it the theorem would be false."""
+    (F, N), rng = shape, np.random.default_rng(0)
+    variances = rng.uniform(0.2, 2.0, N)
+    edge = noise_edge(variances, F)
+    noise = rng.standard_normal((F, N)) * np.sqrt(variances)
+    assert 0.95 * edge < np.linalg.norm(noise, 2) < 1.03 * edge
+    equal = noise_edge(np.full(N, 4.0), F)
+    assert equal == pytest.approx(2 * (np.sqrt(F) + np.sqrt(N)), rel=1e-9)
+
+
+def test_equal_variances_may_be_counted():
+    assert noise_edge([1.0, 2.0, 2.0, 0.0], 5) == pytest.approx(noise_edge([1, 2], 5, [1, 2]))
+    assert noise_edge([0.0, 0.0], 5) == 0.0
+    with pytest.raises(OptionError, match=r"counts has shape \(1,\), expected \(2,\)"):
+        noise_edge([1, 2], 5, [1])
+
+
+def unequal_cones(seed):
+    """Cones with unequal probabilities, rates and size angles."""
+    rng = np.random.default_rng(seed)
+    K = int(rng.integers(2, 7))
+    model = make_cones(
+        60,
+        K,
+        rng.uniform(0.05, 0.25, K),
+        n_samples=500,
+        rates=10 ** rng.uniform(-1, 1, K),
+        weights=rng.dirichlet(np.full(K, 5.0)),
+        rng=rng,
+    )
+    return model.V, K
+
+
+def test_unequal_cones_are_counted():
+    """Never too many; all but a few of those that the ratio of singular values misses too."""
+    missed = missed_by_ratio = 0
+    for seed in range(40):
+        V, K = unequal_cones(seed)
+        found = count_above_edge(from_columns(V), 12).K
+        assert found <= K, seed
+        sigma = np.linalg.svd(V, compute_uv=False)
+        missed += found < K
+        missed_by_ratio += int(np.argmax(sigma[1:12] / sigma[2:13])) + 2 != K
+    assert missed <= 3
+    assert missed_by_ratio >= 8
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_cones_are_counted_in_noise(noise):
+    for seed in range(5):
+        model = make_cones(
+            200, 8, 0.3, n_samples=1000, noise=noise, rng=np.random.default_rng(seed)
+        )
+        assert count_above_edge(from_columns(model.V), 20).K == 8
+
+
+def test_noise_alone_is_one_component():
+    """Its mean. More are counted with a probability of about `failure`, here in none of 40."""
+    for seed in range(40):
+        X = np.abs(1.0 + 0.2 * np.random.default_rng(seed).standard_normal((30, 80)))
+        assert count_above_edge(from_columns(X), 5).K == 1
+
+
+def test_what_counts_as_noise_depends_on_the_probability():
+    V = from_columns(unequal_cones(3)[0])
+    strict, loose = (count_above_edge(V, 12, failure=p) for p in (1e-6, 0.5))
+    assert (strict.limits > loose.limits).all()
+    np.testing.assert_array_equal(strict.values, loose.values)
+
+
+def test_data_of_rank_two_have_two():
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((20, 2)) @ rng.random((2, 50)))
+    assert count_above_edge(V, 20).K == 2
+
+
+def test_every_storage_counts_the_same(main_backend, small_blocks, sample_matrix):
+    here = count_above_edge(from_columns(sample_matrix), 9)
+    there = count_above_edge(main_backend(sample_matrix), 9)
+    assert here.K == there.K
+    np.testing.assert_allclose(there.values, here.values, rtol=1e-9)
+    np.testing.assert_allclose(there.limits, here.limits, rtol=1e-6)
