@@ -40,6 +40,7 @@ lint: $(VENV)/test.stamp
 
 bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/around.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/choosing_k.py
