@@ -43,6 +43,7 @@ NOT_CALLED = {
     *("datasets.DatasetWarning", "datasets.fingerprint"),
     *("data.vocabulary.Vocabulary", "judge.named.NamedComponents"),
     *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
+    *("judge.relevance.Relevance", "cones.plane.Plane", "cones.edge.EdgeCount"),
 }
 
 WRONG: dict[str, Callable[[], Any]] = {
@@ -125,6 +126,8 @@ def _cones() -> Any:
 VALID: dict[str, Callable[[], Any]] = {
     "preparation": lambda: Preparation(log1p=True),
     "pixels_shape": lambda: (5, 8),
+    "variances": lambda: np.full(20, 0.1),
+    "k_max": lambda: 3,
     "V": lambda: result().data,
     "X": lambda: _matrix().T,
     "K": lambda: 3,

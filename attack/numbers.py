@@ -90,6 +90,7 @@ def _attack(case: Case) -> Ending:
     X = draw_matrix(case)
     K = int(case.rng.integers(1, max(2, min(X.shape) if case.chance(0.8) else min(X.shape) + 3)))
     init = case.pick(("auto", "auto", *INITS))
+    K = 2 if init == "rank-two" else K
     options: dict[str, Any] = {
         "init": init,
         "solver": case.pick((*SOLVERS, "hals", None)),

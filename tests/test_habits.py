@@ -59,7 +59,10 @@ def test_topics_of_texts(vectorizer):
     np.testing.assert_array_equal(topics.transform(["dog"]).argmax(), owners[0])
 
 
-def test_in_a_search(X):
+def test_in_a_search():
+    rng = np.random.default_rng(0)
+    X = rng.dirichlet(np.full(3, 0.4), size=90) @ rng.gamma(1.0, size=(3, 40))
+    X += 0.02 * rng.random(X.shape)
     search = GridSearchCV(
         make_pipeline(MinMaxScaler(clip=True), Normalizer(), ConeNMF()),
         {"conenmf__n_components": [1, 3], "conenmf__solver": ["hals", "nnlsb"]},

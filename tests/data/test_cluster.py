@@ -128,7 +128,7 @@ def test_the_estimator_takes_and_returns_dask_arrays(X):
     np.testing.assert_allclose(back, np.asarray(A) @ model.components_)
     assert model.score(chunked(X)) == pytest.approx(plain.score(X))
     assert model.certify().gap == pytest.approx(plain.certify().gap, abs=1e-8)
-    with pytest.raises(ValueError, match="49 features, but ConeNMF is expecting 50"):
+    with pytest.raises(ValueError, match="the data have 49 features, the model has 50"):
         model.transform(chunked(X)[:, 1:])
 
 

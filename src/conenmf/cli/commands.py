@@ -35,6 +35,8 @@ _SHORT_HELP = {
     "transform": "Compute the coefficients of new samples DATA in the components of MODEL.",
     "report": "Write the report of RESULT, a folder that fit wrote or the result.npz in it.",
     "demo": "Factorise handwritten digits: write digits.csv, the results and a report.",
+    "example": "Write a small table to try: what 300 customers of a shop bought; by default "
+    "counts.csv.",
     "completion": "Print the script with which SHELL completes commands and options.",
 }
 

@@ -64,6 +64,7 @@ def lower_bound(
     >>> round(lower_bound(from_columns([[2.0, 0.0], [0.0, 1.0]]), 1), 6)
     0.447214
     """
+    effort = integer("effort", effort, at_least=0)
     return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
 
 

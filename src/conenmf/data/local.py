@@ -235,15 +235,19 @@ class LocalMatrix(DataMatrix):
         """Apply a step to its subject between each two borders: a block, a Reader or a range."""
         wholes: list[Array] = []
         total: Any = None
-        lock = threading.Lock()
+        lock, is_ready = threading.Lock(), False
 
         def run(number: int) -> Any:
+            nonlocal is_ready
             start, stop = borders[number]
             given = (array[start:stop] for array in work.aligned)
             *per_sample, part = work.step(subject(number), *given, **work.shared)
             with lock:
-                if per_sample and not wholes:
+                if not is_ready:
+                    is_ready = True  # once: if it fails, the error is raised by the others' caller
                     wholes.extend(self._destinations(per_sample, work.out))
+            if len(wholes) < len(per_sample):
+                return part
             if work.out:
                 per_sample = _apart(per_sample, wholes)
             for whole, rows in zip(wholes, per_sample, strict=True):
