@@ -25,7 +25,7 @@ CORE = ("tests/test_names.py", "tests/test_storage.py")
 def files(folder):
     """Files that belong to a release, by their path in the repository."""
     for path in sorted((ROOT / folder).rglob("*")):
-        ignored = {"__pycache__", "_build", "auto_examples", "generated", "results"}
+        ignored = {"__pycache__", "_build", "artefacts", "auto_examples", "generated", "results"}
         if path.is_file() and not ignored & set(path.relative_to(ROOT).parts):
             yield path.relative_to(ROOT).as_posix()
 
