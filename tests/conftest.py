@@ -4,6 +4,7 @@ import functools
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -20,6 +21,9 @@ from hypothesis import HealthCheck, settings
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.data.disk import DiskMatrix
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started this in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "conenmf",
