@@ -244,7 +244,7 @@ class LocalMatrix(DataMatrix):
             *per_sample, part = work.step(subject(number), *given, **work.shared)
             with lock:
                 if not is_ready:
-                    is_ready = True  # once: if it fails, the error is raised by the others' caller
+                    is_ready = True  # tried once: if it fails, that error ends the pass
                     wholes.extend(self._destinations(per_sample, work.out))
             if len(wholes) < len(per_sample):
                 return part
