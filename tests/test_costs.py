@@ -110,7 +110,7 @@ def test_the_exact_finish(V):
     W, _, _ = cr1_nmf(V, K)
     passes, moved = cost(V, lambda: coefficients(V, W))
     assert passes == pytest.approx(1)
-    assert moved == Traffic(1, P, FK + KK, 8)
+    assert moved == Traffic(1, P, FK + KK + 8 * K, 8)  # W, W'W and the order of its columns
 
 
 def test_a_file_is_read_once_per_pass(X, tmp_path):

@@ -53,6 +53,18 @@ def check_factors(V, init, solver, sample_matrix):
         assert result.relative_error <= result.history.relative_error[-1] + 1e-8
 
 
+def test_components_are_sorted_by_their_shares(cones):
+    """Also those of a warm start, at its end; without a solver they stay as the init made them."""
+    V = from_columns(cones)
+    result = factorize(V, 4)
+    assert (np.diff(result.shares) < 0).all()
+    turned = factorize(V, 4, init=result.W[:, ::-1], max_iter=3)
+    units = [one.W / np.linalg.norm(one.W, axis=0) for one in (turned, result)]
+    assert (np.einsum("fk,fk->k", *units) > 0.99).all()
+    W, H = initialize(V, 4, "cr1", None)[:2]
+    np.testing.assert_array_equal(factorize(V, 4, init="cr1", solver=None).W, W)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_component_near_the_floor_is_not_lost(dtype):
     """A column of W near the floor with a huge row in H is part of the error in the history."""

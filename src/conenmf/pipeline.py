@@ -131,16 +131,17 @@ def factorize(
             W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
-            H, labels, objective, kkt_residual = loss.finish(W)
-            H = V.keep_aligned(H.T).T
-            error = loss.relative_error(objective)
-            first = first_certificate(error, kkt_residual, W.shape[1], spectrum, begun.proven)
+            end = loss.finish(W, sort=updates is not None)
+            H = V.keep_aligned(end.H.T).T
+            error = loss.relative_error(end.objective)
+            first = first_certificate(error, end.kkt_residual, W.shape[1], spectrum, begun.proven)
     return Factorization(
-        W=W,
+        W=np.ascontiguousarray(W[:, end.order]),
         H=H,
-        labels=labels,
+        labels=end.labels,
+        shares=end.shares,
         loss=loss.name,
-        objective=objective,
+        objective=end.objective,
         relative_error=error,
         history=history,
         stop_reason=stop_reason,

@@ -55,6 +55,10 @@ class Factorization(NamedComponents, JudgesItself):
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
         sample without any.
+    shares : array (K,) or None
+        What each component contributes to the reconstruction, <w_k h_k, WH> / ||WH||^2: these add
+        up to 1. Components are sorted by them, the largest first; without a solver they are in the
+        order of the init.
     loss : str
         The name of the loss: "frobenius".
     objective : float
@@ -110,6 +114,7 @@ class Factorization(NamedComponents, JudgesItself):
     init_used: str
     race: Race | None = None
     prospect: Prospect | None = None
+    shares: Array | None = None
     certificate: Certificate | None = None
     first_certificate: Certificate | None = None
     diagnosis: Diagnosis | None = None
@@ -128,6 +133,8 @@ class Factorization(NamedComponents, JudgesItself):
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
             )
         self.names.checked(N, self.W.shape[0])
+        if self.shares is not None and self.shares.shape != (K,):
+            raise ShapeError(f"there are shares of {self.shares.shape} for {K} components")
         if len({part.shape for part in vars(self.history).values()}) != 1:
             raise ShapeError("the arrays of the history differ in length")
         self._remember(

@@ -57,6 +57,8 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "preparation": fields["preparation"] and fields["preparation"].plain(),
     }
     arrays = {name: fields[name] for name in ("W", "H", "labels")}
+    if fields["shares"] is not None:
+        arrays["shares"] = fields["shares"]
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
     preparation = fields["preparation"]
     if preparation is not None and preparation.idf is not None:
@@ -149,6 +151,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "history": History(*(_numbers(archive, f"history_{name}") for name in _HISTORY_FIELDS)),
         "seconds": {str(stage): float(took) for stage, took in metadata["seconds"].items()},
         "settings": settings,
+        "shares": _numbers(archive, "shares") if "shares" in archive else None,
         "race": Race.of_plain(metadata["race"]),
         "prospect": None if prospect is None else Prospect(*map(float, prospect)),
         "preparation": _read_preparation(archive, metadata.get("preparation"), len(W)),

@@ -61,6 +61,36 @@ def test_coefficients_are_exact(main_backend, both_twins, small_blocks, sample_m
     np.testing.assert_array_equal(labels, expected)
 
 
+def test_the_order_of_components_changes_no_bit(both_twins, sample_matrix, init):
+    V, W = from_columns(sample_matrix), init[0]
+    H, labels, squared = coefficients(V, W)
+    for order in ([2, 0, 1], [1, 0, 2]):
+        others = coefficients(V, W[:, order])
+        np.testing.assert_array_equal(others[0], H[order])
+        np.testing.assert_array_equal(np.where(others[1] < 0, -1, np.array(order)[others[1]]), labels)
+        assert others[2] == squared
+
+
+def test_a_fit_ends_with_sorted_components(main_backend, both_twins, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
+    W = np.random.default_rng(0).random((12, 5)) * [1e-9, 3.0, 1.0, 1e9, 2.0]  # sizes do not decide
+    loss = Frobenius(V, rescale=False)
+    for n_first, sort in ((0, True), (2, True), (0, False)):
+        end = loss.finish(W, n_first=n_first, sort=sort)
+        sorted_W, H = W[:, end.order], np.asarray(end.H)
+        WH = sorted_W @ H
+        expected = [np.vdot(np.outer(w, h), WH) for w, h in zip(sorted_W.T, H, strict=True)]
+        np.testing.assert_allclose(end.shares, expected / (WH**2).sum(), rtol=1e-9, atol=1e-15)
+        assert end.shares.sum() == pytest.approx(1, abs=1e-12)
+        kept = end.order.size if not sort else n_first
+        assert end.order[:kept].tolist() == list(range(kept))
+        assert (np.diff(end.shares[kept:]) <= 1e-12).all()
+        again = coefficients(V, sorted_W)
+        np.testing.assert_array_equal(np.asarray(again[0]), H)
+        np.testing.assert_array_equal(np.asarray(again[1]), np.asarray(end.labels))
+        assert end.objective == again[2]
+
+
 def test_labels_weigh_components_by_their_length():
     W = np.array([[10.0, 0.0], [0.0, 1.0]])
     V = from_columns(W @ [[1.0, 0.1, 0.0], [2.0, 2.0, 0.0]])

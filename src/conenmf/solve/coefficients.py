@@ -1,7 +1,9 @@
 """The exact coefficients: the best H for a given W, by nonnegative least squares.
 
 They depend on V and W alone, so a fit ends with them, and `transform` is nothing else. Columns of W
-far from ordinary sizes are brought there by powers of two first.
+far from ordinary sizes are brought there by powers of two first, and are taken in an order of their
+own, so that the same components in another order have the same coefficients, bit for bit: a fit may
+then sort its components by what they contribute (`shares_of`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ __all__ = [
     "finish_and_judge",
     "finishing",
     "nearby_power",
+    "own_order",
+    "shares_of",
+    "sort_rows",
+    "sorting",
 ]
 
 ORDINARY = 1e-6, 1e6
@@ -33,10 +39,13 @@ ORDINARY = 1e-6, 1e6
 
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
+_SHARE_DIGITS = 12  # of a share of the reconstruction; rounding does not decide about the order
 
 
 class Finish(NamedTuple):
     """The end of a fit: the exact H for W, and how good the two are.
+
+    Components are sorted: `order` says where each was, so that W[:, order] belongs to H.
 
     Attributes
     ----------
@@ -47,12 +56,17 @@ class Finish(NamedTuple):
         Of V itself.
     kkt_residual : float
         How far W and H are from a stationary point; see `Certificate`.
+    order : array (K,), integers
+    shares : array (K,)
+        What each component contributes to W H; they add up to 1, unless W H is zero.
     """
 
     H: Aligned
     labels: Aligned
     objective: float
     kkt_residual: float
+    order: Array
+    shares: Array
 
 
 def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
@@ -72,54 +86,114 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
         ||V - W H||^2, exact to rounding.
     """
     require_data_matrix(V)
-    shared = finishing(V, W)
+    shared = finishing(V, W, own=True)
     with V.own_threads():
         Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
     return Ht.T, labels, float(squared)
 
 
-def finishing(V: DataMatrix, W: Array) -> dict[str, Any]:
-    """Return what every block needs for its exact H: W in units that are powers of two, and W'W."""
+def finishing(V: DataMatrix, W: Array, *, own: bool = False) -> dict[str, Any]:
+    """Return what every block needs for its exact H: W in units that are powers of two, and W'W.
+
+    With `own`, the columns are in their own order, and "places" says where the caller has them.
+    """
     W = factor("W", W, (V.shape[0], "K"))
+    order = own_order(W) if own else None
+    W = W if order is None else W[:, order]
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
     units = column_units(W)
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
-    return {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
+    shared = {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
+    return shared if order is None else {**shared, "places": np.argsort(order)}
+
+
+def own_order(W: Array) -> Array:
+    """Return an order of the columns of W (F, K) that depends on what they are, not where.
+
+    Nor does it depend on a column's scale by a power of two, unless two differ in nothing else.
+
+    >>> own_order(np.array([[3.0, 1.0], [0.0, 0.1]]))
+    array([1, 0])
+    """
+    W = np.ascontiguousarray(W, dtype=np.float64)  # sums of columns add row after row then
+    with np.errstate(over="ignore"):
+        sums, scales = np.frexp(W.sum(axis=0))
+    order: Array = np.lexsort((scales, W.argmax(axis=0), np.frexp(W.max(axis=0))[0], sums))
+    return order
+
+
+def shares_of(G: Array, HH: Array) -> Array:
+    """Return <w_k h_k, WH> / ||WH||^2 of each component, given W'W and HH'; they add up to 1."""
+    parts = (G * HH).sum(axis=1)
+    total = float(parts.sum())
+    shares: Array = parts / total if total > 0 else np.zeros(len(parts))
+    return shares
+
+
+def sorting(shares: Array, n_first: int = 0) -> Array:
+    """Return the order by falling shares; the first `n_first` components stay where they are.
+
+    >>> sorting(np.array([0.1, 0.3, 0.6])), sorting(np.array([0.1, 0.3, 0.6]), 1)
+    (array([2, 1, 0]), array([0, 2, 1]))
+    """
+    rest = n_first + np.argsort(-np.round(shares[n_first:], _SHARE_DIGITS), kind="stable")
+    return np.concatenate([np.arange(n_first), rest])
 
 
 def _finish_block(
-    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
+    block: Block,
+    squared: Array,
+    *,
+    W: Array,
+    G: Array,
+    places: Array,
+    units: Array | None = None,
 ) -> tuple[Array, Array, float]:
-    returned, labels, residual, *_ = _exact_rows(block, squared, W, G, units)
-    return returned, labels, residual
+    returned, residual, _, H = _exact_rows(block, squared, W, G, units)
+    labels = _labels((np.sqrt(np.diagonal(G)) * H)[:, places], squared)
+    return np.ascontiguousarray(returned[:, places]), labels, residual
 
 
 def finish_and_judge(
     block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
-) -> tuple[Array, Array, tuple[float, Array, Array, float]]:
-    """Return the same, and what the distance from a stationary point is computed from."""
-    returned, labels, residual, C, H = _exact_rows(block, squared, W, G, units)
+) -> tuple[Array, tuple[float, Array, Array, float]]:
+    """Return H, and what the distance from a stationary point is computed from."""
+    returned, residual, C, H = _exact_rows(block, squared, W, G, units)
     sums = weighted_sums(exact(block), H), H.T @ H, coordinate_steps(G, C, H)
-    return returned, labels, (residual, *sums)
+    return returned, (residual, *sums)
 
 
 def _exact_rows(
     block: Block, squared: Array, W: Array, G: Array, units: Array | None
-) -> tuple[Array, Array, float, Array, Array]:
+) -> tuple[Array, float, Array, Array]:
     """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)
     C = products(exact_block, W)
     H = nnls(G, C)
     returned = (H if units is None else H / units).astype(block.dtype, copy=False)
-    H = returned if units is None else exact(returned) * units
-    contributions = np.sqrt(np.diagonal(G)) * H
+    H = exact(returned if units is None else exact(returned) * units)
+    residuals = residual_squared(exact_block, squared, C, G, W, H)
+    return returned, float(residuals.sum()), C, H
+
+
+def sort_rows(
+    index: range, H: Array, squared: Array, *, order: Array, sizes: Array
+) -> tuple[Array, Array, None]:
+    """Step of a map: the rows of H with their components in this order, and the labels.
+
+    `sizes` are the norms of the columns of W for H as it is.
+    """
+    labels = _labels((sizes * exact(H))[:, order], squared)
+    return np.ascontiguousarray(H[:, order]), labels, None
+
+
+def _labels(contributions: Array, squared: Array) -> Array:
+    """The component that contributes most to each sample, -1 if none does."""
     largest = contributions.max(axis=1)
     first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
-    H = exact(H)
-    residuals = residual_squared(exact_block, squared, C, G, W, H)
-    return returned, labels, float(residuals.sum()), C, H
+    labels: Array = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
+    return labels
 
 
 def nearby_power(size: float) -> float:

@@ -38,6 +38,9 @@ from .coefficients import (
     finish_and_judge,
     finishing,
     nearby_power,
+    shares_of,
+    sort_rows,
+    sorting,
 )
 from .solvers import Update
 
@@ -144,8 +147,12 @@ class Loss(ABC):
         """Return an increasing function of the value that does not depend on the scale of V."""
 
     @abstractmethod
-    def finish(self, W: Array) -> Finish:
-        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass."""
+    def finish(self, W: Array, *, n_first: int = 0, sort: bool = True) -> Finish:
+        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass.
+
+        Components are sorted by what they contribute, the largest first; the first `n_first`
+        stay where they are, and all without `sort`.
+        """
 
 
 class Frobenius(Loss):
@@ -325,16 +332,28 @@ class Frobenius(Loss):
         """Return ||V - W H|| / ||V||."""
         return float(np.sqrt(value / self.total))
 
-    def finish(self, W: Array) -> Finish:
+    def finish(self, W: Array, *, n_first: int = 0, sort: bool = True) -> Finish:
         """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
-        shared = finishing(self.V, W)
+        shared = finishing(self.V, W, own=True)
+        places = shared.pop("places")
+        units, G = shared.get("units", np.ones(len(places))), shared["G"]
         with self.V.own_threads():
-            Ht, labels, (squared, VH, HH, steps) = self.V.sweep(
+            Ht, (squared, VH, HH, steps) = self.V.sweep(
                 finish_and_judge, self.V.norms_squared, verify=True, **shared
+            )
+            shares = shares_of(G, HH)[places]
+            order = sorting(shares, n_first if sort else len(shares))
+            Ht, labels, _ = self.V.map(
+                sort_rows,
+                Ht,
+                self.V.norms_squared,
+                out=(Ht, None),
+                order=places[order],
+                sizes=units * np.sqrt(np.diagonal(G)),
             )
         steps += coordinate_steps(HH, VH, shared["W"])
         residual = float(np.sqrt(steps / self.V.total))
-        return Finish(Ht.T, labels, float(squared), residual)
+        return Finish(Ht.T, labels, float(squared), residual, order, shares[order])
 
 
 def _step(
