@@ -67,7 +67,9 @@ def test_the_order_of_components_changes_no_bit(both_twins, sample_matrix, init)
     for order in ([2, 0, 1], [1, 0, 2]):
         others = coefficients(V, W[:, order])
         np.testing.assert_array_equal(others[0], H[order])
-        np.testing.assert_array_equal(np.where(others[1] < 0, -1, np.array(order)[others[1]]), labels)
+        np.testing.assert_array_equal(
+            np.where(others[1] < 0, -1, np.array(order)[others[1]]), labels
+        )
         assert others[2] == squared
 
 
