@@ -132,12 +132,11 @@ def factorize(
         with stages.timed("finish"):
             loss = Frobenius(V, rescale=False)
             end = loss.finish(W, sort=updates is not None)
-            H = V.keep_aligned(end.H.T).T
             error = loss.relative_error(end.objective)
             first = first_certificate(error, end.kkt_residual, W.shape[1], spectrum, begun.proven)
     return Factorization(
         W=np.ascontiguousarray(W[:, end.order]),
-        H=H,
+        H=V.keep_aligned(end.H.T).T,
         labels=end.labels,
         shares=end.shares,
         loss=loss.name,
