@@ -25,12 +25,11 @@ __all__ = [
     "Finish",
     "coefficients",
     "column_units",
-    "finish_and_judge",
+    "finished",
     "finishing",
     "nearby_power",
     "own_order",
     "shares_of",
-    "sort_rows",
     "sorting",
 ]
 
@@ -90,6 +89,26 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
     with V.own_threads():
         Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
     return Ht.T, labels, float(squared)
+
+
+def finished(V: DataMatrix, W: Array, *, n_first: int = 0) -> Finish:
+    """Return the best H for W, sorted but for the first components, and how good it is; one pass."""
+    shared = finishing(V, W, own=True)
+    places = shared.pop("places")
+    units, G = shared.get("units", np.ones(len(places))), shared["G"]
+    with V.own_threads():
+        Ht, (squared, VH, HH, steps) = V.sweep(
+            _finish_and_judge, V.norms_squared, verify=True, **shared
+        )
+        shares = shares_of(G, HH)[places]
+        order = sorting(shares, n_first)
+        sizes = units * np.sqrt(np.diagonal(G))
+        Ht, labels, _ = V.map(
+            _sort_rows, Ht, V.norms_squared, out=(Ht, None), order=places[order], sizes=sizes
+        )
+    steps += coordinate_steps(HH, VH, shared["W"])
+    residual = float(np.sqrt(steps / V.total))
+    return Finish(Ht.T, labels, float(squared), residual, order, shares[order])
 
 
 def finishing(V: DataMatrix, W: Array, *, own: bool = False) -> dict[str, Any]:
@@ -155,7 +174,7 @@ def _finish_block(
     return np.ascontiguousarray(returned[:, places]), labels, residual
 
 
-def finish_and_judge(
+def _finish_and_judge(
     block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
 ) -> tuple[Array, tuple[float, Array, Array, float]]:
     """Return H, and what the distance from a stationary point is computed from."""
@@ -177,7 +196,7 @@ def _exact_rows(
     return returned, float(residuals.sum()), C, H
 
 
-def sort_rows(
+def _sort_rows(
     index: range, H: Array, squared: Array, *, order: Array, sizes: Array
 ) -> tuple[Array, Array, None]:
     """Step of a map: the rows of H with their components in this order, and the labels.

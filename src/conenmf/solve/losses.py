@@ -23,7 +23,6 @@ import numpy as np
 
 from .. import kernels
 from ..arguments import flag
-from ..cones.certificate import coordinate_steps
 from ..data.blocks import Array, Block, exact, products, weighted_sums
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
@@ -35,12 +34,8 @@ from .coefficients import (
     ORDINARY,
     Finish,
     column_units,
-    finish_and_judge,
-    finishing,
+    finished,
     nearby_power,
-    shares_of,
-    sort_rows,
-    sorting,
 )
 from .solvers import Update
 
@@ -334,26 +329,7 @@ class Frobenius(Loss):
 
     def finish(self, W: Array, *, n_first: int = 0, sort: bool = True) -> Finish:
         """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
-        shared = finishing(self.V, W, own=True)
-        places = shared.pop("places")
-        units, G = shared.get("units", np.ones(len(places))), shared["G"]
-        with self.V.own_threads():
-            Ht, (squared, VH, HH, steps) = self.V.sweep(
-                finish_and_judge, self.V.norms_squared, verify=True, **shared
-            )
-            shares = shares_of(G, HH)[places]
-            order = sorting(shares, n_first if sort else len(shares))
-            Ht, labels, _ = self.V.map(
-                sort_rows,
-                Ht,
-                self.V.norms_squared,
-                out=(Ht, None),
-                order=places[order],
-                sizes=units * np.sqrt(np.diagonal(G)),
-            )
-        steps += coordinate_steps(HH, VH, shared["W"])
-        residual = float(np.sqrt(steps / self.V.total))
-        return Finish(Ht.T, labels, float(squared), residual, order, shares[order])
+        return finished(self.V, W, n_first=n_first if sort else W.shape[1])
 
 
 def _step(
