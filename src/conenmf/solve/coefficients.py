@@ -92,7 +92,7 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
 
 
 def finished(V: DataMatrix, W: Array, *, n_first: int = 0) -> Finish:
-    """Return the best H for W, sorted but for the first components, and how good it is; one pass."""
+    """Return the best H for W, sorted but for the first components, and how good it is."""
     shared = finishing(V, W, own=True)
     places = shared.pop("places")
     units, G = shared.get("units", np.ones(len(places))), shared["G"]
