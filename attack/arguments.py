@@ -43,6 +43,7 @@ NOT_CALLED = {
     *("datasets.DatasetWarning", "datasets.fingerprint"),
     *("data.vocabulary.Vocabulary", "judge.named.NamedComponents"),
     *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
+    *("judge.divergence_bound.DivergenceBound", "judge.poisson_gaps.PoissonGaps"),
     *("judge.relevance.Relevance", "cones.plane.Plane", "cones.edge.EdgeCount"),
 }
 

@@ -369,6 +369,8 @@ CALLS = {
     "judge.named.NamedComponents.components_frame": {"feature_names": ("texts?", None)},
     "judge.named.largest_features": {**NAMED, "n": ("integer", 3)},
     "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
+    "judge.divergence_bound.divergence_bound": {**DATA, "K": ("size", K), "effort": ("integer", 1)},
+    "judge.poisson_gaps.poisson_gaps": {**DATA, "W": ("factor", W), "H": ("factor", H)},
     "judge.relevance.determine_relevance": {**DATA, "K": ("size", K), "prior": ("choice", "l1"),
         "noise": ("share?", 0.1), "shape": ("limit?", 3.0), "tol": ("share", 0.1), "max_iter":
         ("integer", 1), **DRAWING},

@@ -35,6 +35,7 @@ __all__ = [
     "cone_products_columns",
     "cone_products_rows",
     "cone_products_sparse",
+    "entry_products",
     "extrapolate_rows",
     "hals_own_rows",
     "hals_rows",
@@ -361,6 +362,17 @@ def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> Non
             for k in range(row.shape[0]):
                 row[k] += v0 * w0[k]
             position += 1
+
+
+@_compiled
+def entry_products(features: Any, samples: Any, left: Any, right: Any, products: Any) -> None:
+    """products[e] = <left[features[e]], right[samples[e]]>, without gathered copies."""
+    for e in range(products.shape[0]):
+        a, b = left[features[e]], right[samples[e]]
+        total = 0.0
+        for k in range(a.shape[0]):
+            total += a[k] * b[k]
+        products[e] = total
 
 
 @_compiled

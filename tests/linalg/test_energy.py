@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from conenmf import from_columns
 from conenmf.data.sketch import sketch
 from conenmf.errors import NotAvailableError
-from conenmf.linalg.energy import energy_above, tail_above
+from conenmf.linalg.energy import energy_above, subspace_roots, tail_above
 from conenmf.linalg.spectrum import Spectrum
 
 
@@ -66,3 +66,27 @@ def test_a_sketch_has_no_energy_bound():
     V = from_columns(np.random.default_rng(0).random((20, 30)))
     with pytest.raises(NotAvailableError, match="pass V itself"):
         Spectrum(sketch(V, 5)).largest_share(3)
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6))
+def test_the_sum_of_singular_values_is_bounded_from_above(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((9, 12)) ** rng.choice([1, 4])
+    A = V @ V.T
+    k, m = sorted(rng.integers(1, 9, 2).tolist())
+    near = np.linalg.eigh(A)[1][:, -m:] + 10.0 ** rng.integers(-6, 1) * rng.random((9, m))
+    Q = np.linalg.qr(near)[0]
+    values, turn = np.linalg.eigh(Q.T @ A @ Q)
+    Q, values = (Q @ turn)[:, ::-1], values[::-1]
+    bound = subspace_roots(
+        Q, np.maximum(values, 0), A @ Q, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8
+    )
+    exact = np.linalg.svd(V, compute_uv=False)[:k].sum()
+    assert exact * (1 - 1e-9) <= bound.value
+    leading = np.linalg.eigh(A)[1][:, ::-1][:, : max(m, k)]
+    values = np.linalg.eigvalsh(A)[::-1][: max(m, k)]
+    tight = subspace_roots(
+        leading, values, A @ leading, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8
+    )
+    assert exact * (1 - 1e-9) <= tight.value <= exact * 1.05

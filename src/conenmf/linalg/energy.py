@@ -18,7 +18,15 @@ import numpy as np
 from ..arguments import array, function, integer, number
 from ..data.blocks import Array
 
-__all__ = ["FAILURE_PROBABILITY", "EnergyBound", "energy_above", "subspace_energy", "tail_above"]
+__all__ = [
+    "FAILURE_PROBABILITY",
+    "EnergyBound",
+    "energy_above",
+    "roots_above",
+    "subspace_energy",
+    "subspace_roots",
+    "tail_above",
+]
 
 FAILURE_PROBABILITY = 1e-9
 """That of a tail bounded from random vectors; a smaller one costs a few more passes."""
@@ -66,24 +74,66 @@ def subspace_energy(
     n_starts : int
         Random vectors that bound the tail: the more, the fewer times A is applied, to all of them.
     """
-    residual = images - Q * values
-    gram = residual.T @ residual
-    rest = max(float(total - values.sum()), 0.0) + rounding
+    gram, rest = _outside(Q, values, images, total, rounding)
     energy = energy_above(values, gram, k, rest, rest)
     if energy <= float(values[:k].sum()) * (1 + _NEGLIGIBLE_SHARE):
         return EnergyBound(float(energy + rounding), 0.0)
+    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
+    energy = energy_above(values, gram, k, tail, rest)
+    return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
+
+
+def subspace_roots(
+    Q: Array,
+    values: Array,
+    images: Array,
+    k: int,
+    total: float,
+    rounding: float,
+    apply: Callable[[Array], Array],
+    *,
+    n_starts: int,
+) -> EnergyBound:
+    """Bound the sum of the roots of the k largest eigenvalues: k singular values, if A = VV'.
+
+    Parameters are those of `subspace_energy`; `rounding` is that of one eigenvalue.
+    """
+    gram, rest = _outside(Q, values, images, total, rounding)
+    raised = values + rounding
+    roots = roots_above(raised, gram, k, rest, rest)
+    if roots <= float(np.sqrt(raised[:k]).sum()) * (1 + _NEGLIGIBLE_SHARE):
+        return EnergyBound(roots, 0.0)
+    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
+    return EnergyBound(roots_above(raised, gram, k, tail, rest), FAILURE_PROBABILITY)
+
+
+def _outside(
+    Q: Array, values: Array, images: Array, total: float, rounding: float
+) -> tuple[Array, float]:
+    """R'R with the residual R = A Q - Q T, and the trace of A on the space orthogonal to Q."""
+    residual = images - Q * values
+    return residual.T @ residual, max(float(total - values.sum()), 0.0) + rounding
+
+
+def _tail_outside(
+    Q: Array,
+    values: Array,
+    k: int,
+    rest: float,
+    apply: Callable[[Array], Array],
+    n_starts: int,
+) -> float:
+    """Bound the largest eigenvalue of A on the space orthogonal to Q, from random vectors."""
     starts = np.random.default_rng(1).standard_normal((len(Q), n_starts))
     beyond = min(k + _BEYOND, values.size) - 1
     low = float(0.75 * values[k - 1] + 0.25 * values[beyond])  # room for the residual
-    tail = tail_above(
+    return tail_above(
         lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q),
         _orthogonal(starts, Q),
         rest,
         low,
         largest=float(values[0]),
     )
-    energy = energy_above(values, gram, k, tail, rest)
-    return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
 
 
 def _orthogonal(X: Array, Q: Array) -> Array:
@@ -117,6 +167,29 @@ def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest:
     >>> energy_above(np.array([4.0, 2.0]), np.zeros((2, 2)), 2, 3.0, 3.0)  # C may hold a 3
     7.0
     """
+    return _merged(values, residual_gram, k, tail, rest, roots=False)
+
+
+def roots_above(values: Array, residual_gram: Array, k: int, tail: float, rest: float) -> float:
+    """Bound the sum of the roots of the k largest eigenvalues of A from above.
+
+    As in `energy_above`, whose parameters these are: j eigenvalues that belong to C have a sum of
+    at most min(j tail, rest) + j s, and the sum of their roots is largest if all are equal.
+
+    Examples
+    --------
+    >>> roots_above(np.array([4.0, 1.0]), np.zeros((2, 2)), 2, 1.0, 3.0)
+    3.0
+    >>> roots_above(np.array([4.0, 1.0]), np.zeros((2, 2)), 2, 4.0, 4.0)  # C may hold a 4
+    4.0
+    """
+    return _merged(values, residual_gram, k, tail, rest, roots=True)
+
+
+def _merged(
+    values: Array, residual_gram: Array, k: int, tail: float, rest: float, *, roots: bool
+) -> float:
+    """The largest sum over k eigenvalues of both parts, or over their roots."""
     values = array("values", values, ("m",)).astype(float, copy=False)
     residual_gram = array("residual_gram", residual_gram, (values.size, values.size))
     k = integer("k", k, at_least=1, at_most=values.size)
@@ -128,8 +201,10 @@ def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest:
     slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
     for s in slacks.tolist():
         raised = values if no_residual else _raised(values, residual_gram / s)
-        of_T = np.concatenate([[0.0], np.cumsum(raised[:k])])
         of_C = np.minimum(j * tail, rest) + j * s
+        if roots:
+            raised, of_C = np.sqrt(np.maximum(raised, 0.0)), np.sqrt(j * of_C)
+        of_T = np.concatenate([[0.0], np.cumsum(raised[:k])])
         best = min(best, float((of_T[k - j] + of_C).max()))
     return best
 
