@@ -14,7 +14,8 @@ B can be improved step by step: where a rank-K matrix made of the leading singul
 V / B, B is raised. Every B on the way is valid. The proof is in the documentation, "A lower bound
 for counts".
 
-B is not kept, but made anew from V and the steps when a block is read: it has as many entries as V.
+B is not kept, since it has as many entries as V: it is made from V and the steps when a block is
+read.
 """
 
 from __future__ import annotations

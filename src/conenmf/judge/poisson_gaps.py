@@ -90,13 +90,11 @@ def poisson_gaps(V: DataMatrix, W: Any, H: Any) -> PoissonGaps:
             "is infinite: fit again, or leave out the features or samples whose factors are zero"
         )
     of_H, v, x = sums["of_H"], sums["features"], W @ sums["of_H"]
-    component_gap = _gaps(x, v, sums["VH"], of_H).sum()
+    component_gap = float(_gaps(x, v, sums["VH"], of_H).sum())
     total = float(v.sum())
     margins = sums["v_log_v"] - sums["c_log_c"] - float(_xlogx(v).sum()) + float(_xlogx(total))
     divergence = max(sums["v_log_ratio"] - total + float(x.sum()), 0.0)
-    return PoissonGaps(
-        divergence, sums["coefficient_gap"], float(component_gap), max(margins, 0.0), total
-    )
+    return PoissonGaps(divergence, sums["coefficient_gap"], component_gap, max(margins, 0.0), total)
 
 
 def _judge(block: Block, H: Array, *, W: Array, of_W: Array) -> tuple[dict[str, Any]]:
