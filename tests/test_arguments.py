@@ -369,7 +369,8 @@ CALLS = {
     "judge.named.NamedComponents.components_frame": {"feature_names": ("texts?", None)},
     "judge.named.largest_features": {**NAMED, "n": ("integer", 3)},
     "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
-    "judge.divergence_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 1)},
+    "judge.divergence_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer",
+        1)},
     "judge.poisson_gaps.poisson_gaps": {**DATA, "W": ("factor", W), "H": ("factor", H)},
     "judge.relevance.determine_relevance": {**DATA, "K": ("size", K), "prior": ("choice", "l1"),
         "noise": ("share?", 0.1), "shape": ("limit?", 3.0), "tol": ("share", 0.1), "max_iter":
@@ -422,7 +423,8 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     (Finish|JudgesItself|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
-    Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|
+    Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseBound|RankEstimate|
+    ConeModel|Penalty|Run|Solution|Loss|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
     StreamCones|NamedComponents|NoisyCentres|Plane|EdgeCount|Relevance|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
