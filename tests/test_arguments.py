@@ -344,7 +344,8 @@ CALLS = {
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
         ("object?", None), **DRAWING, **SPECTRAL},
     "solve.race.run_race": {**DATA, "K": ("size", K), "solver": ("object?", None), **DRAWING,
-        "rank": ("rank?", None), "remaining": ("object", lambda: None), **SPECTRAL},
+        "rank": ("rank?", None), "remaining": ("object", lambda: None), **SPECTRAL,
+        "callback": ("function?", None)},
     "solve.prospect.prospect": {**DATA, "K": ("size", K), "S": ("object?", sketch(V, 5)),
         **SPECTRAL},
     "solve.initial.lift_zeros": {**DATA, "H": ("array", H)},

@@ -46,6 +46,12 @@ def test_max_time_is_a_limit_too():
     assert seconds == pytest.approx(50, abs=10)
 
 
+def test_while_inits_compete_the_time_left_is_not_known():
+    left = TimeLeft(**LIMITS)
+    assert left.after(iteration(0, 0.9, 3.0)) is None
+    assert left.after(iteration(1, 0.5, 4.0)) == (0.1, pytest.approx(9.0))
+
+
 def fit(**options):
     with watching(1, None, **LIMITS, **options) as callback:
         factorize(from_rows(X), 3, callback=callback, max_iter=10, tol=0)
@@ -58,6 +64,13 @@ def test_a_terminal_shows_a_bar():
     assert "choosing an init" in shown
     assert "━" in shown
     assert "\n[ConeNMF]" not in shown  # one line, drawn again
+
+
+def test_the_bar_shows_the_error_while_inits_compete():
+    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=120)
+    with watching(1, None, **LIMITS, console=console) as callback:
+        callback(iteration(0, 0.9, 3.0))
+    assert "choosing an init: relative error 0.900000 after 3.00 s" in console.file.getvalue()
 
 
 def test_without_a_terminal_there_is_a_line_per_iteration(capsys):

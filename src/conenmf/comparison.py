@@ -69,14 +69,13 @@ class Contender:
         cls, init: str, solver: str, result: Factorization, classes: npt.NDArray[Any] | None
     ) -> Contender:
         """Describe the result of a fit."""
-        before, history = result.seconds["rank"] + result.seconds["init"], result.history
         return cls(
             init,
             solver,
             result.relative_error,
             result.total_seconds,
             result.n_iter,
-            History(history.relative_error, before + history.elapsed, history.passes),
+            result.history,
             {} if classes is None else scores(classes, np.asarray(result.labels)),
         )
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .arguments import path
+from .beginning import Begun
 from .cones.certificate import first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
@@ -34,13 +34,13 @@ from .solve.inits import Init, initialize
 from .solve.loop import alternate
 from .solve.losses import Frobenius
 from .solve.methods import without_floor
-from .solve.prospect import Prospect, prospect
-from .solve.race import Race, RaceOutcome, run_race
+from .solve.prospect import prospect
+from .solve.race import RaceOutcome, run_race
 from .solve.runs import Leap
 from .solve.solvers import Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
-from .stages import Stages
+from .stages import Spent, Stages
 
 __all__ = ["Factorization", "factorize"]
 
@@ -85,7 +85,9 @@ def factorize(
         See `Stopping`. `max_time` counts from the call and covers the choice of K and the init;
         the exact finish, one pass for H, is not counted.
     callback : callable, optional
-        Called with an `Iteration` after every iteration; returning True ends the run.
+        Called with an `Iteration` after every iteration; returning True ends the run. While the
+        race of inits is run on V itself, it is called for every error that is the lowest so far,
+        with 0 for the iteration; returning True then ends the fit with those factors.
     rng : numpy.random.Generator, optional
         For inits that draw. Without it "auto" and "cr1" are deterministic.
     sketch : int, "auto" or None
@@ -120,9 +122,9 @@ def factorize(
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack)
-        begun = _resume(run, max_iter, stages)
+        begun = Begun.resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages)
+            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages, callback)
         begun.remember(run, stages)
         with stages.timed("solve"):
             left = stages.remaining(begun.elapsed)
@@ -160,68 +162,6 @@ def factorize(
     )
 
 
-@dataclass
-class Begun:
-    """Where the solver begins: at the factors of an init, or where a saved run was.
-
-    Attributes
-    ----------
-    W : array (F, K)
-    K_decided_by, init_used : str
-        As in `Factorization`.
-    sketch_rank : int or None
-        The rank of the sketch to iterate on, if any.
-    sketch_if_falling : bool
-        Iterate on a sketch only if the error is still falling.
-    H : array (K, N) or None
-    error : float
-        The relative error of W with its best H is at most this.
-    race : Race or None
-    prospect : Prospect or None
-        What the singular values say about the error; None as long as it is not needed.
-    saved : Saved or None
-        What a checkpoint kept of the run, if it is resumed, or where the race has brought it.
-    """
-
-    W: Array
-    K_decided_by: str
-    init_used: str
-    sketch_rank: int | None
-    sketch_if_falling: bool
-    H: Aligned | None = None
-    error: float = 1.0
-    race: Race | None = None
-    prospect: Prospect | None = None
-    saved: Saved | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """The seconds that the run has taken."""
-        return 0.0 if self.saved is None else self.saved.log.last_elapsed
-
-    @property
-    def proven(self) -> float:
-        """A lower bound of the error that is certain, 0 if none is known."""
-        return 0.0 if self.prospect is None else self.prospect.proven
-
-    def decisions(self) -> dict[str, Any]:
-        """What a resumed run takes over, in plain values."""
-        names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling", "error")
-        race = None if self.race is None else self.race.plain()
-        return {name: getattr(self, name) for name in names} | {"race": race}
-
-    def remember(self, run: CheckpointedRun | None, stages: Stages) -> None:
-        """Leave to a checkpointed run what it is to save, unless it has been resumed."""
-        if run is not None and not run.facts:
-            run.facts = {"begun": self.decisions(), "seconds": dict(stages.seconds)}
-            run.initial_W = self.W
-
-    def take_H(self) -> Aligned | None:
-        """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
-        H, self.H = self.H, None
-        return H
-
-
 def _begin(
     V: DataMatrix,
     K: int | str,
@@ -231,8 +171,10 @@ def _begin(
     rng: np.random.Generator | None,
     spectrum: Spectrum,
     stages: Stages,
+    callback: Callback | None,
 ) -> Begun:
     """Choose K if that was asked for, and make the initial factors."""
+    passes = V.passes_here
     with stages.timed("rank"):
         decided_by = "user"
         if isinstance(K, str):
@@ -241,7 +183,14 @@ def _begin(
         if isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None
             outcome = run_race(
-                V, K, solver, rng, rank=rank, remaining=stages.remaining, spectrum=spectrum
+                V,
+                K,
+                solver,
+                rng,
+                rank=rank,
+                remaining=stages.remaining,
+                spectrum=spectrum,
+                callback=stages.watched(callback, V, passes),
             )
         else:
             outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
@@ -258,18 +207,9 @@ def _begin(
         outcome.race,
         outcome.prospect,
         None if state is None else Saved(state, Log()),
+        spent=Spent(stages.elapsed, V.passes_here - passes),
+        is_stopped=outcome.is_stopped,
     )
-
-
-def _resume(run: CheckpointedRun | None, max_iter: int, stages: Stages) -> Begun | None:
-    """Begin where a saved run was, or return None if nothing was saved."""
-    saved = None if run is None else run.load(max_iter)
-    if run is None or saved is None:
-        return None
-    stages.seconds |= run.facts["seconds"]
-    begun = run.facts["begun"]
-    W = saved.state.W if run.initial_W is None else run.initial_W
-    return Begun(W, saved=saved, **begun | {"race": Race.of_plain(begun["race"])})
 
 
 def _solve(
@@ -282,15 +222,16 @@ def _solve(
     stages: Stages,
 ) -> tuple[Array, History, StopReason]:
     """Return the W that the solver ended with, or that of the init if there is no solver."""
-    if solver is None:
-        return begun.W, Log().history(), StopReason.INIT
+    if solver is None or begun.is_stopped:
+        reason = StopReason.INIT if solver is None else StopReason.CALLBACK
+        return begun.W, Log().history(), reason
     solution = alternate(
         V,
         begun.W,
         begun.take_H(),
         solver,
         stopping=stopping,
-        callback=callback,
+        callback=begun.spent.counted(callback),
         leap=_leap_on_sketch(V, begun, solver, stopping.tol, stages),
         resume=begun.saved,
         save=None if run is None else run.save_if_due,
@@ -300,7 +241,7 @@ def _solve(
     W = solution.W if is_ahead else begun.W  # a run that was stopped early may be worse
     if solver.floored and is_ahead:
         W = without_floor(V, W, solution.H)
-    return W, solution.history, solution.stop_reason
+    return W, begun.spent.and_then(solution.history), solution.stop_reason
 
 
 def _checkpointed(

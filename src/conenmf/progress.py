@@ -18,6 +18,7 @@ from .solve.stopping import Callback, Iteration
 
 __all__ = ["TimeLeft", "watching"]
 
+_CHOOSING = "[ConeNMF] choosing an init"
 _WINDOW_ITERATIONS = 5  # over which the fall of the error is measured, as a solver does
 
 
@@ -40,12 +41,19 @@ class TimeLeft:
         self.began = time.perf_counter()
         self._errors: list[float] = []
         self._steepest = 0.0
+        self._raced = 0.0  # seconds until the race of inits was last heard of
 
-    def after(self, now: Iteration) -> tuple[float, float]:
-        """Return the share of the run that is done, and about how many seconds are left."""
+    def after(self, now: Iteration) -> tuple[float, float] | None:
+        """Return the share of the run that is done, and about how many seconds are left.
+
+        None as long as inits compete: how long that will take is not known.
+        """
+        if not now.iteration:
+            self._raced = now.elapsed
+            return None
         self._errors.append(now.relative_error)
         share = min(max(now.iteration / self._max_iter, self._share_by_fall()), 1.0)
-        seconds = now.elapsed * (1 - share) / share
+        seconds = (now.elapsed - self._raced) * (1 - share) / share
         if self._max_time:
             elapsed = time.perf_counter() - self.began
             share = min(max(share, elapsed / self._max_time), 1.0)
@@ -96,14 +104,14 @@ def watching(
     with _display(console) as show:
 
         def shown(now: Iteration) -> object:
-            show(now, *left.after(now))
+            show(now, left.after(now))
             return None if observe is None else observe(now)
 
         yield shown
 
 
 @contextmanager
-def _display(console: Any) -> Iterator[Callable[[Iteration, float, float], None]]:
+def _display(console: Any) -> Iterator[Callable[[Iteration, tuple[float, float] | None], None]]:
     """A bar, or lines where there cannot be one."""
     try:
         from rich.console import Console
@@ -117,21 +125,26 @@ def _display(console: Any) -> Iterator[Callable[[Iteration, float, float], None]
         return
     words = TextColumn("{task.description}", markup=False)
     with Progress(SpinnerColumn(), words, BarColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("[ConeNMF] choosing an init", total=None)
+        task = bar.add_task(_CHOOSING, total=None)
 
-        def draw(now: Iteration, share: float, seconds: float) -> None:
-            bar.update(task, total=1.0, completed=share, description=_line(now, share, seconds))
+        def draw(now: Iteration, left: tuple[float, float] | None) -> None:
+            if left is None:
+                bar.update(task, description=f"{_CHOOSING}: {_error(now)}")
+            else:
+                bar.update(task, total=1.0, completed=left[0], description=_line(now, *left))
 
         yield draw
 
 
-def _print_line(now: Iteration, share: float, seconds: float) -> None:
-    print(_line(now, share, seconds))
+def _print_line(now: Iteration, left: tuple[float, float] | None) -> None:
+    if left is not None:
+        print(_line(now, *left))
 
 
 def _line(now: Iteration, share: float, seconds: float) -> str:
     rest = f", about {seconds:.0f} s left" if share < 1 else ""
-    return (
-        f"[ConeNMF] iteration {now.iteration}: relative error {now.relative_error:.6f} "
-        f"after {now.elapsed:.2f} s{rest}"
-    )
+    return f"[ConeNMF] iteration {now.iteration}: {_error(now)}{rest}"
+
+
+def _error(now: Iteration) -> str:
+    return f"relative error {now.relative_error:.6f} after {now.elapsed:.2f} s"

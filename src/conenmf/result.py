@@ -66,7 +66,8 @@ class Factorization(NamedComponents, JudgesItself):
     relative_error : float
         The same without the scale of the data, ||V - W H|| / ||V||.
     history : History
-        Relative error, seconds and passes after each iteration of the solver on V itself.
+        Relative error after each iteration of the solver on V itself, with seconds and passes since
+        the call. Iterations of the race of inits are not among them; a callback sees these too.
     stop_reason : StopReason
         Equal to one of "converged", "plateau", "exact", "max_iter", "max_time", "callback",
         "interrupted", and "init" without a solver; `ending` says it in words.

@@ -136,6 +136,47 @@ def test_the_race_respects_the_time(sample_matrix):
     assert only.iterations == 1
 
 
+def test_the_callback_sees_every_error_that_is_the_lowest_so_far(main_backend, sample_matrix):
+    seen, V = [], main_backend(sample_matrix)
+    result = factorize(V, 4, tol=0, max_iter=3, callback=seen.append)
+    raced, solved = seen[:-3], seen[-3:]
+    assert {now.iteration for now in raced} == {0}
+    assert [now.iteration for now in solved] == [1, 2, 3]
+    assert len(raced) > 10
+    errors = [now.relative_error for now in raced]
+    assert (np.diff(errors) < 0).all()
+    assert errors[-1] <= result.race.winner.relative_error <= 1.00002 * errors[-1]
+    for now in raced:
+        assert now.objective == pytest.approx(now.relative_error**2 * V.total)
+    assert (np.diff([now.elapsed for now in seen]) > 0).all()
+    assert (np.diff([now.passes for now in seen]) >= 0).all()
+    assert seen[-1].passes <= result.passes - 1  # that of the finish
+    assert [now.elapsed for now in solved] == list(result.history.elapsed)
+    assert [now.passes for now in solved] == list(result.history.passes)
+    unseen = factorize(V, 4, tol=0, max_iter=3)
+    np.testing.assert_array_equal(unseen.W, result.W)
+
+
+@pytest.mark.parametrize("n", [1, 5, 17])
+def test_the_callback_can_end_the_race(sample_matrix, n):
+    """At once, with the factors that it was told of, also if they are not of the first run."""
+    seen, V = [], from_columns(sample_matrix)
+    result = factorize(V, 4, callback=lambda now: seen.append(now) or len(seen) == n)
+    assert len(seen) == n
+    assert (result.stop_reason, result.n_iter, result.history.elapsed.size) == ("callback", 0, 0)
+    assert result.relative_error <= seen[-1].relative_error * (1 + 1e-9)
+    assert result.relative_error > 0.9 * seen[-1].relative_error
+    assert result.passes <= seen[-1].passes + 2  # the finish, and singular values for a bound
+    assert result.race.winner.relative_error == seen[-1].relative_error
+
+
+@pytest.mark.parametrize("options", [{"sketch": 12}, {"solver": "mult"}, {"solver": "plain-hals"}])
+def test_the_callback_sees_no_errors_of_others_than_v_and_its_solver(sample_matrix, options):
+    seen = []
+    factorize(from_columns(sample_matrix), 4, tol=0, max_iter=3, callback=seen.append, **options)
+    assert [now.iteration for now in seen] == [1, 2, 3]
+
+
 def test_plateaus_make_all_go_on():
     V = from_rows(scene(1))
     outcome = run_race(V, 5, HALS)

@@ -70,7 +70,9 @@ def show_fit(out: Console, result: Factorization, about: Circumstances) -> None:
     out.print(f"{iterations}{middle}, {result.total_seconds:.3g} s")
     replacing = ", in place of an earlier result" * about.replaces
     out.print(f"results are in {visible(target, None)}{replacing}")
-    if is_interrupted and about.can_continue:
+    if is_interrupted and about.can_continue and not result.n_iter:
+        out.print("the same command begins again: inits were still competing")
+    elif is_interrupted and about.can_continue:
         out.print(f"run the same command to continue at iteration {result.n_iter}")
     elif is_interrupted:
         out.print("a run with --checkpoint FOLDER could be continued by the same command")

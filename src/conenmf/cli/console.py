@@ -135,12 +135,16 @@ class Display:
 
         def show(now: Iteration) -> None:
             nonlocal is_first
+            estimate = left.after(now)
+            if estimate is None:  # inits compete
+                self.update(f"error {now.relative_error:.5g}", None, "choosing an init")
+                return
             if is_first and now.iteration > 1:
                 self.continued_at = now.iteration - 1
                 if not self._quiet:
                     self.console.print(f"conenmf: continuing at iteration {self.continued_at}")
             is_first = False
-            share, seconds = left.after(now)
+            share, seconds = estimate
             note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
             if share < 1:
                 note += f", about {seconds:.0f} s left"

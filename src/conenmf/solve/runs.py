@@ -35,7 +35,7 @@ from .losses import Point, Sums
 from .methods import Method, Penalty
 from .solvers import Solver, Update
 from .state import Momentum, Saved, State
-from .stopping import Callback, History, Iteration, Log, Stopping, StopReason
+from .stopping import Callback, History, Iteration, Log, Stopping, StopReason, asks_to_stop
 
 __all__ = [
     "Leap",
@@ -242,8 +242,7 @@ class Run:
                 passes=log.passes[-1],
                 objective=self.loss.objective(value),
             )
-            answer = self._callback(iteration)
-            if isinstance(answer, bool | np.bool_) and answer:
+            if asks_to_stop(self._callback(iteration)):
                 self.reason = StopReason.CALLBACK
                 self.save(ended=True)
 

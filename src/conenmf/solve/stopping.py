@@ -17,7 +17,7 @@ import numpy as np
 from ..arguments import function, integer, number, optional
 from ..data.blocks import Array
 
-__all__ = ["Callback", "History", "Iteration", "Log", "StopReason", "Stopping"]
+__all__ = ["Callback", "History", "Iteration", "Log", "StopReason", "Stopping", "asks_to_stop"]
 
 _PLATEAU_TOL_SHARE = 1e-2  # of tol, at which a run ends on a plateau too
 
@@ -56,9 +56,10 @@ _DESCRIPTIONS = {
 class Iteration:
     """What a callback gets after every iteration; it stops the run by returning True.
 
-    `iteration` counts from 1, `elapsed` is in seconds since the loop began, `passes` counts the
-    passes over V so far. `objective` is what the loss measures, ||V - W H||^2 for least squares,
-    and `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
+    `iteration` counts from 1, and is 0 while inits compete. `elapsed` is in seconds and `passes`
+    counts the passes over V, both since the call of `factorize`, or since the loop began where it
+    is called by itself. `objective` is what the loss measures, ||V - W H||^2 for least squares, and
+    `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
     """
 
     iteration: int
@@ -69,6 +70,11 @@ class Iteration:
 
 
 Callback: TypeAlias = Callable[[Iteration], object]
+
+
+def asks_to_stop(answer: object) -> bool:
+    """Whether a callback has returned True itself; another value, even if true, is no answer."""
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""Where the solver of a fit begins: after the choice of K and the init, or from a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .data.blocks import Array
+from .data.matrix import Aligned
+from .solve.checkpoint import CheckpointedRun
+from .solve.prospect import Prospect
+from .solve.race import Race
+from .solve.state import Saved
+from .stages import Spent, Stages
+
+__all__ = ["Begun"]
+
+
+@dataclass
+class Begun:
+    """Where the solver begins: at the factors of an init, or where a saved run was.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    K_decided_by, init_used : str
+        As in `Factorization`.
+    sketch_rank : int or None
+        The rank of the sketch to iterate on, if any.
+    sketch_if_falling : bool
+        Iterate on a sketch only if the error is still falling.
+    H : array (K, N) or None
+    error : float
+        The relative error of W with its best H is at most this.
+    race : Race or None
+    prospect : Prospect or None
+        What the singular values say about the error; None as long as it is not needed.
+    saved : Saved or None
+        What a checkpoint kept of the run, if it is resumed, or where the race has brought it.
+    spent : Spent
+        What the choice of K and the init took.
+    is_stopped : bool
+        Whether the callback has ended the fit.
+    """
+
+    W: Array
+    K_decided_by: str
+    init_used: str
+    sketch_rank: int | None
+    sketch_if_falling: bool
+    H: Aligned | None = None
+    error: float = 1.0
+    race: Race | None = None
+    prospect: Prospect | None = None
+    saved: Saved | None = None
+    spent: Spent = field(default_factory=Spent)
+    is_stopped: bool = False
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that the run has taken."""
+        return 0.0 if self.saved is None else self.saved.log.last_elapsed
+
+    @property
+    def proven(self) -> float:
+        """A lower bound of the error that is certain, 0 if none is known."""
+        return 0.0 if self.prospect is None else self.prospect.proven
+
+    @classmethod
+    def resume(cls, run: CheckpointedRun | None, max_iter: int, stages: Stages) -> Begun | None:
+        """Begin where a saved run was, or return None if nothing was saved."""
+        saved = None if run is None else run.load(max_iter)
+        if run is None or saved is None:
+            return None
+        stages.seconds |= run.facts["seconds"]
+        begun = run.facts["begun"]
+        W = saved.state.W if run.initial_W is None else run.initial_W
+        race, spent = Race.of_plain(begun["race"]), Spent(*begun.get("spent", ()))
+        return cls(W, saved=saved, **begun | {"race": race, "spent": spent})
+
+    def decisions(self) -> dict[str, Any]:
+        """What a resumed run takes over, in plain values."""
+        names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling", "error")
+        race = None if self.race is None else self.race.plain()
+        return {name: getattr(self, name) for name in names} | {"race": race, "spent": self.spent}
+
+    def remember(self, run: CheckpointedRun | None, stages: Stages) -> None:
+        """Leave to a checkpointed run what it is to save, unless it has been resumed."""
+        if run is not None and not run.facts:
+            run.facts = {"begun": self.decisions(), "seconds": dict(stages.seconds)}
+            run.initial_W = self.W
+
+    def take_H(self) -> Aligned | None:
+        """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
+        H, self.H = self.H, None
+        return H

@@ -1,0 +1,242 @@
+"""The track on which inits race: who enters, who continues, and for how long.
+
+One run per init (`runs`), in one arena (`arena`); every pass serves all that take part. The rounds
+are described in `race`, which decides what the solver does with the winner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.matrix import DataMatrix
+from ..data.sketch import is_dense
+from ..errors import ComponentsError
+from ..linalg.spectrum import Spectrum
+from .arena import Arena
+from .initial import Generator, InitialFactors
+from .inits import initialize
+from .loop import iterate
+from .prospect import prospect
+from .runs import Run
+from .solvers import SOLVERS, Solver
+from .stopping import Callback, Iteration, Stopping, StopReason, asks_to_stop
+from .svd_inits import SVD_INITS
+
+__all__ = ["RACING_SOLVER", "Entered", "Track"]
+
+RACING_SOLVER = SOLVERS["hals"]
+_INITS = ("cr1-robust", "nndsvd", "spa", "random", "random", "random")
+_INITS_OF_TWO = ("cr1-robust", "rank-two", *_INITS[2:])
+_TOLS, _WINDOWS = (3e-3, 1e-4, 1e-4), (3, 5, 5)  # in each round
+_SAME_SHARE = 1e-3  # by which errors that probably lead to the same may differ
+_MIN_AGREEING = 3  # inits that have reached the same error, which then is no plateau
+_TIE_SHARE = 1e-5  # by which errors that count as equal may differ
+_MAX_SMALL_ENTRIES = 1 << 16
+_MIN_STANDOUT_RATIO = 1.001  # of sigma_K to the next, below which a sketch's vectors are any
+_TIME_SHARE = 0.5  # of the time that is left
+_ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
+
+
+class _Plan(NamedTuple):
+    """How many inits compete, how many continue, and iterations at the end of each round."""
+
+    n_inits: int
+    n_leaders: int
+    rounds: tuple[int, int, int]
+
+
+_PLAN = _Plan(4, 2, (10, 30, 60))
+_PLAN_ON_SMALL = _Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
+_PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 300))
+
+
+@dataclass(eq=False)
+class Entered:
+    """An init that takes part: its number and name, its run so far, and what seconds it took."""
+
+    number: int
+    name: str
+    run: Run
+    seconds: float
+
+    @property
+    def error(self) -> float:
+        """The relative error that it has reached."""
+        return self.run.log.relative_error[-1]
+
+
+class Track:
+    """A race: the inits that take part, in one arena, with limits for each round.
+
+    Attributes
+    ----------
+    arena : Arena
+    spectrum : Spectrum
+        That of the data, or of their sketch.
+    prospect : Prospect
+    entered : list of Entered
+        The inits that have begun so far.
+    is_agreed, is_stopped : bool
+        Whether several have reached the lowest error; whether the callback has ended the race.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        K: int,
+        rng: Generator,
+        spectrum: Spectrum,
+        remaining: Callable[[], float | None],
+        callback: Callback | None = None,
+    ) -> None:
+        self.arena, self.K = arena, K
+        self.inits = _INITS_OF_TWO if K == 2 else _INITS
+        data = arena.V if arena.S is None else arena.S
+        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
+        known = self.spectrum if arena.S is None else None
+        self.prospect = prospect(arena.V, K, arena.S, spectrum=known)
+        self.entered: list[Entered] = []
+        self.is_agreed = self.is_stopped = False
+        self._callback, self._lowest_error = callback, np.inf
+        self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
+        if rng is not None:
+            self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(self.inits))]
+        left = remaining()
+        self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
+        F, N = arena.V.shape
+        self._plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
+        if arena.data is arena.S:
+            self._plan = _PLAN_ON_SKETCH
+
+    def run(self) -> Entered:
+        """Hold the race, and return the winner, or the one that leads when it is stopped."""
+        self._enter([0])
+        if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
+            numbers = range(1, self._plan.n_inits)
+            self._enter([number for number in numbers if self._suits(number)])
+        winner = self._race()
+        if self.is_stopped:
+            return min(self.entered, key=lambda one: one.error)
+        return winner
+
+    def _race(self) -> Entered:
+        """Let those that lead continue until the best one is known."""
+        leaders = _distinct(_lowest(self.entered, self._plan.n_leaders))
+        if len(leaders) > 1:
+            self._continue(leaders, round=1)
+        (winner,) = _lowest(leaders, 1)
+        self.is_agreed = _agree(self.entered)
+        if not self.is_agreed and self.prospect.is_plateau(winner.error):
+            self._continue(self.entered, round=2)
+            self.is_agreed = _agree(self.entered)
+            (winner,) = _lowest(self.entered, 1)
+        if self.arena.name != "all":  # an iteration is cheaper here than on V
+            self._continue([winner], round=2)
+        return winner
+
+    def _suits(self, number: int) -> bool:
+        """Whether an init may win: single samples of sparse data, such as documents, do not."""
+        return self.inits[number] != "spa" or is_dense(self.arena.V)
+
+    def initial(
+        self, number: int, V: DataMatrix | None = None, solver: Solver | None = RACING_SOLVER
+    ) -> InitialFactors:
+        """Return the factors of an init, for all of V if it is given."""
+        name, seed = self.inits[number], self._seeds[number]
+        if name in SVD_INITS and V is None:
+            data, spectrum = self.spectrum.V, self.spectrum
+            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
+        rng = None if seed is None else np.random.default_rng(seed)
+        data = self.arena.V if V is None else V
+        is_usable = self.prospect.standout >= _MIN_STANDOUT_RATIO and V is None
+        known = self.spectrum if is_usable or data is self.spectrum.V else None
+        return initialize(data, self.K, name, solver, rng, spectrum=known)
+
+    def _enter(self, numbers: Iterable[int]) -> None:
+        """Make inits, and run them; one that cannot make as many components does not take part."""
+        entered = []
+        for number in numbers:
+            if self.entered and self.is_over():
+                break
+            began = time.perf_counter()
+            try:
+                initial = self.initial(number)
+            except ComponentsError:
+                continue
+            run = Run(
+                self.arena.data,
+                initial.W,
+                initial.H,
+                RACING_SOLVER,
+                Stopping(max_iter=0),
+                callback=None if self._callback is None else self._report,
+            )
+            entered.append(Entered(number, initial.name, run, time.perf_counter() - began))
+        self.entered += entered
+        self._continue(entered, round=0)
+
+    def _continue(self, entered: list[Entered], *, round: int) -> None:
+        """Run until the end of a round, or until the errors hardly fall."""
+        if self.is_stopped:
+            return
+        began, left = time.perf_counter(), None
+        for one in entered:
+            if self._end is not None:
+                left = one.run.log.last_elapsed + max(self._end - began, _ONE_ITERATION_SECONDS)
+            tol, window = _TOLS[round], _WINDOWS[round]
+            limits = Stopping(tol, window, max_iter=self._plan.rounds[round], max_time=left)
+            one.run.extend(limits)
+        iterate(self.arena.data, [one.run for one in entered])
+        for one in entered:
+            one.seconds += (time.perf_counter() - began) / len(entered)
+
+    def _report(self, now: Iteration) -> bool:
+        """Call the callback for every error that is the lowest so far; end all runs if it asks."""
+        if now.relative_error < self._lowest_error and not self.is_stopped:
+            assert self._callback is not None
+            self._lowest_error = now.relative_error
+            if asks_to_stop(self._callback(replace(now, iteration=0))):
+                self.is_stopped = True
+                for one in self.entered:
+                    one.run.reason = StopReason.CALLBACK
+        return self.is_stopped
+
+    def is_over(self) -> bool:
+        """Whether it was stopped, or the time for it has run out."""
+        return self.is_stopped or (self._end is not None and time.perf_counter() >= self._end)
+
+
+def _lowest(entered: list[Entered], count: int) -> list[Entered]:
+    """Those of the lowest errors, lowest first; of those that are equal, up to rounding, the first.
+
+    So rounding, which depends on the storage, does not decide.
+    """
+    left = sorted(entered, key=lambda one: one.number)
+    lowest: list[Entered] = []
+    while left and len(lowest) < count:
+        limit = min(one.error for one in left) * (1 + _TIE_SHARE)
+        lowest.append(next(one for one in left if one.error <= limit))
+        left.remove(lowest[-1])
+    return lowest
+
+
+def _agree(entered: list[Entered]) -> bool:
+    """Whether several have reached the lowest error."""
+    limit = min(one.error for one in entered) * (1 + _SAME_SHARE)
+    return sum(one.error <= limit for one in entered) >= _MIN_AGREEING
+
+
+def _distinct(entered: list[Entered]) -> list[Entered]:
+    """Leave out those that have converged to nearly the same error as one before them."""
+    distinct: list[Entered] = []
+    for one in entered:
+        if one.run.reason is not StopReason.CONVERGED or all(
+            abs(one.error - other.error) > _SAME_SHARE * other.error for other in distinct
+        ):
+            distinct.append(one)
+    return distinct
