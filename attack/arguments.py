@@ -202,6 +202,10 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         )[0],
         "Z": lambda: conenmf.cones.clustering.choose_centres(result().data, 3, None, 0, "exact")[1],
     },
+    "data.resampled.thinned": {
+        "V": lambda: conenmf.from_columns(np.floor(9 * _matrix())),
+        "share": lambda: 0.5,
+    },
     "cones.bounds.weighted_bound": {"angles": lambda: np.array([0.2, 0.2, 0.2])},
     "cones.bounds.rank_epsilon": {"K": lambda: 2},
     "cones.bounds.rank_sample_size": {"K": lambda: 2},

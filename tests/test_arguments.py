@@ -58,6 +58,7 @@ F, N, K = 8, 24, 3
 MODEL = make_cones(F, K, 0.05, n_samples=N, rng=np.random.default_rng(0))
 V = from_columns(MODEL.V)
 X = np.ascontiguousarray(MODEL.V.T)
+COUNTS = from_columns(np.floor(9 * MODEL.V))
 RESULT = factorize(V, K, init="cr1", sketch=None)
 RESULT.diagnose(effort=0)
 W, H = RESULT.W, RESULT.H
@@ -244,6 +245,10 @@ CALLS = {
     "data.views.unit_samples": DATA,
     "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
     "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
+    "data.resampled.thinned": {"V": ("data", COUNTS), "rng": ("rng", RNG), "share": ("share", 0.5)},
+    "data.resampled.drawn_counts": {**DATA, "W": ("factor", W), "H": ("factor", H), "rng": ("rng",
+        RNG)},
+    "data.resampled.holds_counts": DATA,
     "data.sketch.sketch": {**DATA, "rank": ("size", 2)},
     "data.sampling.draw_samples": {**DATA, "count": ("integer", 2), "rng": ("rng", RNG)},
     "data.sampling.evenly_spaced": {"n": ("integer", 9), "count": ("integer", 3)},

@@ -1,0 +1,193 @@
+"""Counts drawn at random: split into two parts, or new ones at the rates of factors.
+
+Both are views: a block is drawn when it is read, in any storage, and nothing is kept. The numbers
+of a sample depend on its index and a seed alone (`sampling`), and on its nonzero entries in their
+order, so every pass and every storage draws the same. Sparse data stay sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..arguments import generator, number
+from ..errors import DataTypeError
+from .blocks import Array, Block, dense, exact, is_sparse
+from .entries import Entries, block_of_counts, entries_of, with_values
+from .matrix import DataMatrix
+from .sampling import Seed, new_seed
+from .steps import sample_indices
+from .validate import check_factors, require_data_matrix
+from .views import MappedMatrix
+
+__all__ = ["drawn_counts", "holds_counts", "thinned"]
+
+_LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
+_DIRECT_RATE = 0.2  # mean rate from which on every entry is drawn by itself
+
+
+def holds_counts(V: DataMatrix) -> bool:
+    """Return whether all entries are integers; one pass.
+
+    >>> from conenmf import from_rows
+    >>> holds_counts(from_rows([[2.0, 0.0, 1.0]])), holds_counts(from_rows([[0.5, 1.0, 2.0]]))
+    (True, False)
+    """
+    require_data_matrix(V)
+    with V.own_threads():
+        (all_counts,) = V.sweep(_are_counts, reduce=min)
+    return bool(all_counts)
+
+
+def thinned(
+    V: DataMatrix, rng: np.random.Generator, *, share: float = 0.5
+) -> tuple[MappedMatrix, MappedMatrix]:
+    """Split counts at random: each single count goes to the first part with a probability.
+
+    If the counts are Poisson with rates X, the parts are independent, and Poisson with the rates
+    share X and (1 - share) X. So what is fitted to one can be judged by the other (Neufeld, Gao,
+    Popp, Battle and Witten, "Inference after latent variable estimation for single-cell RNA
+    sequencing data", Biostatistics 25, 2024). One pass, which checks that entries are counts.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    rng : numpy.random.Generator
+    share : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    two views of V, whose sum is V
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> V = from_rows([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
+    >>> first, second = thinned(V, np.random.default_rng(0))
+    >>> first.columns([0, 1]) + second.columns([0, 1])
+    array([[6., 0.],
+           [0., 8.],
+           [3., 1.]])
+    """
+    require_data_matrix(V, whole=True)
+    seed = new_seed(generator("rng", rng))
+    share = number("share", share, above=0, below=1)
+    if not holds_counts(V):
+        raise DataTypeError(
+            "the data are not counts, since some entries are not integers: only counts can be "
+            "split at random, so give them before they are scaled or weighted"
+        )
+    index, _ = V.map(sample_indices)
+    changes = (partial(_thin, seed=seed, share=share, rest=rest) for rest in (False, True))
+    first, second = (MappedMatrix(V, change, index, dtype=V.dtype) for change in changes)
+    return first, second
+
+
+def drawn_counts(V: DataMatrix, W: Any, H: Any, rng: np.random.Generator) -> MappedMatrix:
+    """Return Poisson counts with the rates WH, in the storage of V.
+
+    Where rates are small, the number of counts of each component in each sample is drawn, and then
+    a feature for each single count: the time depends on the counts, not on F N.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
+    >>> drawn = drawn_counts(V, [[50.0], [0.0]], [[1.0, 2.0, 0.0]], np.random.default_rng(0))
+    >>> drawn.columns([0, 1, 2])
+    array([[ 44., 107.,   0.],
+           [  0.,   0.,   0.]])
+    """
+    require_data_matrix(V, whole=True)
+    seed = new_seed(generator("rng", rng))
+    W, Ht = check_factors(V, W, H)
+    F, N = V.shape
+    sums = W.sum(axis=0)
+    (of_H,) = V.map(_sum_rows, Ht)
+    index, _ = V.map(sample_indices)
+    if float(sums @ of_H) >= _DIRECT_RATE * F * N:
+        change = partial(_draw_directly, seed=seed, W=W)
+    else:
+        change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))
+    return MappedMatrix(V, change, index, Ht, dtype=np.dtype(np.float64))
+
+
+def _places(W: Array, sums: Array) -> Array:
+    """Where u + k falls into features: the k-th F numbers go from k to k + 1 as W(:, k) adds up."""
+    shares = np.cumsum(W, axis=0) / np.where(sums > 0, sums, 1.0)
+    shares[shares >= shares[-1]] = 1.0  # from the last feature of a component on
+    places: Array = (np.minimum(shares, 1.0) + np.arange(W.shape[1])).T.ravel()
+    return places
+
+
+# --- steps ------------------------------------------------------------------------------------
+
+
+def _are_counts(block: Block) -> tuple[bool]:
+    values = entries_of(block).values
+    is_whole = values == np.floor(values)
+    return (bool(is_whole.all() and values.max(initial=0.0) <= _LARGEST_COUNT),)
+
+
+def _sum_rows(index: range, H: Array) -> tuple[Array]:
+    return (exact(H).sum(axis=0),)
+
+
+def _generators(index: Array, seed: Seed) -> Iterator[np.random.Generator]:
+    """A generator for each sample, at a place of its own in one sequence; to be used in turn."""
+    bits = np.random.Philox(key=np.array(seed, dtype=np.uint64))
+    rng, state = np.random.Generator(bits), bits.state
+    for n in index.tolist():
+        state["state"]["counter"] = np.array([0, 0, 0, n], dtype=np.uint64)
+        bits.state = state
+        yield rng
+
+
+def _thin(block: Block, index: Array, *, seed: Seed, share: float, rest: bool) -> Block:
+    entries = entries_of(block)
+    counts = entries.values.astype(np.int64)
+    drawn = np.empty_like(counts)
+    starts = np.searchsorted(entries.samples, np.arange(len(index) + 1)).tolist()
+    for n, rng in enumerate(_generators(index, seed)):
+        own = slice(starts[n], starts[n + 1])
+        drawn[own] = rng.binomial(counts[own], share)
+    part = counts - drawn if rest else drawn
+    kept = part > 0
+    left = Entries(*(array[kept] for array in entries))
+    return with_values(block, left, part[kept].astype(block.dtype))
+
+
+def _draw_directly(block: Block, index: Array, H: Array, *, seed: Seed, W: Array) -> Block:
+    rows = exact(H) @ W.T
+    for row, rng in zip(rows, _generators(index, seed), strict=True):
+        row[:] = rng.poisson(row)
+    return with_values(block, entries_of(rows.T), rows[rows > 0])
+
+
+def _draw_by_components(
+    block: Block, index: Array, H: Array, *, seed: Seed, sums: Array, places: Array
+) -> Block:
+    F = block.shape[0]
+    rates = exact(H) * sums
+    components, uniform, totals = [], [], []
+    for row, rng in zip(rates, _generators(index, seed), strict=True):
+        counts = rng.poisson(row)
+        components.append(np.repeat(np.arange(sums.size), counts))
+        uniform.append(rng.random(components[-1].size))
+        totals.append(components[-1].size)
+    owners = np.concatenate(components)
+    found = np.searchsorted(places, owners + np.concatenate(uniform), side="right")
+    samples = np.repeat(np.arange(len(index)), totals)
+    drawn = block_of_counts(found - owners * F, samples, (F, len(index)))
+    return drawn if is_sparse(block) else dense(drawn)

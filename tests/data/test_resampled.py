@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import chi2
+
+from conenmf import from_columns
+from conenmf.data import resampled
+from conenmf.data.blocks import dense, is_sparse
+from conenmf.data.resampled import drawn_counts, holds_counts, thinned
+from conenmf.errors import DataTypeError
+
+
+@pytest.fixture
+def counts(sample_matrix):
+    return np.floor(20 * sample_matrix)
+
+
+def everything(V):
+    return dense(V.columns(np.arange(V.shape[1])))
+
+
+def test_parts_add_up_and_are_the_same_in_every_storage(main_backend, small_blocks, counts):
+    V = main_backend(counts)
+    before = V.passes
+    parts = thinned(V, np.random.default_rng(0), share=0.3)
+    assert V.passes - before == 1
+    expected = thinned(from_columns(counts), np.random.default_rng(0), share=0.3)
+    for part, other in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(everything(part), everything(other))
+        assert is_sparse(part.columns([1])) == is_sparse(V.columns([1]))
+        assert part.n_entries == np.count_nonzero(everything(other))
+    np.testing.assert_array_equal(sum(map(everything, parts)), counts)
+
+
+def test_parts_are_binomial():
+    V = np.full((50, 400), 7.0)
+    first, _ = thinned(from_columns(V), np.random.default_rng(1), share=0.3)
+    drawn = everything(first)
+    assert drawn.mean() == pytest.approx(2.1, abs=4 * np.sqrt(7 * 0.21 / V.size))
+    assert drawn.var() == pytest.approx(7 * 0.21, rel=0.05)
+    assert len({tuple(sample) for sample in drawn.T}) == 400  # no two samples share their numbers
+
+
+def test_only_counts_are_split():
+    V = from_columns([[1.0, 2.5]])
+    assert not holds_counts(V)
+    with pytest.raises(DataTypeError, match="not counts"):
+        thinned(V, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("scale", [0.02, 5.0])
+def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, scale):
+    rng = np.random.default_rng(0)
+    W, H = scale * rng.random((12, 3)), rng.random((3, 40))
+    drawn = [
+        drawn_counts(V, W, H, np.random.default_rng(2))
+        for V in (main_backend(counts), from_columns(counts))
+    ]
+    np.testing.assert_array_equal(everything(drawn[0]), everything(drawn[1]))
+    assert everything(drawn[0]).sum() > 0
+
+
+@pytest.mark.parametrize("way", ["by components", "directly"])
+def test_draws_are_poisson(monkeypatch, way):
+    """Over many samples with the same rates: the means and variances of every feature."""
+    monkeypatch.setattr(resampled, "_DIRECT_RATE", 0.0 if way == "directly" else np.inf)
+    rng = np.random.default_rng(0)
+    W = rng.random((30, 3)) * (rng.random((30, 3)) < 0.7)
+    W[[0, -1]] = 0.0
+    N, h = 4000, np.array([0.5, 2.0, 0.0])
+    V = from_columns(sp.csc_array((30, N)) + sp.csc_array(([1.0], ([0], [0])), shape=(30, N)))
+    drawn = everything(drawn_counts(V, W, np.tile(h[:, None], N), np.random.default_rng(3)))
+    rates = W @ h
+    possible = rates > 0
+    assert not drawn[~possible].any()
+    sums = drawn[possible].sum(axis=1)
+    distance = ((sums - N * rates[possible]) ** 2 / (N * rates[possible])).sum()
+    assert chi2.cdf(distance, possible.sum()) < 1 - 1e-6
+    np.testing.assert_allclose(drawn[possible].var(axis=1) / rates[possible], 1.0, atol=0.25)
+    between = np.corrcoef(drawn[possible])[np.triu_indices(possible.sum(), 1)]
+    assert abs(between).max() < 0.1  # features are independent
