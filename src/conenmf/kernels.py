@@ -37,8 +37,10 @@ __all__ = [
     "cone_products_sparse",
     "entry_products",
     "extrapolate_rows",
+    "hals_memory",
     "hals_own_rows",
     "hals_rows",
+    "nnls_memory",
     "nnls_one_by_one",
     "nnls_rows",
     "sparse_products",
@@ -228,6 +230,20 @@ def cone_products_sparse(
                 S[k, indices[position]] += product * data[position]
 
 
+def hals_memory(K: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """What `hals_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
+    batch = HALS_BATCH_ROWS
+    if 2 * K * batch * np.dtype(dtype).itemsize > HALS_BATCH_BYTES:
+        batch //= 2
+    places = np.zeros((2, batch), np.intp)
+    return np.zeros(K, dtype), np.zeros((2 * K + 3, batch), dtype), places
+
+
+def nnls_memory(K: int) -> tuple[Any, Any]:
+    """What `nnls_rows` works in."""
+    return np.zeros((4, K), np.intp), np.zeros((K + 1, K))
+
+
 @_compiled
 def _sweep_lanes(
     G: Any, inverse: Any, c: Any, y: Any, floor: Any, lanes: int, gradient: Any, distance: Any
@@ -260,26 +276,31 @@ def _sweep_lanes(
 
 
 @_compiled
-def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+def hals_rows(
+    G: Any,
+    C: Any,
+    Y: Any,
+    floor: Any,
+    sweeps: int,
+    stall_ratio_sq: float,
+    inverse: Any,
+    work: Any,
+    places: Any,
+) -> None:
     """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
     Several rows are updated side by side, transposed so that the innermost loop runs over rows
     and everything stays in the cache from sweep to sweep. A row is done when it moves by no more
     than `stall_ratio_sq` of its first move, both squared and weighted by the diagonal of G; the
-    next row then takes its place. Each row is updated independently of the others.
+    next row then takes its place. Each row is updated independently of the others. `inverse`,
+    `work` and `places` are those of `hals_memory`.
     """
     K = G.shape[0]
-    batch = HALS_BATCH_ROWS
-    if 2 * K * batch * Y.itemsize > HALS_BATCH_BYTES:
-        batch //= 2
-    y = np.zeros((K, batch), Y.dtype)
-    c = np.zeros((K, batch), Y.dtype)
-    gradient = np.zeros(batch, Y.dtype)
-    moved = np.zeros(batch, Y.dtype)
-    first = np.zeros(batch, Y.dtype)  # what a row moved in its first sweep
-    row = np.zeros(batch, np.intp)
-    counts = np.zeros(batch, np.intp)  # sweeps over a row so far
-    inverse = np.zeros(K, Y.dtype)
+    batch = work.shape[1]
+    y, c = work[:K], work[K : 2 * K]
+    gradient, moved = work[2 * K], work[2 * K + 1]
+    first = work[2 * K + 2]  # what a row moved in its first sweep
+    row, counts = places[0], places[1]  # counts: sweeps over a row so far
     for k in range(K):
         if G[k, k] > SMALLEST_SQUARE:
             inverse[k] = 1.0 / G[k, k]
@@ -396,7 +417,7 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 
 @_compiled
-def _factor(G: Any, members: Any, size: int, L: Any) -> None:
+def _factor(G: Any, members: Any, size: Any, L: Any) -> None:
     """Cholesky factor L of G[members, members]."""
     for i in range(size):
         for j in range(i + 1):
@@ -410,7 +431,7 @@ def _factor(G: Any, members: Any, size: int, L: Any) -> None:
 
 
 @_compiled
-def _substitute(L: Any, members: Any, size: int, c: Any, x: Any) -> None:
+def _substitute(L: Any, members: Any, size: Any, c: Any, x: Any) -> None:
     """Solve L L' x = c[members]."""
     for i in range(size):
         value = c[members[i]]
@@ -425,33 +446,32 @@ def _substitute(L: Any, members: Any, size: int, c: Any, x: Any) -> None:
 
 
 @_compiled
-def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
+def nnls_rows(
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, work: Any
+) -> int:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
     The passive set of a row is at first that of the positive entries of Y. Returns how many rows
-    did not finish within `max_pivots`; their rows of Y are set to NaN.
+    did not finish within `max_pivots`; their rows of Y are set to NaN. `places` and `work` are
+    those of `nnls_memory`.
     """
     K = G.shape[0]
-    passive = np.zeros(K, dtype=np.bool_)
-    members = np.zeros(K, dtype=np.intp)
-    factored = np.zeros(K, dtype=np.bool_)
+    passive, factored, members, wrong = places[0], places[1], places[2], places[3]
     any_factored = False
-    L = np.zeros((K, K))
-    x = np.zeros(K)
-    wrong = np.zeros(K, dtype=np.intp)
+    L, x = work[:K], work[K]
     unfinished = 0
     for n in range(C.shape[0]):
         scale = 0.0
         for k in range(K):
             scale = max(scale, abs(C[n, k]))
-            passive[k] = Y[n, k] > 0.0
+            passive[k] = 1 if Y[n, k] > 0.0 else 0
         fewest = K + 1
         retries = 3
         finished = False
-        size = 0
+        size = np.intp(0)  # a plain 0 would be compiled twice
         for _ in range(max_pivots):
             same = any_factored
-            size = 0
+            size = np.intp(0)
             for k in range(K):
                 if passive[k] != factored[k]:
                     same = False
@@ -490,7 +510,7 @@ def nnls_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> int:
                 wrong[0] = wrong[n_wrong - 1]
                 n_wrong = 1
             for i in range(n_wrong):
-                passive[wrong[i]] = not passive[wrong[i]]
+                passive[wrong[i]] = 1 - passive[wrong[i]]
         for k in range(K):
             Y[n, k] = 0.0 if finished else np.nan
         if finished:

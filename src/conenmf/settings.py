@@ -7,7 +7,6 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from .arguments import components, function, generator, optional, seeded
 from .data.matrix import DataMatrix
@@ -98,5 +97,7 @@ class NeedsNumberOfComponents:
 def scikit_learn_rng(random_state: Any) -> np.random.Generator | None:
     """Turn a random state of scikit-learn into a Generator."""
     if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        from sklearn.utils import check_random_state  # slow to import
+
         random_state = check_random_state(random_state).randint(2**31)
     return None if random_state is None else seeded("random_state", random_state)

@@ -146,7 +146,8 @@ def _guess(gram: Array, sides: Array) -> Array:
     """A few sweeps of coordinate descent from zero: nearly the right entries are positive."""
     Y = np.zeros_like(sides)
     if kernels.AVAILABLE:
-        kernels.hals_rows(gram, sides, Y, 0.0, _GUESS_SWEEPS, 0.0)
+        memory = kernels.hals_memory(gram.shape[0], Y.dtype)
+        kernels.hals_rows(gram, sides, Y, 0.0, _GUESS_SWEEPS, 0.0, *memory)
         return Y
     for _ in range(_GUESS_SWEEPS):
         for k in range(gram.shape[0]):
@@ -155,7 +156,8 @@ def _guess(gram: Array, sides: Array) -> Array:
 
 
 def _pivot_compiled(gram: Array, sides: Array, Y: Array, max_pivots: int) -> Array:
-    if kernels.nnls_rows(gram, sides, Y, _GRADIENT_TOL, max_pivots):
+    memory = kernels.nnls_memory(gram.shape[0])
+    if kernels.nnls_rows(gram, sides, Y, _GRADIENT_TOL, max_pivots, *memory):
         unfinished = np.isnan(Y[:, 0])
         Y[unfinished] = _one_by_one(gram, sides[unfinished])
     return Y

@@ -100,8 +100,11 @@ def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR
     dtype = Y.dtype
     Y = np.array(Y, _sufficient(dtype, G), order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
-    kernel = kernels.hals_rows if G.ndim == 2 else kernels.hals_own_rows
-    kernel(G, C, Y, Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ)
+    limits = Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ
+    if G.ndim == 2:
+        kernels.hals_rows(G, C, Y, *limits, *kernels.hals_memory(G.shape[0], Y.dtype))
+    else:
+        kernels.hals_own_rows(G, C, Y, *limits)
     return Y.astype(dtype, copy=False)
 
 
