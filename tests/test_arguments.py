@@ -33,6 +33,7 @@ from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
 from conenmf.solve.methods import Method, Slot
 from conenmf.solve.online import ConeStream
+from conenmf.solve.penalties import Penalties
 from conenmf.solve.runs import Run
 from conenmf.solve.solvers import SOLVERS, hals
 from conenmf.solve.stopping import Stopping
@@ -94,6 +95,8 @@ WRONG = {
     "data": [*NO_ARRAY, *TEXTS, X, True, [X]],
     "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
+    "alpha": ["zebra", "", None, NAN, -1, [], {}, int],
+    "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1)), np.zeros((1, F))],
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], int, None],
@@ -146,6 +149,10 @@ READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memo
     "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
 FITTING = {"init": ("init", "cr1"), "solver": ("solver?", "hals"), **LIMITS, "callback":
     ("function?", quiet), "sketch": ("rank?", None), "checkpoint": ("path?", None)}
+RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
+PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
+    False)}
+ALPHAS = {"alpha_W": ("share", 0.1), "alpha_H": ("alpha", "same"), "l1_ratio": ("share", 0.5)}
 DRAWING = {"rng": ("rng?", RNG)}
 BOUNDED = {**DATA, "K": ("integer", K), "effort": ("integer", 0), **SPECTRAL}
 DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weights": ("vector?",
@@ -167,7 +174,7 @@ FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?",
 CALLS = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
-        "verbose": ("verbosity", 0)},
+        "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1])},
     "ConeNMF.fit": FITTED,
     "ConeNMF.fit_transform": FITTED,
     "ConeNMF.fit_predict": FITTED,
@@ -179,7 +186,9 @@ CALLS = {
     "ConeNMF.explained_share": {"X": ("matrix", X)},
     "ConeNMF.inverse_transform": {"X": ("array", H.T)},
     "ConeNMF.certify": {"effort": ("integer?", 0)},
-    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING},
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
+        "penalties": ("object?", Penalties(l1_h=0.1))},
+    "judge.judging.JudgesItself.objective_bound": {},
     "judge.judging.JudgesItself.certify": {"effort": ("integer?", 0)},
     "judge.judging.JudgesItself.diagnose": {"effort": ("integer?", 0)},
     "Factorization.summary": {},
@@ -203,7 +212,8 @@ CALLS = {
     "Selection.plot": {"axes": ("axes?", None)},
     "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
         False), **SPECTRAL},
-    "certify": {**DATA, **FACTORS, "effort": ("integer?", 0), **SPECTRAL},
+    "certify": {**DATA, **FACTORS, "effort": ("integer?", 0), **SPECTRAL, "n_fixed": ("integer",
+        1)},
     "diagnose": {**DATA, **FACTORS, "labels": ("labels", LABELS), "certificate": ("object?",
         CERTIFICATE), **SPECTRAL},
     "cluster_cones": CHOSEN,
@@ -339,9 +349,21 @@ CALLS = {
     "solve.methods.Method": {"H": ("object", Slot(SOLVERS["hals"])), "loss": (ANYTHING,
         Method.loss), "W": ("object", Slot(SOLVERS["hals"]))},
     "solve.methods.Method.of": {"solver": ("solver", "hals")},
-    "solve.methods.Slot": {"solver": ("object", SOLVERS["hals"]), "penalty": ("function?", None)},
-    "solve.losses.Frobenius": {**DATA, "rescale": ("flag", True)},
-    "solve.coefficients.coefficients": {**DATA, "W": ("factor", W)},
+    "solve.methods.Slot": {"solver": ("object", SOLVERS["hals"]), "penalty": ("function?", None),
+        "n_fixed": ("integer", 1), "unit_columns": ("flag", False), "keeps_scale": ("flag", False)},
+    "solve.losses.Frobenius": {**DATA, "rescale": ("flag", True), "whole": ("flag", False)},
+    "solve.coefficients.coefficients": {**DATA, "W": ("factor", W), "penalties": ("object?",
+        Penalties(l1_h=0.1))},
+    "solve.fixed.Fixed": {"W": ("factor", W), "names": ("texts?", list("abc"))},
+    "solve.fixed.what_is_left": {**DATA, "W": ("factor", W)},
+    "solve.penalties.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
+        **PENALISED},
+    "solve.penalties.Penalties.as_in_sklearn": {"shape": (ANYTHING, (F, N)), **ALPHAS,
+        **PENALISED},
+    "solve.penalties.sum_to_one": {**SOLVED, "Y": ("array?", Y)},
+    "cones.restricted.bound_given": {**DATA, "A": ("factor", W), "K": ("integer", K)},
+    "cones.restricted.objective_bound": {**DATA, "K": ("integer", K), **RIDGE, "sum_to_one":
+        ("flag", False), **SPECTRAL},
     "solve.held_out.held_out_share": {**DATA, "W": ("factor", W), "weights": ("vector?", [1.0] * N),
         "n_folds": ("integer", 5)},
     "solve.stopping.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
@@ -438,6 +460,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 )
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
+    (Fixed|Penalties)\.(?!as_in_sklearn)\w+ |
     (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
     (Words|Vocabulary)\.counted |
     ConeNMF\.set_(fit|score)_request | Preparation\.(plain|of_plain|in_words) |

@@ -1,19 +1,29 @@
-"""Where the solver of a fit begins: after the choice of K and the init, or from a checkpoint."""
+"""Where the solver of a fit begins: after the choice of K and the init, or from a checkpoint.
+
+With known components, the others are started from what these leave (`solve.fixed`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .data.blocks import Array
-from .data.matrix import Aligned
+from .data.matrix import Aligned, DataMatrix
 from .solve.checkpoint import CheckpointedRun
+from .solve.fixed import what_is_left
+from .solve.inits import Init, initialize
 from .solve.prospect import Prospect
-from .solve.race import Race
+from .solve.race import Race, RaceOutcome, run_race
+from .solve.solvers import Solver
 from .solve.state import Saved
+from .solve.stopping import Callback
+from .solve.terms import Terms
 from .stages import Spent, Stages
 
-__all__ = ["Begun"]
+__all__ = ["Begun", "begin_with_terms"]
 
 
 @dataclass
@@ -78,6 +88,11 @@ class Begun:
         race, spent = Race.of_plain(begun["race"]), Spent(*begun.get("spent", ()))
         return cls(W, saved=saved, **begun | {"race": race, "spent": spent})
 
+    def decided(self) -> dict[str, Any]:
+        """What a result says about the beginning."""
+        names = ("K_decided_by", "init_used", "race", "prospect")
+        return {name: getattr(self, name) for name in names}
+
     def decisions(self) -> dict[str, Any]:
         """What a resumed run takes over, in plain values."""
         names = ("K_decided_by", "init_used", "sketch_rank", "sketch_if_falling", "error")
@@ -94,3 +109,46 @@ class Begun:
         """Return H and forget it: the loop has a copy, and one may be all that fits in memory."""
         H, self.H = self.H, None
         return H
+
+
+def begin_with_terms(
+    V: DataMatrix,
+    K: int,
+    init: Init,
+    solver: Solver | None,
+    rng: np.random.Generator | None,
+    terms: Terms,
+    stages: Stages,
+    callback: Callback | None,
+) -> Begun:
+    """Make initial factors with the given components, and in the scale that penalties ask for."""
+    fixed, outcome = terms.fixed, None
+    source, count = V, K
+    if fixed is not None and isinstance(init, str):
+        source, count = what_is_left(V, fixed.W), K - fixed.count
+    if count and source.nonzero and isinstance(init, str) and init == "auto":
+        outcome = run_race(
+            source,
+            count,
+            solver,
+            rng,
+            rank=None,
+            remaining=stages.remaining,
+            callback=callback,
+        )
+    elif count and source.nonzero:
+        outcome = RaceOutcome(initialize(source, count, init, None, rng))
+    if outcome is not None:
+        W = outcome.initial.W
+    else:  # all are given, or they explain all of V
+        W = np.random.default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
+    if fixed is not None:
+        W = np.hstack([fixed.W.astype(V.dtype), W[:, count - (K - fixed.count) :]])
+    is_given = W.shape[1] == terms.n_fixed
+    initial = initialize(V, K, W, None if is_given else solver)
+    W, H = terms.scaled(initial.W, initial.H)
+    name = "fixed" if outcome is None else outcome.initial.name
+    begun = Begun(W, "user", name, None, False, H)
+    if outcome is not None:
+        begun.race, begun.is_stopped = outcome.race, outcome.is_stopped
+    return begun

@@ -1,4 +1,4 @@
-"""`ConeNMF`, the estimator for users of scikit-learn, and an init for scikit-learn's own NMF.
+"""`ConeNMF`, the estimator for users of scikit-learn.
 
 Only here samples are rows and names are scikit-learn's: X has shape (n_samples, n_features),
 `components_` is the transpose of the paper's W, and `fit_transform` returns the transpose of the
@@ -15,19 +15,18 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .arguments import array, choice, components, factor
+from .arguments import array, components
 from .cones.certificate import Certificate
-from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
-from .data.doors import from_rows, is_elsewhere
+from .data.doors import is_elsewhere
 from .data.matrix import Aligned, DataMatrix
-from .data.prepared import prepared
-from .data.validate import Negative, checked_components, unmasked
-from .errors import DataTypeError, FactorError, NotAvailableError, OptionError
+from .data.validate import Negative
+from .errors import FactorError, NotAvailableError, OptionError
+from .handover import sklearn_init
+from .inputs import ReadsInputs
 from .judge.named import NamedComponents, matched_rows
-from .names import Names, names_of
 from .pipeline import factorize
 from .progress import watching
 from .result import Factorization
@@ -35,7 +34,6 @@ from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
 from .solve.coefficients import coefficients
 from .solve.held_out import held_out_share
-from .solve.initial import check_factor, lift_zeros
 from .solve.inits import Init
 from .solve.online import ConeStream
 from .solve.solvers import Solver, Update
@@ -45,6 +43,7 @@ __all__ = ["ConeNMF", "sklearn_init"]
 
 
 class ConeNMF(
+    ReadsInputs,
     NamedComponents,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -70,6 +69,17 @@ class ConeNMF(
         Stop when the relative error fell by less than this share of itself over 5 iterations.
     solver, max_time, sketch, callback, checkpoint
         See `factorize`.
+    alpha_W, alpha_H, l1_ratio : float
+        Penalties as in scikit-learn's NMF, with the same objective: `alpha_W` times the number of
+        features is for the coefficients, `alpha_H` ("same" as `alpha_W`) times that of samples for
+        the components; `l1_ratio` of it is L1, the rest L2. If only one of the two is above 0, the
+        components have unit length. `transform` keeps the penalty.
+    orthogonality, min_volume, sum_to_one
+        See `Penalties`: samples with few components each, components close to each other,
+        coefficients that sum to one.
+    fixed : array or data frame (n_fixed, n_features), optional
+        Known components, in rows, which stay as they are and come first; `n_components` counts
+        them. The result keeps the names of a data frame, whose columns are matched by name.
     n_threads, negative, max_memory
         How X is read, see `from_rows` and `open_data`. Threads change no bit of the result.
     random_state : int, RandomState, Generator or None
@@ -126,6 +136,13 @@ class ConeNMF(
         sketch: int | str | None = "auto",
         max_memory: int | str | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        alpha_W: float = 0.0,
+        alpha_H: float | str = "same",
+        l1_ratio: float = 0.0,
+        orthogonality: float = 0.0,
+        min_volume: float = 0.0,
+        sum_to_one: bool = False,
+        fixed: Any = None,
     ) -> None:
         self.n_components = n_components
         self.init = init
@@ -141,6 +158,13 @@ class ConeNMF(
         self.sketch = sketch
         self.max_memory = max_memory
         self.checkpoint = checkpoint
+        self.alpha_W = alpha_W
+        self.alpha_H = alpha_H
+        self.l1_ratio = l1_ratio
+        self.orthogonality = orthogonality
+        self.min_volume = min_volume
+        self.sum_to_one = sum_to_one
+        self.fixed = fixed
 
     def fit(
         self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
@@ -166,6 +190,7 @@ class ConeNMF(
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
             options = limits | self._options("solver", "sketch", "checkpoint")
+            options |= {"fixed": self._fixed_in_letters(V), "penalties": self._penalties(V)}
             rng = scikit_learn_rng(self.random_state)
             result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
         self.result_ = result
@@ -204,6 +229,8 @@ class ConeNMF(
         """
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
+        if self.fixed is not None or not self._penalties(V).are_none:
+            raise NotAvailableError("partial_fit takes no penalties or fixed components: use fit")
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
             raise OptionError(
@@ -227,9 +254,6 @@ class ConeNMF(
         W, H = self.result_.W, self.result_.H
         HH, sums = np.asarray(H @ H.T), np.asarray(H.sum(axis=1))
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
-
-    def _options(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names}
 
     def _forget(self, *names: str) -> None:
         for name in names:
@@ -287,60 +311,9 @@ class ConeNMF(
     def _coefficients(self, X: Any) -> tuple[DataMatrix, Aligned, Aligned, float]:
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        H, labels, squared = coefficients(V, matched_rows(*self._named_components(), V))
+        W, penalties = matched_rows(*self._named_components(), V), self._penalties(V)
+        H, labels, squared = coefficients(V, W, penalties)
         return V, H.T, labels, squared
-
-    def _named_components(self) -> tuple[Array, Names]:
-        check_is_fitted(self)
-        seen = Names.of(feature_names=getattr(self, "feature_names_in_", None))
-        return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
-
-    def _read(
-        self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
-    ) -> DataMatrix:
-        """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
-        options = self._options("negative", "n_threads", "max_memory")
-        options["names"] = names = Names.of(feature_names=feature_names)
-        V: DataMatrix
-        if not is_elsewhere(X):
-            options["names"] = names_of(X).updated(names)
-            V = from_rows(self._checked(unmasked(X), reset=reset, accept_sparse=True), **options)
-        elif isinstance(X, DataMatrix) and feature_names is not None:
-            raise OptionError("X is open already: give names=Names.of(...) where it is opened")
-        else:
-            V = X if isinstance(X, DataMatrix) else from_rows(X, **options)
-            if not reset:
-                matched_rows(*self._named_components(), V)  # its error names features
-            outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
-            self._checked(outline, reset=reset, skip_check_array=True)
-        done = None if reset or not hasattr(self, "result_") else self.result_.preparation
-        return V if done is None or V.preparation is not None else prepared(V, done)
-
-    def _checked(self, X: Any, **options: Any) -> Any:
-        """Let scikit-learn check X; its errors keep their words, and get a name."""
-        try:
-            return validate_data(self, X, ensure_all_finite=False, **options)
-        except Exception as problem:
-            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
-
-    def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
-        """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
-        init = "auto" if self.init is None else self.init
-        if isinstance(init, str) or callable(init):
-            return self.n_components, init
-        F, N = V.shape
-        pair = init if isinstance(init, tuple) else (None, init)
-        if len(pair) != 2:
-            raise FactorError(
-                f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
-            )
-        A, C = pair
-        K = self.n_components
-        if isinstance(K, str) and K == "auto":
-            K = len(factor("components", C, ("K", F)))
-        K = checked_components(components(K, auto=True), V)
-        W = check_factor(C, (K, F), "components", V.dtype).T
-        return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)
@@ -365,33 +338,3 @@ class ConeNMF(
         tags.input_tags.sparse = tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def sklearn_init(
-    X: Any, n_components: int, *, solver: str = "cd", random_state: Any = None
-) -> tuple[Array, Array]:
-    """Return W (n_samples, K) and H (K, n_features) for scikit-learn's ``NMF(init="custom")``.
-
-    Parameters
-    ----------
-    X : array or sparse matrix (n_samples, n_features)
-    n_components : int
-    solver : {"cd", "mu"}
-        The solver of scikit-learn's NMF that will run. "mu" cannot leave zeros, so for it
-        both factors are strictly positive.
-    random_state : int, RandomState, Generator or None
-
-    Examples
-    --------
-    >>> from sklearn.decomposition import NMF
-    >>> X = np.array([[2.0, 0.1], [4.0, 0.0], [0.0, 3.0]])
-    >>> W, H = sklearn_init(X, 2)
-    >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
-    (3, 2)
-    """
-    solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
-    W, H, _ = cr1_nmf(V, n_components, rng=scikit_learn_rng(random_state), tol=1e-4)
-    components = np.ascontiguousarray(W.T)
-    if solver == "mu":
-        components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
-    return np.ascontiguousarray(lift_zeros(V, H).T), components

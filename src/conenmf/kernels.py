@@ -42,6 +42,7 @@ __all__ = [
     "hals_rows",
     "nnls_memory",
     "nnls_one_by_one",
+    "nnls_own_rows",
     "nnls_rows",
     "sparse_products",
     "sparse_sums",
@@ -519,6 +520,13 @@ def nnls_rows(
         else:
             unfinished += 1
     return unfinished
+
+
+@_compiled
+def nnls_own_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> None:
+    """The same with a Gram matrix for each row, G (n, K, K); NaN where it did not finish."""
+    for n in range(C.shape[0]):
+        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots)
 
 
 @_compiled

@@ -13,9 +13,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .arguments import path
-from .beginning import Begun
+from .beginning import Begun, begin_with_terms
 from .cones.certificate import first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
@@ -29,17 +30,20 @@ from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.cone_inits import CONE_INITS, lie_in_cones
+from .solve.fixed import Fixed
 from .solve.identity import described
 from .solve.inits import Init, initialize
 from .solve.loop import alternate
 from .solve.losses import Frobenius
 from .solve.methods import without_floor
+from .solve.penalties import Penalties
 from .solve.prospect import prospect
 from .solve.race import RaceOutcome, run_race
 from .solve.runs import Leap
 from .solve.solvers import Solver, Update, get_solver
 from .solve.state import Saved
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
+from .solve.terms import Terms
 from .stages import Spent, Stages
 
 __all__ = ["Factorization", "factorize"]
@@ -62,6 +66,8 @@ def factorize(
     rng: np.random.Generator | None = None,
     sketch: int | str | None = "auto",
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    fixed: Fixed | npt.ArrayLike | None = None,
+    penalties: Penalties | None = None,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -104,6 +110,13 @@ def factorize(
         and a `CheckpointWarning` says so. Other data, options or functions are refused, and so is a
         folder that another run uses. A run that has ended is not saved again; delete the folder to
         run from the beginning.
+    fixed : array (F, n), optional
+        Known components: they are the first n of the K, stay as they are given, and the others are
+        started from what they leave. An init of your own has all K columns; the first n of them do
+        not count.
+    penalties : Penalties, optional
+        What is added to the squared error, or abundances that sum to one. `objective` and the
+        history then are those of the sum; `relative_error` is that of the factors alone.
 
     Examples
     --------
@@ -117,24 +130,25 @@ def factorize(
     require_data_matrix(V, nonzero=True)
     check_limits(max_iter, tol, max_time, callback, rng)
     updates = None if solver is None else get_solver(solver)
-    K, sketch = checked_K(K, V), checked_sketch(sketch, updates)
-    settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time)
+    terms = Terms.of(V, fixed, penalties, updates)
+    K, sketch = terms.checked_K(checked_K(K, V)), checked_sketch(sketch, updates)
+    settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time) | terms.plain()
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
     with V.own_threads(), ExitStack() as stack:
-        run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack)
+        run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
         begun = Begun.resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages, callback)
+            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages, callback, terms)
         begun.remember(run, stages)
         with stages.timed("solve"):
             left = stages.remaining(begun.elapsed)
-            is_plateau = _plateau_test(V, begun, updates, spectrum)
+            is_plateau = _plateau_test(V, begun, updates, spectrum) if terms.are_none else None
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
-            W, history, stop_reason = _solve(V, begun, updates, stopping, callback, run, stages)
+            solved = _solve(V, begun, updates, stopping, callback, run, stages, terms)
         with stages.timed("finish"):
-            loss = Frobenius(V, rescale=False)
-            end = loss.finish(W, sort=updates is not None)
-            error = loss.relative_error(end.objective)
+            loss, (W, history, stop_reason) = Frobenius(V, rescale=False), solved
+            end = loss.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
+            error = loss.relative_error(end.squared_error)
             first = first_certificate(error, end.kkt_residual, W.shape[1], spectrum, begun.proven)
     return Factorization(
         W=np.ascontiguousarray(W[:, end.order]),
@@ -149,10 +163,7 @@ def factorize(
         seconds=stages.seconds,
         passes=V.passes_here - passes,
         settings=settings,
-        K_decided_by=begun.K_decided_by,
-        init_used=begun.init_used,
-        race=begun.race,
-        prospect=begun.prospect,
+        **begun.decided(),
         first_certificate=first,
         preparation=V.preparation,
         names=V.names,
@@ -172,13 +183,21 @@ def _begin(
     spectrum: Spectrum,
     stages: Stages,
     callback: Callback | None,
+    terms: Terms,
 ) -> Begun:
     """Choose K if that was asked for, and make the initial factors."""
     passes = V.passes_here
+    watched = stages.watched(callback, V, passes)
     with stages.timed("rank"):
         decided_by = "user"
         if isinstance(K, str):
             K, decided_by, _ = choose_k(V, spectrum=spectrum, max_time=stages.remaining())
+            K = max(K, terms.n_fixed)
+    if not terms.are_none:
+        with stages.timed("init"):
+            begun = begin_with_terms(V, K, init, solver, rng, terms, stages, watched)
+        begun.K_decided_by, begun.spent = decided_by, Spent(stages.elapsed, V.passes_here - passes)
+        return begun
     with stages.timed("init"):
         if isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None
@@ -190,7 +209,7 @@ def _begin(
                 rank=rank,
                 remaining=stages.remaining,
                 spectrum=spectrum,
-                callback=stages.watched(callback, V, passes),
+                callback=watched,
             )
         else:
             outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
@@ -220,16 +239,18 @@ def _solve(
     callback: Callback | None,
     run: CheckpointedRun | None,
     stages: Stages,
+    terms: Terms,
 ) -> tuple[Array, History, StopReason]:
     """Return the W that the solver ended with, or that of the init if there is no solver."""
+    solver = None if begun.W.shape[1] == terms.n_fixed else solver
     if solver is None or begun.is_stopped:
         reason = StopReason.INIT if solver is None else StopReason.CALLBACK
-        return begun.W, Log().history(), reason
+        return terms.restored(begun.W), Log().history(), reason
     solution = alternate(
         V,
         begun.W,
         begun.take_H(),
-        solver,
+        terms.method(V, solver),
         stopping=stopping,
         callback=begun.spent.counted(callback),
         leap=_leap_on_sketch(V, begun, solver, stopping.tol, stages),
@@ -237,10 +258,11 @@ def _solve(
         save=None if run is None else run.save_if_due,
     )
     errors = solution.history.relative_error
-    is_ahead = bool(errors.size and errors[-1] <= begun.error)
+    is_ahead = bool(errors.size and (errors[-1] <= begun.error or not terms.are_none))
     W = solution.W if is_ahead else begun.W  # a run that was stopped early may be worse
     if solver.floored and is_ahead:
         W = without_floor(V, W, solution.H)
+    W = terms.restored(W)
     return W, begun.spent.and_then(solution.history), solution.stop_reason
 
 
@@ -252,6 +274,7 @@ def _checkpointed(
     solver: str | Solver | Update | None,
     rng: np.random.Generator | None,
     stack: ExitStack,
+    terms: Terms,
 ) -> CheckpointedRun | None:
     if checkpoint is None or solver is None:
         return None
@@ -261,6 +284,9 @@ def _checkpointed(
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
     identity = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
+    if not terms.are_none:
+        identity["terms"] = terms.plain()
+        arrays += [] if terms.fixed is None else [terms.fixed.W]
     identity["arrays"] = fingerprint(*arrays) if arrays else None
     identity["code"] = [described(one) for one in functions]
     return stack.enter_context(CheckpointedRun.open(checkpoint, V, identity, rng))

@@ -166,6 +166,12 @@ class Factorization(NamedComponents, JudgesItself):
         return int(self.W.shape[1])
 
     @property
+    def component_names(self) -> tuple[str, ...]:
+        """What components are called: by the names of known ones, else by their numbers."""
+        given = (self.settings.get("fixed") or {}).get("names") or []
+        return (*given, *(f"component {k}" for k in range(len(given), self.K)))
+
+    @property
     def n_iter(self) -> int:
         """The number of iterations of the solver."""
         return int(self.history.relative_error.size)

@@ -125,8 +125,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         )
     settings, prospect = metadata["settings"], metadata["prospect"]
     shapes = (metadata.get(name) for name in ("image_shape", "pixels_shape"))
-    plain = str | int | float | None
-    if not (isinstance(settings, dict) and all(isinstance(v, plain) for v in settings.values())):
+    if not (isinstance(settings, dict) and all(map(_is_plain, settings.values()))):
         raise FileFormatError("its settings are not plain values")
     W, H = _factor(archive, "W"), _factor(archive, "H")
     labels = _numbers(archive, "labels", "i")
@@ -161,6 +160,15 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "names": names,
         "vocabulary": _read_vocabulary(archive, metadata.get("vocabulary"), names),
     }
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether this is a text or a number, or a dict of these and of lists of them."""
+    plain = str | int | float | None
+    parts = value.values() if isinstance(value, dict) else [value]
+    lists = [part for part in parts if isinstance(part, list) and isinstance(value, dict)]
+    rest = [part for part in parts if not any(part is one for one in lists)]
+    return all(isinstance(one, plain) for one in (*rest, *(p for part in lists for p in part)))
 
 
 def _read_vocabulary(archive: Any, settings: Any, names: Names) -> Vocabulary | None:

@@ -78,7 +78,7 @@ def test_a_fit_ends_with_sorted_components(main_backend, both_twins, small_block
     W = np.random.default_rng(0).random((12, 5)) * [1e-9, 3.0, 1.0, 1e9, 2.0]  # sizes do not decide
     loss = Frobenius(V, rescale=False)
     for n_first, sort in ((0, True), (2, True), (0, False)):
-        end = loss.finish(W, n_first=n_first, sort=sort)
+        end = loss.finish(W, n_first=n_first if sort else 5)
         sorted_W, H = W[:, end.order], np.asarray(end.H)
         WH = sorted_W @ H
         expected = [np.vdot(np.outer(w, h), WH) for w, h in zip(sorted_W.T, H, strict=True)]

@@ -24,6 +24,7 @@ from ..judge.named import matched_rows
 from ..report import write_report
 from ..result import Factorization
 from ..solve.coefficients import coefficients
+from ..solve.penalties import Penalties
 from ..text import visible
 from .labels import GivenClasses
 from .options import (
@@ -84,7 +85,8 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     if result.preparation is not None:
         V = prepared(V, result.preparation.reordered(features))
     with display.working("computing the coefficients"), V.own_threads():
-        H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False))
+        penalties = Penalties.of_plain(result.settings.get("penalties"))
+        H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False), penalties)
     write_coefficients(output, H.T, V.names)
     error = float(np.sqrt(squared / V.total)) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]

@@ -23,6 +23,7 @@ from ..errors import Message, Option
 from ..linalg.spectrum import Spectrum
 from ..pictures import card, gauge, table
 from .dual_bound import LowerBound, best_lower_bound, default_effort
+from .restricted import bound_given
 
 __all__ = [
     "BoundWarning",
@@ -140,6 +141,7 @@ def certify(
     *,
     effort: int | None = None,
     spectrum: Spectrum | None = None,
+    n_fixed: int = 0,
 ) -> Certificate:
     """Judge a factorisation V ~ W H; some tens of passes over V.
 
@@ -158,6 +160,9 @@ def certify(
         end early where they close no more. More effort never lowers the bound.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
+    n_fixed : int
+        So many components, the first ones, were given: the bound is that of factors which have
+        them too, and that they could be better is not held against W.
 
     Warns
     -----
@@ -176,11 +181,17 @@ def certify(
     require_data_matrix(V, nonzero=True, whole=True)
     effort = default_effort(V) if effort is None else integer("effort", effort, at_least=0)
     W, Ht = check_factors(V, W, H)
+    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     with V.own_threads():
         G = W.T @ W
         (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G, verify=True)[0]
-        steps += coordinate_steps(HH, VH, W)
+        steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
         below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
+        if n_fixed:
+            bound, chance = bound_given(V, W[:, :n_fixed], W.shape[1])
+            below = below._replace(is_attained=False)
+            if bound > below.value:
+                below = below._replace(value=bound, failure_probability=chance)
     error, kkt_residual = (float(np.sqrt(part / V.total)) for part in (squared, steps))
     return _stated(error, kkt_residual, below, effort)
 
@@ -249,9 +260,11 @@ def _judge(
     return ((weighted_sums(block, H), H.T @ H, residual, coordinate_steps(G, C, H)),)
 
 
-def coordinate_steps(G: Array, C: Array, Y: Array) -> float:
-    """Return the sum over entries of the squared step that minimises over that entry alone."""
-    curvature = np.diagonal(G)
-    gradient = Y @ G - C
+def coordinate_steps(G: Array, C: Array, Y: Array, columns: slice = slice(None)) -> float:
+    """Return the sum over entries of the squared step that minimises over that entry alone.
+
+    Only entries in `columns` count.
+    """
+    curvature, gradient, Y = np.diagonal(G)[columns], (Y @ G - C)[:, columns], Y[:, columns]
     step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
     return float((curvature * np.minimum(Y, step) ** 2).sum())

@@ -37,6 +37,7 @@ __all__ = [
     "residual_squared",
     "scaled",
     "sparse_block",
+    "subtracted",
     "weighted_sums",
     "with_entries",
 ]
@@ -89,6 +90,7 @@ _AnyBlock = TypeVar("_AnyBlock", bound=Block)
 _DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
 _DOUBTFUL_SAMPLES = 256  # made dense at a time
 _CACHED_BYTES = 1 << 20
+_PAIR_ENTRIES = 1 << 16  # of a sparse block, for which W H is computed at a time
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -180,6 +182,22 @@ def entrywise(block: Block, function: Callable[[Array], Array]) -> Block:
     else:
         result = function(np.asarray(block))
     return result
+
+
+def subtracted(block: Block, W: Array, H: Array) -> Block:
+    """Return max(block - W H', 0) for W (F, K) and H (n, K): zero where the block is zero."""
+    left: Block
+    if is_sparse(block):
+        owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+        data = np.empty_like(block.data)
+        for start in range(0, data.size, _PAIR_ENTRIES):
+            part = slice(start, start + _PAIR_ENTRIES)
+            product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
+            data[part] = np.maximum(block.data[part] - product, 0)
+        left = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    else:
+        left = np.maximum(np.asarray(block.T) - H @ W.T, 0).astype(block.dtype, copy=False).T
+    return left
 
 
 def cone_products(

@@ -6,6 +6,7 @@ pickled or saved with a result.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ..arguments import integer
 from ..cones.certificate import Certificate, certify
 from ..cones.dual_bound import DEFAULT_EFFORT, default_effort
+from ..cones.restricted import objective_bound
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
@@ -33,6 +35,7 @@ class JudgesItself:
     certificate: Certificate | None
     first_certificate: Certificate | None
     diagnosis: Diagnosis | None
+    settings: Mapping[str, Any]
     spectrum: Spectrum | None
     data: DataMatrix | None
 
@@ -57,6 +60,18 @@ class JudgesItself:
             if self.diagnosis is not None:
                 self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
         return certificate
+
+    def objective_bound(self) -> float:
+        """Return a number that the objective of no factors of this kind is below.
+
+        With L2 penalties it has them in it, and with abundances that sum to one it uses that;
+        other penalties count as zero, so that it may be far below. It needs the data.
+        """
+        V = self._require_data("objective_bound()")
+        given = self.settings.get("penalties", {})
+        ridge = {name: float(given.get(name, 0.0)) for name in ("l2_h", "l2_w")}
+        sums = bool(given.get("sum_to_one", False))
+        return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
 
     def diagnose(self, *, effort: int | None = None) -> Diagnosis:
         """Return the certificate, which components can be turned, the spectrum, the cones and more.
@@ -87,7 +102,14 @@ class JudgesItself:
         return DEFAULT_EFFORT if self.data is None else default_effort(self.data)
 
     def _judge(self, V: DataMatrix, effort: int) -> Certificate:
-        certificate = certify(V, self.W, self.H, effort=effort, spectrum=self.spectrum)
+        n_fixed = self.settings.get("fixed", {}).get("count", 0)
+        certificate = certify(
+            V, self.W, self.H, effort=effort, spectrum=self.spectrum, n_fixed=n_fixed
+        )
+        if self.settings.get("penalties") and self.first_certificate is not None:
+            # stationary for the objective with its penalties, which only the fit has
+            residual = self.first_certificate.kkt_residual
+            certificate = replace(certificate, kkt_residual=residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
                 "the data were changed after the fit, so it cannot be judged: fit again, and call "

@@ -130,7 +130,8 @@ class NamedComponents:
         W, names = self._with_names(feature_names)
         F, K = W.shape
         columns = [names.feature(f) for f in range(F)]
-        index = [f"component {k}" for k in range(K)]
+        result = getattr(self, "result_", self)
+        index = getattr(result, "component_names", [f"component {k}" for k in range(K)])
         return pandas.DataFrame(np.ascontiguousarray(W.T), index=index, columns=columns)
 
     def _with_names(self, feature_names: Iterable[object] | None) -> tuple[Array, Names]:

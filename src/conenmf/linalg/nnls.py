@@ -72,15 +72,10 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
            [2., 5.]])
     """
     G, C, Y = checked_problem(G, C, Y)
-    n, K = C.shape
+    K = C.shape[1]
     max_pivots = optional(integer, "max_pivots", max_pivots, at_least=0)
     if G.ndim == 3:
-        solutions = np.empty_like(C)
-        for row in range(n):
-            guess = None if Y is None else Y[row : row + 1]
-            one = nnls(G[row], C[row : row + 1], guess, max_pivots=max_pivots)
-            solutions[row] = one[0]
-        return solutions
+        return _nnls_own(G, C, 5 * K + 20 if max_pivots is None else max_pivots)
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise NonFiniteError("G or C holds NaN or infinity: check the factors and the data")
     if K < 1 or np.diagonal(G).min() < 0:
@@ -104,6 +99,37 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
         _mend(gram, sides, solution)
     solution = solution / scale
     converted: Array = solution.astype(C.dtype, copy=False)
+    return converted
+
+
+def _nnls_own(G: Array, C: Array, max_pivots: int) -> Array:
+    """Do the same with a Gram matrix for each row, G (n, K, K)."""
+    if not (np.isfinite(G).all() and np.isfinite(C).all()):
+        raise NonFiniteError("G or C holds NaN or infinity: check the factors and the data")
+    squares = np.diagonal(G, axis1=1, axis2=2).astype(np.float64)
+    if squares.min(initial=0.0) < 0:
+        raise ShapeError("G has a negative diagonal entry: it is not one Gram matrix for each row")
+    dead = squares <= kernels.SMALLEST_SQUARE
+    scale = np.sqrt(np.where(dead, 1.0, squares))
+    sides = np.where(dead, 0.0, C / scale)
+    solutions = np.zeros(C.shape)
+    left = np.arange(len(C))
+    if kernels.AVAILABLE:
+        grams = G / (scale[:, :, None] * scale[:, None, :])
+        grams[dead[:, :, None] | dead[:, None, :]] = 0.0
+        diagonal = np.arange(C.shape[1])
+        grams[:, diagonal, diagonal] = 1.0 + _rounding(C.shape[1])
+        kernels.hals_own_rows(grams, sides, solutions, 0.0, _GUESS_SWEEPS, 0.0)
+        kernels.nnls_own_rows(grams, sides, solutions, _GRADIENT_TOL, max_pivots)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gradient = np.einsum("nj,njk->nk", solutions, grams) - sides
+            wrong = np.where(solutions > 0, np.abs(gradient), -gradient).max(axis=1, initial=0.0)
+        size = np.abs(sides).max(axis=1, initial=0.0)
+        left = np.flatnonzero(~(wrong <= _DOUBTFUL_RESIDUAL * np.where(size > 0, size, 1.0)))
+    solutions /= scale
+    for row in left:
+        solutions[row] = nnls(G[row], C[row : row + 1].astype(np.float64), max_pivots=max_pivots)
+    converted: Array = solutions.astype(C.dtype, copy=False)
     return converted
 
 

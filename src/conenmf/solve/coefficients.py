@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import factor
+from ..arguments import factor, instance, optional
 from ..cones.certificate import coordinate_steps
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.nnls import nnls
+from .penalties import Penalties, Term, best_rows, unit_steps
 
 __all__ = [
     "ORDINARY",
@@ -51,8 +52,10 @@ class Finish(NamedTuple):
     H : array (K, N)
     labels : array (N,), integers
         As in `coefficients`.
+    squared_error : float
+        ||V - WH||^2.
     objective : float
-        Of V itself.
+        Of V itself: the loss, with penalties.
     kkt_residual : float
         How far W and H are from a stationary point; see `Certificate`.
     order : array (K,), integers
@@ -62,18 +65,21 @@ class Finish(NamedTuple):
 
     H: Aligned
     labels: Aligned
+    squared_error: float
     objective: float
     kkt_residual: float
     order: Array
     shares: Array
 
 
-def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
+def coefficients(
+    V: DataMatrix, W: Array, penalties: Penalties | None = None
+) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
     It depends on V and W alone, not on a first guess, so that it is always the same even where
     several H are best. A component so small that its coefficients would leave the range of their
-    type counts as zero.
+    type counts as zero. With `penalties`, those on H are part of what is minimised.
 
     Returns
     -------
@@ -85,19 +91,30 @@ def coefficients(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, float]:
         ||V - W H||^2, exact to rounding.
     """
     require_data_matrix(V)
-    shared = finishing(V, W, own=True)
+    optional(instance, "penalties", penalties, Penalties)
+    shared = finishing(V, W, own=True, penalties=penalties)
     with V.own_threads():
         Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
     return Ht.T, labels, float(squared)
 
 
-def finished(V: DataMatrix, W: Array, *, n_first: int = 0) -> Finish:
-    """Return the best H for W, sorted but for the first components, and how good it is."""
-    shared = finishing(V, W, own=True)
+def finished(
+    V: DataMatrix,
+    W: Array,
+    *,
+    n_first: int = 0,
+    n_fixed: int = 0,
+    penalties: Penalties | None = None,
+) -> Finish:
+    """Return the best H for W, sorted but for the first components, and how good it is.
+
+    The first `n_fixed` columns of W were given: that they could be better does not count.
+    """
+    shared = finishing(V, W, own=True, penalties=penalties)
     places = shared.pop("places")
     units, G = shared.get("units", np.ones(len(places))), shared["G"]
     with V.own_threads():
-        Ht, (squared, VH, HH, steps) = V.sweep(
+        Ht, (squared, VH, HH, steps, penalty) = V.sweep(
             _finish_and_judge, V.norms_squared, verify=True, **shared
         )
         shares = shares_of(G, HH)[places]
@@ -106,12 +123,23 @@ def finished(V: DataMatrix, W: Array, *, n_first: int = 0) -> Finish:
         Ht, labels, _ = V.map(
             _sort_rows, Ht, V.norms_squared, out=(Ht, None), order=places[order], sizes=sizes
         )
-    steps += coordinate_steps(HH, VH, shared["W"])
+    HH, VH, W = HH[np.ix_(places, places)], VH[:, places], shared["W"][:, places]
+    term = None if penalties is None else penalties.on_W(V.total / V.shape[1])
+    if term is not None:
+        penalty += term.value(W)
+        HH, VH = term.at(W)(HH, VH, W)
+    if penalties is not None and penalties.fixes_columns:
+        steps += unit_steps(HH, VH, W, n_fixed)
+    else:
+        steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
     residual = float(np.sqrt(steps / V.total))
-    return Finish(Ht.T, labels, float(squared), residual, order, shares[order])
+    objective = float(squared) + float(penalty)
+    return Finish(Ht.T, labels, float(squared), objective, residual, order, shares[order])
 
 
-def finishing(V: DataMatrix, W: Array, *, own: bool = False) -> dict[str, Any]:
+def finishing(
+    V: DataMatrix, W: Array, *, own: bool = False, penalties: Penalties | None = None
+) -> dict[str, Any]:
     """Return what every block needs for its exact H: W in units that are powers of two, and W'W.
 
     With `own`, the columns are in their own order, and "places" says where the caller has them.
@@ -120,10 +148,15 @@ def finishing(V: DataMatrix, W: Array, *, own: bool = False) -> dict[str, Any]:
     order = own_order(W) if own else None
     W = W if order is None else W[:, order]
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
-    units = column_units(W)
+    plain = penalties is None or penalties.are_none
+    units = column_units(W) if plain else np.ones(W.shape[1])  # penalties see W as it is
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
-    shared = {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
+    shared: dict[str, Any] = {"W": W, "G": W.T @ W} | (
+        {"units": units} if np.any(units != 1) else {}
+    )
+    if penalties is not None and not plain:
+        shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
     return shared if order is None else {**shared, "places": np.argsort(order)}
 
 
@@ -167,29 +200,38 @@ def _finish_block(
     W: Array,
     G: Array,
     places: Array,
-    units: Array | None = None,
+    **how: Any,
 ) -> tuple[Array, Array, float]:
-    returned, residual, _, H = _exact_rows(block, squared, W, G, units)
+    returned, residual, _, H = _exact_rows(block, squared, W, G, **how)
     labels = _labels((np.sqrt(np.diagonal(G)) * H)[:, places], squared)
     return np.ascontiguousarray(returned[:, places]), labels, residual
 
 
 def _finish_and_judge(
-    block: Block, squared: Array, *, W: Array, G: Array, units: Array | None = None
-) -> tuple[Array, tuple[float, Array, Array, float]]:
+    block: Block, squared: Array, *, W: Array, G: Array, **how: Any
+) -> tuple[Array, tuple[float, Array, Array, float, float]]:
     """Return H, and what the distance from a stationary point is computed from."""
-    returned, residual, C, H = _exact_rows(block, squared, W, G, units)
-    sums = weighted_sums(exact(block), H), H.T @ H, coordinate_steps(G, C, H)
-    return returned, (residual, *sums)
+    returned, residual, C, H = _exact_rows(block, squared, W, G, **how)
+    sums, term = (weighted_sums(exact(block), H), H.T @ H), how.get("term")
+    penalty = 0.0 if term is None else term.value(H)
+    G, C = (G, C) if term is None else term(G, C, H)
+    steps = 0.0 if how.get("simplex") else coordinate_steps(G, C, H)  # H is the best one there
+    return returned, (residual, *sums, steps, penalty)
 
 
 def _exact_rows(
-    block: Block, squared: Array, W: Array, G: Array, units: Array | None
+    block: Block,
+    squared: Array,
+    W: Array,
+    G: Array,
+    units: Array | None = None,
+    term: Term | None = None,
+    simplex: bool = False,
 ) -> tuple[Array, float, Array, Array]:
     """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)
     C = products(exact_block, W)
-    H = nnls(G, C)
+    H = nnls(G, C) if term is None and not simplex else best_rows(G, C, term, simplex)
     returned = (H if units is None else H / units).astype(block.dtype, copy=False)
     H = exact(returned if units is None else exact(returned) * units)
     residuals = residual_squared(exact_block, squared, C, G, W, H)

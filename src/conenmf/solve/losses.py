@@ -142,11 +142,11 @@ class Loss(ABC):
         """Return an increasing function of the value that does not depend on the scale of V."""
 
     @abstractmethod
-    def finish(self, W: Array, *, n_first: int = 0, sort: bool = True) -> Finish:
+    def finish(self, W: Array, **how: Any) -> Finish:
         """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass.
 
         Components are sorted by what they contribute, the largest first; the first `n_first`
-        stay where they are, and all without `sort`.
+        stay where they are. Of these, `n_fixed` were given; `penalties` are those of a fit.
         """
 
 
@@ -159,8 +159,9 @@ class Frobenius(Loss):
     name = "frobenius"
     known_at = Point.AFTER
 
-    def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
+    def __init__(self, V: DataMatrix, *, rescale: bool = True, whole: bool = False) -> None:
         super().__init__(V, rescale=rescale)
+        self._whole = flag("whole", whole)  # W is updated with all features at once
         self.total = V.total / self.unit**2
         self.aligned = (V.norms_squared,)
         self._known: list[_Known] = []
@@ -210,7 +211,9 @@ class Frobenius(Loss):
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
         rounded = W.astype(self.V.dtype, copy=False)
         shared = {"W": self.V.coordinates(rounded), "G": self._gram(rounded), "unit": self.unit}
-        return shared if self.V.other_order is None else {**shared, "in_both_orders": True}
+        if self._whole or self.V.other_order is None:
+            return shared
+        return {**shared, "in_both_orders": True}
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned, update: Update) -> Array:
         """Update W from G = HH' and C = VH', on threads.
@@ -241,7 +244,7 @@ class Frobenius(Loss):
             updated[rows] = _checked_update(update, sums["HH"], C, Y.astype(dtype, copy=False))
             return _moments(updated[rows], C)
 
-        self._remember(updated, *self._over_features(run), sums)
+        self._remember(updated, *self._over_features(run, self._whole), sums)
         return updated
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
@@ -282,10 +285,13 @@ class Frobenius(Loss):
     ) -> None:
         self._known = [_Known(W, gram, inner, sums), *self._known[:1]]
 
-    def _over_features(self, run: Callable[[slice], tuple[Array, float]]) -> tuple[Array, float]:
+    def _over_features(
+        self, run: Callable[[slice], tuple[Array, float]], whole: bool = False
+    ) -> tuple[Array, float]:
         """Run a function on batches of features on threads, and add up what it returns."""
         F = self.V.shape[0]
-        borders = equal_borders(F, min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS))
+        size = F if whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
+        borders = equal_borders(F, size)
         total: Any = None
 
         def collect(index: int, part: tuple[Array, float]) -> None:
@@ -327,9 +333,9 @@ class Frobenius(Loss):
         """Return ||V - W H|| / ||V||."""
         return float(np.sqrt(value / self.total))
 
-    def finish(self, W: Array, *, n_first: int = 0, sort: bool = True) -> Finish:
+    def finish(self, W: Array, **how: Any) -> Finish:
         """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
-        return finished(self.V, W, n_first=n_first if sort else W.shape[1])
+        return finished(self.V, W, **how)
 
 
 def _step(

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..arguments import function, instance, optional
+from ..arguments import flag, function, instance, integer, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from .coefficients import column_units
+from .fixed import update_others
 from .losses import Frobenius, Loss
+from .penalties import unit_columns
 from .solvers import FLOOR, Solver, Update, get_solver, unchecked
 
 __all__ = ["Method", "Penalty", "Slot", "without_floor"]
 
 _SMALL_ENTRY = 1e-2  # a column with a larger one would not miss entries of the size of the floor
+_UNIT_SWEEPS = 5  # over columns of unit length
 _FLOOR_SHARE = 1e-11  # of ||V||, below which nothing misses them
 
 
@@ -49,27 +52,49 @@ class Slot:
     ----------
     solver : Solver
     penalty : Penalty, optional
-        Changes G and C before each update, and adds its value to the objective.
+        Changes G and C before each update, and adds its value to the objective. If it has a method
+        ``at(W)``, that is asked for the penalty near W before each update of W.
+    n_fixed : int
+        The first columns are given, and stay.
+    unit_columns : bool
+        Columns have unit length; for W only.
+    keeps_scale : bool
+        The factor has a scale of its own, such as rows that sum to one.
     """
 
     solver: Solver
     penalty: Penalty | None = None
+    n_fixed: int = 0
+    unit_columns: bool = False
+    keeps_scale: bool = False
 
     def __post_init__(self) -> None:
         instance("solver", self.solver, Solver, "get_solver")
         optional(function, "penalty", self.penalty, takes=3)
+        integer("n_fixed", self.n_fixed, at_least=0)
+        for name in ("unit_columns", "keeps_scale"):
+            flag(name, getattr(self, name))
 
     @property
     def floor(self) -> float:
         """The smallest entry that the solver leaves."""
         return FLOOR if self.solver.floored else 0.0
 
-    def update(self, affordable_sweeps: float) -> Update:
-        """Return the update with the penalty, and with as many sweeps as pay."""
-        update = self.solver.sweeping(affordable_sweeps)
+    def update(self, affordable_sweeps: float, W: Array | None = None) -> Update:
+        """Return the update with the penalty, near W, and with as many sweeps as pay."""
+        update: Update
+        if self.unit_columns:
+            update = partial(unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
+        else:
+            update = unchecked(self.solver.sweeping(affordable_sweeps))
+            if self.n_fixed:
+                update = partial(update_others, update=update, n_fixed=self.n_fixed)
         if self.penalty is None:
-            return unchecked(update)
-        return partial(_penalised_update, update=update, penalty=self.penalty)
+            return update
+        penalty: Any = self.penalty
+        if W is not None and hasattr(penalty, "at"):
+            penalty = penalty.at(W)
+        return partial(_penalised_update, update=update, penalty=penalty)
 
 
 def _penalised_update(G: Array, C: Array, Y: Array, *, update: Update, penalty: Penalty) -> Array:
@@ -108,8 +133,11 @@ class Method:
 
     @property
     def is_penalised(self) -> bool:
-        """Whether the objective is more than the loss."""
-        return self.H.penalty is not None or self.W.penalty is not None
+        """Whether the objective is more than the loss, or a factor has a scale of its own."""
+        return any(
+            slot.penalty is not None or slot.unit_columns or slot.keeps_scale
+            for slot in (self.H, self.W)
+        )
 
 
 def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:

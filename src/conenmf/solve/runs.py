@@ -140,7 +140,7 @@ class Run:
         work = min(V.depth * (F + N), 2 * V.n_entries)
         pass_cost = 2 * work / K
         self._update_H = self.method.H.update(pass_cost / N)
-        self._update_W = self.method.W.update(pass_cost / F)
+        self._affordable_sweeps = pass_cost / F
         self.lacks_sums = resume is None and self._solver.first == "W"
         if resume is None:
             self.log = Log()
@@ -191,7 +191,7 @@ class Run:
         if momentum is None:
             W = state.W
             if self._solver.first == "W":
-                W = self.loss.update_W(state.sums, W, state.Ht, self._update_W)
+                W = self._updated_W(state.sums, W, state.Ht)
             return Proposal(W, state.Ht, self._update_H)
         leap = self._proposed_leap(momentum)
         if leap is not None:
@@ -217,7 +217,7 @@ class Run:
             return
         values, W = self.state.values, proposal.W
         if self._solver.first == "H":
-            W = self.loss.update_W(outcome.sums, W, outcome.Ht, self._update_W)
+            W = self._updated_W(outcome.sums, W, outcome.Ht)
         value = self._value(proposal, outcome, W)
         is_bold = proposal.beta > 0 or proposal.is_leap
         if is_bold and values and not self._is_no_worse(value, values[-1]):
@@ -226,6 +226,10 @@ class Run:
         else:
             self._accept(proposal, outcome, W)
         values.append(value)
+
+    def _updated_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        update = self.method.W.update(self._affordable_sweeps, W)
+        return self.loss.update_W(sums, W, Ht, update)
 
     def end_iteration(self) -> None:
         """Write the log, call the callback, and decide whether to stop."""

@@ -1,0 +1,133 @@
+"""Lower bounds for restricted factors: components that are given, penalties, sums of one.
+
+All follow from Eckart and Young on a changed V. With columns A of W given, what they cannot reach
+is V less its projection on their span, and K - n further components leave at least its tail beyond
+as many singular values (Golub, Hoffman and Stewart, "A generalization of the Eckart-Young-Mirsky
+matrix approximation theorem", Linear Algebra Appl. 88, 1987). Coefficients that sum to one span an
+affine set of K - 1 dimensions: the tail is that of V less its mean. With a ||W||^2 + b ||H||^2
+added, singular values are soft-thresholded, since this is at least 2 sqrt(ab) times the sum of the
+singular values of WH. Other penalties are at least 0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ..arguments import components, factor, flag, number
+from ..data.blocks import Array, Block, dense
+from ..data.matrix import DataMatrix
+from ..data.validate import require_data_matrix
+from ..data.views import MappedMatrix
+from ..errors import ComponentsError
+from ..linalg.spectrum import Spectrum
+
+__all__ = ["bound_given", "objective_bound"]
+
+_DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
+
+
+def bound_given(V: DataMatrix, A: Array, K: int) -> tuple[float, float]:
+    """Bound the relative error of K components, of which the columns of A are the first.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    A : array (F, n)
+    K : int
+        At least n.
+
+    Returns
+    -------
+    bound, failure_probability : float
+        The bound holds for factors of any sign but for this probability; see `LowerBound`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> bound, _ = bound_given(from_columns([[3.0, 0.0], [4.0, 2.0]]), np.array([[1.0], [0.0]]), 1)
+    >>> round(bound**2 * 29, 6)  # the second feature is out of reach
+    20.0
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    A, K = factor("A", A, (V.shape[0], "n")), components(K)
+    if A.shape[1] > K:
+        raise ComponentsError(f"{A.shape[1]} components are given, more than the {K} in all")
+    vectors, sizes, _ = np.linalg.svd(A.astype(np.float64), full_matrices=False)
+    Q = np.ascontiguousarray(vectors[:, sizes > _DEPENDENT_SHARE * sizes[0]])
+    left = MappedMatrix(V, partial(_beyond, Q=Q), dtype=np.dtype(np.float64))
+    tail, chance = _tail(left, K - A.shape[1])
+    return float(np.sqrt(tail / V.total)), chance
+
+
+def objective_bound(
+    V: DataMatrix,
+    K: int,
+    *,
+    l2_h: float = 0.0,
+    l2_w: float = 0.0,
+    sum_to_one: bool = False,
+    spectrum: Spectrum | None = None,
+) -> float:
+    """Bound ||V - WH||^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for K components.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    l2_h, l2_w : float
+    sum_to_one : bool
+        The coefficients of each sample sum to one.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[3.0, 0.0], [0.0, 1.0]])
+    >>> round(objective_bound(V, 1), 6), round(objective_bound(V, 1, l2_h=1.0, l2_w=1.0), 6)
+    (1.0, 6.0)
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    K, sum_to_one = components(K), flag("sum_to_one", sum_to_one)
+    l2_h, l2_w = number("l2_h", l2_h, at_least=0), number("l2_w", l2_w, at_least=0)
+    spectrum = Spectrum.of(V, spectrum)
+    with V.own_threads():
+        if sum_to_one:
+            (sums,) = V.sweep(_sum_samples)
+            centred = MappedMatrix(
+                V, partial(_centred, mean=sums / V.shape[1]), dtype=np.dtype(np.float64)
+            )
+            return _tail(centred, K - 1)[0]
+        rank, size = min(K, *V.shape), float(np.sqrt(l2_h * l2_w))
+        tail = max(V.total - spectrum.energy_bound(rank)[0], 0.0) if rank < min(V.shape) else 0.0
+        values = spectrum.singular_values(rank)
+    shrunk = np.where(values > size, 2 * size * values - size**2, values**2)
+    return float(tail + shrunk.sum()) if size else float(tail)
+
+
+def _tail(V: DataMatrix, k: int) -> tuple[float, float]:
+    """||V||^2 less its k largest squared singular values, from below; and a probability."""
+    if k == 0 or V.total == 0:
+        return V.total, 0.0
+    if k >= min(V.shape):
+        return 0.0, 0.0
+    with V.own_threads():
+        energy, chance = Spectrum(V).energy_bound(k)
+    return max(V.total - energy, 0.0), chance
+
+
+def _beyond(block: Block, *, Q: Array) -> Array:
+    samples = dense(block)
+    left: Array = samples - Q @ (Q.T @ samples)
+    return left
+
+
+def _sum_samples(block: Block) -> tuple[Array]:
+    return (dense(block).sum(axis=1),)
+
+
+def _centred(block: Block, *, mean: Array) -> Array:
+    centred: Array = dense(block) - mean[:, None]
+    return centred

@@ -1,0 +1,107 @@
+"""What the estimator is given, in scikit-learn's words, as the core wants it.
+
+X and its names become a `DataMatrix`, an init and known components become W and H, and penalties
+get the paper's letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .arguments import components, factor
+from .data.blocks import Array
+from .data.doors import from_rows, is_elsewhere
+from .data.matrix import DataMatrix
+from .data.prepared import prepared
+from .data.validate import checked_components, unmasked
+from .errors import DataTypeError, FactorError, OptionError
+from .judge.named import matched_rows
+from .names import Names, names_of
+from .result import Factorization
+from .solve.fixed import Fixed
+from .solve.initial import check_factor
+from .solve.inits import Init
+from .solve.penalties import Penalties
+
+__all__ = ["ReadsInputs"]
+
+
+class ReadsInputs:
+    """The methods of `ConeNMF` that read what it is given."""
+
+    n_components: Any
+    init: Any
+    fixed: Any
+    components_: Array
+    result_: Factorization
+
+    def _options(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+    def _penalties(self, V: DataMatrix) -> Penalties:
+        names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
+        return Penalties.as_in_sklearn(V.shape, **self._options(*names))
+
+    def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
+        """Return components given in rows as columns, in the order of the features of V."""
+        if self.fixed is None:
+            return None
+        names = names_of(self.fixed)
+        W = factor("fixed", self.fixed, ("n", "F")).T
+        return Fixed(matched_rows(W, names, V), names.sample_names)
+
+    def _named_components(self) -> tuple[Array, Names]:
+        check_is_fitted(self)
+        seen = Names.of(feature_names=getattr(self, "feature_names_in_", None))
+        return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
+
+    def _read(
+        self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
+    ) -> DataMatrix:
+        """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
+        options = self._options("negative", "n_threads", "max_memory")
+        options["names"] = names = Names.of(feature_names=feature_names)
+        V: DataMatrix
+        if not is_elsewhere(X):
+            options["names"] = names_of(X).updated(names)
+            V = from_rows(self._checked(unmasked(X), reset=reset, accept_sparse=True), **options)
+        elif isinstance(X, DataMatrix) and feature_names is not None:
+            raise OptionError("X is open already: give names=Names.of(...) where it is opened")
+        else:
+            V = X if isinstance(X, DataMatrix) else from_rows(X, **options)
+            if not reset:
+                matched_rows(*self._named_components(), V)  # its error names features
+            outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
+            self._checked(outline, reset=reset, skip_check_array=True)
+        done = None if reset or not hasattr(self, "result_") else self.result_.preparation
+        return V if done is None or V.preparation is not None else prepared(V, done)
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Let scikit-learn check X; its errors keep their words, and get a name."""
+        try:
+            return validate_data(self, X, ensure_all_finite=False, **options)
+        except Exception as problem:
+            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
+
+    def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
+        """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
+        init = "auto" if self.init is None else self.init
+        if isinstance(init, str) or callable(init):
+            return self.n_components, init
+        F, N = V.shape
+        pair = init if isinstance(init, tuple) else (None, init)
+        if len(pair) != 2:
+            raise FactorError(
+                f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
+            )
+        A, C = pair
+        K = self.n_components
+        if isinstance(K, str) and K == "auto":
+            K = len(factor("components", C, ("K", F)))
+        K = checked_components(components(K, auto=True), V)
+        W = check_factor(C, (K, F), "components", V.dtype).T
+        return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)

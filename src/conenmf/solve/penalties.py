@@ -1,0 +1,293 @@
+"""Penalties: terms of the objective that are algebra on the small matrices of an update.
+
+An update minimises y'Gy / 2 - c'y for each row y. A term becomes a change of G and C:
+
+    l1 sum(y)                 C - l1
+    l2 ||y||^2 / 2            G + l2 I
+    o sum_{j != k} y_j y_k    G + o (11' - I), scaled so that each pair counts once on either side
+    v log det(W'W + d I)      G + v (W'W + d I)^-1 at the W before: a majorant, so the term falls
+
+The objective is ||V - WH||^2 + 2 l1 sum + l2 ||.||^2 and so on: twice scikit-learn's. Where a
+penalty would shrink one factor for nothing, while the other grows, the scale is fixed: columns of W
+have unit length. With abundances that sum to one, these fix it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..arguments import choice, flag, number
+from ..data.blocks import Array, exact
+from ..errors import Message, Option, OptionError
+from ..linalg.nnls import nnls
+from ..linalg.problems import checked_problem
+from .solvers import Solver, hals
+
+__all__ = ["Penalties", "Term", "best_rows", "sum_to_one", "unit_columns", "unit_steps"]
+
+_VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
+_NONCONVEX_SWEEPS = 300  # of coordinate descent, where the problem for H may have several minima
+_TIE_WEIGHT = 1.0  # of (sum y - 1)^2 beside the rest, which fixes the scale of an inner problem
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What is added to ||V - WH||^2; all numbers are at least 0.
+
+    Attributes
+    ----------
+    l1_h, l1_w : float
+        2 l1 times the sum of the entries.
+    l2_h, l2_w : float
+        l2 times the sum of their squares.
+    orthogonality : float
+        Times the sum over pairs of components of the product of their rows of H: samples then use
+        few components each.
+    min_volume : float
+        Times log det(W'W + d I) - K log d: components close to each other. d is a tenth of the
+        squared length of a column: 0.1 for unit columns, 0.1 ||V||^2 / N if abundances sum to one.
+    sum_to_one : bool
+        The coefficients of every sample sum to one, as abundances of materials in a pixel do.
+
+    Examples
+    --------
+    >>> Penalties.as_in_sklearn((30, 100), alpha_W=0.01, l1_ratio=1.0)
+    Penalties(l1_h=0.3, l2_h=0.0, l1_w=1.0, l2_w=0.0, orthogonality=0.0, min_volume=0.0,
+              sum_to_one=False)
+    """
+
+    l1_h: float = 0.0
+    l2_h: float = 0.0
+    l1_w: float = 0.0
+    l2_w: float = 0.0
+    orthogonality: float = 0.0
+    min_volume: float = 0.0
+    sum_to_one: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("l1_h", "l2_h", "l1_w", "l2_w", "orthogonality", "min_volume"):
+            object.__setattr__(self, name, number(name, getattr(self, name), at_least=0))
+        flag("sum_to_one", self.sum_to_one)
+        if self.sum_to_one and (self.l1_h or self.orthogonality):
+            name = "l1_h" if self.l1_h else "orthogonality"
+            raise OptionError(
+                Message(
+                    Option("sum_to_one", True),
+                    f" fixes the sum of the coefficients of a sample, which {name} would lower: "
+                    "leave one of the two out",
+                )
+            )
+
+    @classmethod
+    def as_in_sklearn(
+        cls,
+        shape: tuple[int, int],
+        *,
+        alpha_W: float = 0.0,
+        alpha_H: float | str = "same",
+        l1_ratio: float = 0.0,
+        orthogonality: float = 0.0,
+        min_volume: float = 0.0,
+        sum_to_one: bool = False,
+    ) -> Penalties:
+        """Return those of scikit-learn's NMF for V of this shape (F, N).
+
+        Its W are our coefficients, H', and its H are our components, W'. Its objective is half of
+        ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by that of samples.
+        """
+        alpha_W = number("alpha_W", alpha_W, at_least=0)
+        if isinstance(alpha_H, str):
+            choice("alpha_H", alpha_H, ("same",))
+            alpha_H = alpha_W
+        alpha_H = number("alpha_H", alpha_H, at_least=0)
+        l1 = number("l1_ratio", l1_ratio, at_least=0, at_most=1)
+        F, N = shape
+        parts: dict[str, Any] = {"l1_h": alpha_W * l1 * F, "l2_h": alpha_W * (1 - l1) * F}
+        parts |= {"l1_w": alpha_H * l1 * N, "l2_w": alpha_H * (1 - l1) * N}
+        return cls(
+            **parts, orthogonality=orthogonality, min_volume=min_volume, sum_to_one=sum_to_one
+        )
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is asked for."""
+        return self == Penalties()
+
+    @property
+    def on_H(self) -> Term | None:
+        """The term for the rows of H', one per sample; None if there is none."""
+        term = Term(self.l1_h, self.l2_h, self.orthogonality)
+        return None if term == Term() else term
+
+    def on_W(self, size: float) -> Term | None:
+        """Return the term for the rows of W; `size` is ||V||^2 / N."""
+        shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else size)
+        term = Term(self.l1_w, self.l2_w, volume=self.min_volume, shift=shift)
+        return None if term.is_none else term
+
+    @property
+    def fixes_columns(self) -> bool:
+        """Whether columns of W have unit length, as the scale would be free otherwise."""
+        both = (self.l1_h or self.l2_h) and (self.l1_w or self.l2_w)
+        return not (self.are_none or both or self.sum_to_one)
+
+    @property
+    def scale_in_words(self) -> str:
+        """What fixes the scale, or nothing if the penalties do."""
+        if self.sum_to_one:
+            return "coefficients of a sample sum to one"
+        return "columns of W have unit length" if self.fixes_columns else ""
+
+    def plain(self) -> dict[str, float]:
+        """Return what is asked for, in plain values."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: float(value) for name, value in given.items() if value}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any] | None) -> Penalties:
+        """Return the penalties of plain values, which may come from a file."""
+        given = dict(plain or {})
+        return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
+
+    def check_solver(self, name: str, solver: Solver | None) -> None:
+        """Refuse a solver that cannot minimise with these penalties."""
+        if self.are_none or solver is None:
+            return
+        if solver.floored:
+            problem = " multiplies or floors, which is not made for penalties: use 'hals'"
+            raise OptionError(Message(Option("solver", name), problem))
+        if self.orthogonality and solver.sweeps is None:
+            problem = " needs a positive definite Gram matrix, and orthogonality has none: 'hals'"
+            raise OptionError(Message(Option("solver", name), problem, " does not"))
+
+
+@dataclass(frozen=True)
+class Term:
+    """The penalty of one factor, as an update sees it; see `Penalty` of `methods`."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+    pairs: float = 0.0
+    volume: float = 0.0
+    shift: float = 1.0
+    weights: Any = None  # of the majorant of the volume, (K, K)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it changes nothing."""
+        return not (self.l1 or self.l2 or self.pairs or self.volume)
+
+    def at(self, W: Array) -> Term:
+        """Return the same with the majorant of the volume at W (F, K)."""
+        if not self.volume:
+            return self
+        gram = exact(W).T @ exact(W)
+        inverse = np.linalg.inv(gram + self.shift * np.eye(len(gram)))
+        return replace(self, weights=self.volume * (inverse + inverse.T) / 2)
+
+    def __call__(self, G: Array, C: Array, Y: Array) -> tuple[Array, Array]:
+        """Return G and C with the penalty in them."""
+        K = G.shape[-1]
+        if self.l2 or self.pairs:
+            G = G + self.l2 * np.eye(K) + self.pairs * (1.0 - np.eye(K))
+        if self.weights is not None:
+            G = G + self.weights
+        return G, C - C.dtype.type(self.l1) if self.l1 else C
+
+    def value(self, Y: Array) -> float:
+        """Return the term; that of the volume needs all rows."""
+        rows = exact(Y)
+        squares = float(np.vdot(rows, rows))
+        value = 2 * self.l1 * float(rows.sum()) + self.l2 * squares
+        if self.pairs:
+            value += self.pairs * (float((rows.sum(axis=1) ** 2).sum()) - squares)
+        if self.volume:
+            K = rows.shape[1]
+            gram = rows.T @ rows / self.shift + np.eye(K)
+            value += self.volume * float(np.linalg.slogdet(gram)[1])
+        return value
+
+
+def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
+    """Return the exact H' (n, K) for given products, with a penalty or on the simplex.
+
+    Where orthogonality leaves several minima, the better of two: from the best single component,
+    and from the best coefficients without it.
+    """
+    if term is not None:
+        G, C = term(G, C, C)
+    if simplex:
+        return sum_to_one(G, C)
+    if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[0]) > 0:
+        return nnls(G, C)
+    alone = np.maximum(C, 0.0) / np.maximum(np.diagonal(G), np.finfo(np.float64).tiny)
+    gains = alone**2 * np.diagonal(G)
+    best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
+    starts = best, nnls(G - term.pairs * (1.0 - np.eye(len(G))), C)
+    ends = [hals(G, C, start, sweeps=_NONCONVEX_SWEEPS, floor=0.0) for start in starts]
+    values = [np.einsum("nk,nk->n", Y @ G / 2 - C, Y) for Y in ends]
+    rows: Array = np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
+    return rows
+
+
+def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
+    """Minimise y'Gy / 2 - c'y over y >= 0 with sum y = 1, exactly, for every row c of C.
+
+    On that set, up to a number, it is y'My / 2 with M = G - c1' - 1c' + t 11' for any t: the
+    shortest vector in a polytope if M is positive semidefinite. It is z / sum z for the z >= 0 that
+    minimises z'Mz / 2 - 1'z.
+
+    >>> sum_to_one(np.eye(2), np.array([[0.9, 0.3], [3.0, 0.0]]))
+    array([[0.8, 0.2],
+           [1. , 0. ]])
+    """
+    G, C, _ = checked_problem(G, C, Y)
+    K, dtype = G.shape[-1], C.dtype
+    G, C = exact(G), exact(C)
+    size = float(np.trace(G)) / K or 1.0
+    G, C = G / size, C / size  # the scale does not matter
+    ridge = 1e-12 * np.eye(K)
+    shifts = np.einsum("nk,nk->n", C, np.linalg.solve(G + ridge, C.T).T) + _TIE_WEIGHT
+    grams = (G + ridge) - C[:, :, None] - C[:, None, :] + shifts[:, None, None]
+    Z = nnls(grams, np.ones_like(C))
+    total = Z.sum(axis=1, keepdims=True)
+    rows: Array = np.where(total > 0, Z / np.where(total > 0, total, 1.0), 1.0 / K)
+    return rows.astype(dtype, copy=False)
+
+
+def unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
+    """Minimise over columns of unit length in turn, given G = HH' and C = VH' with penalties.
+
+    With ||w_k|| = 1 the best column is max(c_k - sum_{j != k} G_jk w_j, 0), scaled; if nothing is
+    positive, the unit vector of its largest entry.
+    """
+    W = np.array(exact(W), order="F")
+    G, C = exact(G), exact(C)
+    for _ in range(sweeps):
+        for k in range(n_fixed, W.shape[1]):
+            W[:, k] = _best_column(G, C, W, k)
+    return np.ascontiguousarray(W)
+
+
+def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
+    if not G[k, k] > 0:  # nothing uses this component, which an extrapolation may have moved
+        column: Array = W[:, k] / (np.linalg.norm(W[:, k]) or 1.0)
+        return column
+    rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
+    new: Array = np.maximum(rest, 0.0)
+    norm = float(np.linalg.norm(new))
+    if norm > 0:
+        return new / norm
+    new[int(rest.argmax())] = 1.0
+    return new
+
+
+def unit_steps(G: Array, C: Array, W: Array, n_fixed: int = 0) -> float:
+    """Return the squared change of W H if each column of unit length alone were minimised over."""
+    columns = range(n_fixed, W.shape[1])
+    steps = ((W[:, k] - _best_column(G, C, W, k)) for k in columns)
+    return float(sum(G[k, k] * (step**2).sum() for k, step in zip(columns, steps, strict=True)))

@@ -1,0 +1,113 @@
+"""Terms of a fit: what is given and what is added to the loss, in one object.
+
+A plain fit has none. With some, the loop runs a `Method` instead of a solver: known components
+(`fixed`) and penalties become slots of W and H.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..arguments import instance
+from ..data.blocks import Array
+from ..data.matrix import Aligned, DataMatrix
+from .fixed import Fixed
+from .losses import Frobenius
+from .methods import Method, Slot
+from .penalties import Penalties, sum_to_one
+from .solvers import Solver, solver_name
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a fit takes as given, and adds to its loss.
+
+    Attributes
+    ----------
+    fixed : Fixed or None
+    penalties : Penalties
+    """
+
+    fixed: Fixed | None = None
+    penalties: Penalties = field(default_factory=Penalties)
+
+    @classmethod
+    def of(cls, V: DataMatrix, fixed: Any, penalties: Any, solver: Solver | None) -> Terms:
+        """Return what a caller asks for, checked against V and the solver."""
+        penalties = (
+            Penalties() if penalties is None else instance("penalties", penalties, Penalties)
+        )
+        penalties.check_solver(solver_name(solver) or "none", solver)
+        return cls(Fixed.of(fixed, V), penalties)
+
+    @property
+    def are_none(self) -> bool:
+        """Whether the fit is a plain one."""
+        return self.fixed is None and self.penalties.are_none
+
+    @property
+    def n_fixed(self) -> int:
+        """How many components are given."""
+        return 0 if self.fixed is None else self.fixed.count
+
+    def checked_K(self, K: int | str) -> int | str:
+        """Return the number of components, if it is enough for those that are given."""
+        return K if self.fixed is None else self.fixed.checked_K(K)
+
+    def method(self, V: DataMatrix, solver: Solver) -> Solver | Method:
+        """Return how the loop updates the factors of V."""
+        if self.are_none:
+            return solver
+        penalties = self.penalties
+        for_H = Slot(solver, penalties.on_H)
+        if penalties.sum_to_one:
+            exact = Solver(sum_to_one, first="H")
+            for_H = Slot(exact, penalties.on_H, keeps_scale=True)
+        for_W = Slot(
+            solver,
+            penalties.on_W(V.total / V.shape[1]),
+            n_fixed=self.n_fixed,
+            unit_columns=penalties.fixes_columns,
+        )
+        return Method(for_H, for_W, partial(Frobenius, whole=penalties.fixes_columns))
+
+    def scaled(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned | None]:
+        """Return factors of an init with the scale that the penalties ask for.
+
+        Where the coefficients of a sample sum to one, those of the init are not used.
+        """
+        if self.penalties.sum_to_one:
+            return W, None
+        if not self.penalties.fixes_columns:
+            return W, H
+        size = np.linalg.norm(W, axis=0)
+        size = np.where(size > 0, size, 1.0).astype(W.dtype)
+        size[: self.n_fixed] = 1.0
+        return W / size, None if H is None else (H.T * size).T
+
+    def restored(self, W: Array) -> Array:
+        """Return W of the loop with the given components as they were given."""
+        return W if self.fixed is None else self.fixed.put_into(W)
+
+    def at_the_end(self, W: Array, *, sort: bool) -> dict[str, Any]:
+        """Return what `Loss.finish` needs to know; without `sort`, components stay in order."""
+        how: dict[str, Any] = {"n_first": self.n_fixed if sort else W.shape[1]}
+        if self.fixed is not None:
+            how["n_fixed"] = self.n_fixed
+        return how if self.penalties.are_none else {**how, "penalties": self.penalties}
+
+    def plain(self) -> dict[str, Any]:
+        """Return what a result keeps of them, in plain values; nothing of a plain fit."""
+        plain: dict[str, Any] = {}
+        if self.fixed is not None:
+            names = self.fixed.names
+            plain["fixed"] = {"count": self.n_fixed, "names": None if names is None else [*names]}
+        if not self.penalties.are_none:
+            plain["penalties"] = self.penalties.plain()
+        return plain

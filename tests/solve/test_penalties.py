@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.decomposition import NMF
+
+from conenmf import ConeNMF, factorize, from_columns, from_rows
+from conenmf.errors import OptionError
+from conenmf.solve.coefficients import coefficients
+from conenmf.solve.penalties import Penalties, best_rows, sum_to_one, unit_columns
+
+KINDS = {
+    "L1": Penalties(l1_h=0.3, l1_w=0.2),
+    "L2": Penalties(l2_h=0.5, l2_w=0.4),
+    "both on one side": Penalties(l1_h=0.1, l2_h=0.1),
+    "L1 of components": Penalties(l1_w=0.5),
+    "orthogonality": Penalties(orthogonality=0.3),
+    "volume": Penalties(min_volume=0.5),
+    "abundances": Penalties(sum_to_one=True),
+    "abundances and volume": Penalties(sum_to_one=True, min_volume=0.5),
+}
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(3)
+    A = rng.random((60, 4)) * (rng.random((60, 4)) < 0.6)
+    return A @ rng.random((4, 15)) + 0.02 * rng.random((60, 15))
+
+
+def penalised(V, W, H, penalties):
+    """The objective in NumPy, from the definition."""
+    value = ((V - W @ H) ** 2).sum() + 2 * penalties.l1_h * H.sum() + 2 * penalties.l1_w * W.sum()
+    value += penalties.l2_h * (H**2).sum() + penalties.l2_w * (W**2).sum()
+    value += penalties.orthogonality * ((H @ H.T).sum() - (H**2).sum())
+    K, size = W.shape[1], (V**2).sum() / V.shape[1] if penalties.sum_to_one else 1.0
+    gram = W.T @ W + 0.1 * size * np.eye(K)
+    volume = np.linalg.slogdet(gram)[1] - K * np.log(0.1 * size)
+    return value + penalties.min_volume * volume
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_objective_falls_and_is_what_is_reported(kind, main_backend, small_blocks, X):
+    penalties = KINDS[kind]
+    result = factorize(main_backend(X.T), 4, penalties=penalties, init="nndsvd", max_iter=300)
+    W, H = result.W, np.asarray(result.H)
+    is_double = W.dtype == np.float64
+    assert result.objective == pytest.approx(
+        penalised(X.T, W, H, penalties), rel=1e-9 if is_double else 1e-4
+    )
+    last = result.history.relative_error[-1] ** 2 * (X**2).sum()
+    assert result.objective <= last * (1 + (1e-9 if is_double else 1e-4)) + 1e-9
+    assert (np.diff(result.history.relative_error) <= 1e-6).all()
+    error = np.linalg.norm(X.T - W @ H) / np.linalg.norm(X)
+    assert result.relative_error == pytest.approx(error, rel=1e-4)
+    if penalties.sum_to_one:
+        np.testing.assert_allclose(H.sum(axis=0), 1, atol=1e-6)
+    if penalties.fixes_columns:
+        np.testing.assert_allclose(np.linalg.norm(W, axis=0), 1, atol=1e-6)
+    assert result.objective_bound() <= result.objective
+    assert result.settings["penalties"] == penalties.plain()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("alpha_H", ["same", 1e-4])
+def test_the_objective_is_that_of_scikit_learn(alpha_H, l1_ratio, X):
+    options = {"alpha_W": 1e-3, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
+    theirs = NMF(4, init="nndsvd", max_iter=2000, tol=1e-6, **options)
+    A = theirs.fit_transform(X)
+    C = theirs.components_
+    alpha = 1e-3 if alpha_H == "same" else alpha_H
+    (n, m), l2_ratio = X.shape, 1 - l1_ratio
+    objective = 0.5 * ((X - A @ C) ** 2).sum()
+    objective += 1e-3 * m * (l1_ratio * A.sum() + 0.5 * l2_ratio * (A**2).sum())
+    objective += alpha * n * (l1_ratio * C.sum() + 0.5 * l2_ratio * (C**2).sum())
+    penalties = Penalties.as_in_sklearn((m, n), **options)
+    assert penalised(X.T, C.T, A.T, penalties) == pytest.approx(2 * objective, rel=1e-12)
+    model = ConeNMF(4, max_iter=5000, tol=1e-9, **options)
+    ours = model.fit_transform(X)
+    assert model.result_.objective / 2 <= objective * (1 + 1e-6)
+    np.testing.assert_array_equal(ours, model.transform(X))
+    # coefficients of new samples: theirs, for equal components
+    theirs.set_params(tol=1e-12).components_ = model.components_
+    np.testing.assert_allclose(theirs.transform(X[:9]), model.transform(X[:9]), atol=1e-4)
+
+
+def test_abundances_are_the_best_that_sum_to_one():
+    rng = np.random.default_rng(0)
+    W = rng.random((9, 4))
+    V = W @ rng.dirichlet(np.full(4, 0.3), 12).T + 0.1 * rng.random((9, 12))
+    H = sum_to_one(W.T @ W, V.T @ W, np.zeros((12, 4)))
+    constraint = {"type": "eq", "fun": lambda h: h.sum() - 1}
+    for v, h in zip(V.T, H, strict=True):
+        best = minimize(
+            lambda x, v=v: ((v - W @ x) ** 2).sum(),
+            np.full(4, 0.25),
+            bounds=[(0, 1)] * 4,
+            constraints=constraint,
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert ((v - W @ h) ** 2).sum() <= best.fun + 1e-9
+
+
+def test_columns_of_unit_length_are_minimised_over_one_by_one():
+    rng = np.random.default_rng(0)
+    V, H = rng.random((6, 20)), rng.random((3, 20))
+    W = rng.random((6, 3))
+    W /= np.linalg.norm(W, axis=0)
+    before = ((V - W @ H) ** 2).sum()
+    after = unit_columns(H @ H.T, V @ H.T, W, sweeps=1)
+    assert ((V - after @ H) ** 2).sum() < before
+    np.testing.assert_allclose(np.linalg.norm(after, axis=0), 1)
+    hopeless = unit_columns(H @ H.T, V @ H.T - 1e3, W, sweeps=1)  # no entry pays
+    np.testing.assert_allclose(np.sort(hopeless, axis=0)[-1], 1)
+
+
+def test_few_components_for_each_sample(X):
+    V = from_columns(X.T)
+    plain = factorize(V, 4)
+    apart = factorize(V, 4, penalties=Penalties(orthogonality=20.0))
+    assert (np.asarray(apart.H) > 0).sum() < 0.6 * (np.asarray(plain.H) > 0).sum()
+    G = np.full((2, 2), 3.0) - 2 * np.eye(2)  # indefinite: either alone is best
+    np.testing.assert_allclose(
+        best_rows(G, np.array([[1.0, 2.0]]), KINDS["orthogonality"].on_H, False)[0, 0], 0
+    )
+
+
+def test_the_bound_of_two_ridges_is_attained_by_rank_one():
+    rng = np.random.default_rng(0)
+    V = from_columns(np.outer(rng.random(8), rng.random(20)))
+    penalties = Penalties(l2_h=0.2, l2_w=0.1)
+    result = factorize(V, 1, penalties=penalties, max_iter=2000, tol=1e-12)
+    assert result.objective_bound() == pytest.approx(result.objective, rel=1e-6)
+
+
+def test_a_larger_volume_penalty_brings_components_closer(X):
+    V = from_columns(X.T)
+    volumes = []
+    for weight in (0.01, 1.0, 10.0):
+        W = factorize(V, 4, penalties=Penalties(min_volume=weight), max_iter=500).W
+        volumes.append(np.linalg.det(W.T @ W))
+    assert volumes[0] > volumes[1] > volumes[2]
+
+
+def test_nothing_asked_for_is_a_plain_fit(X):
+    V = from_columns(X.T)
+    plain, none = factorize(V, 4), factorize(V, 4, penalties=Penalties())
+    np.testing.assert_array_equal(plain.W, none.W)
+    assert "penalties" not in none.settings
+
+
+def test_solvers_that_cannot_are_refused_by_name(X):
+    V = from_columns(X.T)
+    with pytest.raises(OptionError, match=r"mult.*not made for penalties"):
+        factorize(V, 3, solver="mult", penalties=Penalties(l1_h=1.0))
+    with pytest.raises(OptionError, match="positive definite"):
+        factorize(V, 3, solver="nnlsb", penalties=Penalties(orthogonality=1.0))
+    with pytest.raises(OptionError, match="l1_h would lower"):
+        Penalties(sum_to_one=True, l1_h=1.0)
+    with pytest.raises(OptionError, match="alpha_W"):
+        ConeNMF(3, alpha_W=-1.0).fit(X)
+    with pytest.raises(OptionError, match="alpha_H"):
+        ConeNMF(3, alpha_H="other").fit(X)
+    factorize(V, 3, solver="nnlsb", penalties=KINDS["L2"], max_iter=5)
+
+
+def test_penalties_come_back_from_a_saved_result(tmp_path, X):
+    result = factorize(from_rows(X), 3, penalties=KINDS["L1"], max_iter=20)
+    result.save(tmp_path / "r.npz")
+    loaded = type(result).load(tmp_path / "r.npz")
+    penalties = Penalties.of_plain(loaded.settings["penalties"])
+    assert penalties == KINDS["L1"]
+    H, _, _ = coefficients(from_rows(X), loaded.W, penalties)
+    np.testing.assert_array_equal(H, result.H)
+    assert loaded.certify().kkt_residual == result.certify().kkt_residual
