@@ -523,10 +523,12 @@ def nnls_rows(
 
 
 @_compiled
-def nnls_own_rows(G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int) -> None:
+def nnls_own_rows(
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, work: Any
+) -> None:
     """The same with a Gram matrix for each row, G (n, K, K); NaN where it did not finish."""
     for n in range(C.shape[0]):
-        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots)
+        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots, places, work)
 
 
 @_compiled

@@ -120,7 +120,8 @@ def _nnls_own(G: Array, C: Array, max_pivots: int) -> Array:
         diagonal = np.arange(C.shape[1])
         grams[:, diagonal, diagonal] = 1.0 + _rounding(C.shape[1])
         kernels.hals_own_rows(grams, sides, solutions, 0.0, _GUESS_SWEEPS, 0.0)
-        kernels.nnls_own_rows(grams, sides, solutions, _GRADIENT_TOL, max_pivots)
+        memory = kernels.nnls_memory(C.shape[1])
+        kernels.nnls_own_rows(grams, sides, solutions, _GRADIENT_TOL, max_pivots, *memory)
         with np.errstate(invalid="ignore", over="ignore"):
             gradient = np.einsum("nj,njk->nk", solutions, grams) - sides
             wrong = np.where(solutions > 0, np.abs(gradient), -gradient).max(axis=1, initial=0.0)
