@@ -57,6 +57,14 @@ def test_diagnose_judges(folder, capsys, run):
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}
 
 
+def test_diagnose_does_not_call_data_without_cones_a_failure(folder, capsys, run):
+    assert run("diagnose", "cells.csv", "-k", 4, "--effort", 0) == 0  # one cone too many
+    words = " ".join(capsys.readouterr().out.split())
+    assert re.search(
+        r"assumption does not hold, margin -0\.\d+ rad: the fit is not affected", words
+    )
+
+
 def test_compare_ranks_starts_and_solvers(folder, capsys, run):
     choice = ("-k", 3, "--inits", "cr1,random", "--solvers", "hals,mult", "--max-iter", 20)
     more = ("--labels", "classes.txt", "-o", "table.csv", "--plot", "error.svg")

@@ -133,11 +133,14 @@ def my_method(V, ks, rng):
     return Vote(np.ones(ks.size), 3, "because")
 
 
-def test_cones_that_break_the_assumption_are_marked(result):
-    assert not result.plot_cones().lines[0].get_xdata().size
+def test_cones_too_close_for_the_guarantee_are_marked_and_not_called_a_failure(result):
+    ax = result.plot_cones()
+    assert not ax.lines[0].get_xdata().size
+    assert ax.get_title() == "Angles between cones; the paper's guarantee applies"
     rng = np.random.default_rng(0)
-    mixed = factorize(from_columns(rng.random((10, 50))), 3)
-    assert mixed.plot_cones().lines[0].get_xdata().size == 6
+    ax = factorize(from_columns(rng.random((10, 50))), 3).plot_cones()
+    assert ax.lines[0].get_xdata().size == 6
+    assert ax.get_title() == "Angles between cones; crosses are too close for the guarantee"
 
 
 def test_components_as_curves_images_or_top_features(result):

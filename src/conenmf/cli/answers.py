@@ -17,6 +17,7 @@ from ..export import REPORT_FILE
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..judge.uniqueness import Freedom
+from ..judge.words import NO_GUARANTEE
 from ..result import Factorization
 from ..solve.race import Race
 from ..solve.stopping import StopReason
@@ -197,7 +198,8 @@ def _show_cones(out: Console, cones: ConeDiagnosis) -> None:
     out.print()
     out.print(table)
     margin = "" if K == 1 else f", margin {geometry.margin:.3f} rad"
-    out.print(f"\nthe geometric assumption {geometry.verdict}{margin}")
+    calm = "" if geometry.holds else f": {NO_GUARANTEE}"
+    out.print(f"\nthe geometric assumption {geometry.verdict}{margin}{calm}")
     if K > 1:
         least = "" if geometry.pairwise.is_exact else "at least "
         out.print(f"pairwise separation of samples: {least}{geometry.pairwise.value:.3f} rad")

@@ -269,7 +269,7 @@ def _chosen(which: Any, K: int) -> list[int]:
 
 
 def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
-    """Draw the angles between cones; a cross marks pairs too close for the assumption."""
+    """Draw the angles between cones; a cross marks pairs too close for the paper's guarantee."""
     instance("geometry", geometry, ConeGeometry, "cone_geometry(V, labels)")
     ax = _axes(ax)
     K = geometry.angles.size
@@ -280,8 +280,10 @@ def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
         close = (geometry.between <= geometry.required_angle) & ~np.eye(K, dtype=bool)
         rows, columns = np.nonzero(close)
         ax.plot(columns, rows, "x", color="C3", markersize=5)
-    title = f"The geometric assumption {geometry.verdict}"
-    ax.set(xlabel="cone", ylabel="cone", title=title)
+    known = "the paper's guarantee applies"
+    if not geometry.holds:
+        known = "crosses are too close for the guarantee"
+    ax.set(xlabel="cone", ylabel="cone", title=f"Angles between cones; {known}")
     return ax
 
 
