@@ -47,20 +47,24 @@ def test_the_list_of_commands_says_what_each_says_of_itself(capsys, run):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [(None, "Usage: conenmf"), ("conenmf co", "plain,compare\nplain,completion")],
+    ("words", "expected", "slow"),
+    [
+        (None, "Usage: conenmf", ["numpy", "scipy", "sklearn", "rich"]),
+        ("conenmf co", "plain,compare\nplain,completion", ["numpy", "scipy", "sklearn", "rich"]),
+        ("conenmf fit --max-i", "plain,--max-iter", ["sklearn", "pandas", "matplotlib"]),
+    ],
 )
-def test_help_and_completion_import_nothing_slow(words, expected):
-    """They would take a second otherwise."""
+def test_help_and_completion_import_nothing_slow(words, expected, slow):
+    """They would take seconds otherwise; options need the library itself."""
     program = (
         "import sys, atexit\n"
-        "slow = ('numpy', 'scipy', 'sklearn', 'rich')\n"
-        "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"
+        f"atexit.register(lambda: print([name for name in {slow} if name in sys.modules]))\n"
         "sys.argv = ['conenmf', '--help']\n"
         "from conenmf.__main__ import run\n"
         "run()"
     )
-    completing = {"_CONENMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "1"}
+    count = str(words.count(" ")) if words else ""
+    completing = {"_CONENMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
