@@ -61,6 +61,8 @@ def test_long_names_are_cut(tmp_path, kind, stored):
     names = pa.array(["é" * 300, "b" * 200, "c"]).cast(kind)
     table = pa.table({"a": [1.0, 2.0, 3.0], "name": names})
     path = tmp_path / f"a.{stored}"
+    if (kind, stored) == ("string_view", "parquet") and int(pa.__version__.split(".")[0]) < 21:
+        pytest.skip("pyarrow writes views to Parquet from version 21 on")
     if stored == "parquet":
         pq.write_table(table, path)
     else:
