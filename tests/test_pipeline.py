@@ -18,12 +18,14 @@ def cones():
     return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("solver", [*SOLVERS, None])
 def test_every_init_with_every_solver(init, solver, small_blocks, sample_matrix):
     check_factors(from_columns(sample_matrix, **small_blocks), init, solver, sample_matrix)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     ("init", "solver"),
     [*((init, "hals") for init in INITS), *(("cr1", solver) for solver in [*SOLVERS, None])],

@@ -84,7 +84,6 @@ def run(installed, *command):
     return done.stdout
 
 
-@pytest.mark.xdist_group("release")
 def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
     sdist, wheel = release
     with zipfile.ZipFile(wheel) as archive:
@@ -101,7 +100,6 @@ def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
         assert set(files(folder)) <= names, folder
 
 
-@pytest.mark.xdist_group("release")
 def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
     where = run(installed, "python", "-c", "import conenmf; print(conenmf.__file__)")
     assert Path(where.strip()).is_relative_to(installed[1].parent)
@@ -109,7 +107,6 @@ def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
     assert re.search(r"\d\d passed", out), out
 
 
-@pytest.mark.xdist_group("release")
 def test_the_installed_command_runs(installed, tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,b,c\n" + "\n".join(f"{n},{2 * n},{n % 3}" for n in range(1, 30)))

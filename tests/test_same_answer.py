@@ -63,6 +63,7 @@ def check_same(result, expected):
     assert np.linalg.norm(difference) <= 1e-8 * np.linalg.norm(WH)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("kind", "init"),
     [*((kind, "auto") for kind in KINDS), ("unit norms", "kmeans"), ("equal blocks", "nnsvdlrc")],

@@ -23,8 +23,8 @@ def test_eckart_young_is_below_every_factorisation(seed):
     assert bound == pytest.approx(np.sqrt((sigma[K:] ** 2).sum() / (sigma**2).sum()), abs=1e-7)
 
 
-def test_certificate_of_a_fit(backend, small_blocks, sample_matrix):
-    V = backend(sample_matrix)
+def test_certificate_of_a_fit(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
     fit = factorize(V, 3, solver="nnlsb", tol=1e-12, max_iter=500)
     certificate = certify(V, fit.W, fit.H)
     assert certificate.relative_error == pytest.approx(fit.relative_error, rel=1e-10)

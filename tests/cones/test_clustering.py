@@ -76,6 +76,7 @@ def test_lazy_algorithm_1_is_the_plain_one_centre_for_centre(make, method, V, bl
     assert cones.labels.tolist() == labels.tolist()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("seed", "dtype"), [(0, np.float32), (1, np.float64)])
 def test_lazy_is_plain_on_larger_matrices(main_backend, small_blocks, seed, dtype):
     V = make_cones(40, 6, 0.2, n_samples=300, noise=0.05, rng=np.random.default_rng(seed)).V
@@ -214,6 +215,7 @@ def test_half_of_the_radius_bounds_nothing_if_centres_are_drawn():
     assert cluster_cones(V, 2).least_size_angle <= best
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("angle", [1e-1, 1e-3, 1e-6, 1e-9, 1e-12])
 def test_a_small_radius_has_all_its_digits(angle, main_backend):
     at = np.array([0.3, 0.3 + angle, 1.2, 1.2])

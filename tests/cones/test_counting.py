@@ -140,6 +140,7 @@ def test_directions_that_depend_on_each_other():
     assert "rank 3" in count.reason
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("limit", [2000, 10])
 def test_every_storage(main_backend, small_blocks, cones, limit, monkeypatch):
     monkeypatch.setattr(counting, "_MAX_SAMPLES", limit)

@@ -75,8 +75,8 @@ def test_two_samples_2e_6_apart():
     assert angles[0] == pytest.approx(1e-6, rel=1e-9)
 
 
-def test_every_storage(backend, small_blocks, sample_matrix):
-    V = backend(sample_matrix)
+def test_every_storage(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
     labels = cluster_cones(V, 3).labels
     axes, angles = enclosing_cones(V, labels)
     plain_axes, plain_angles = enclosing_cones(from_columns(sample_matrix, **small_blocks), labels)

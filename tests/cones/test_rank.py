@@ -13,12 +13,14 @@ from conenmf.errors import (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [0, 4])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_theorem_9_finds_the_number_of_cones(seed, normalize):
     check_estimate(from_columns, seed, normalize)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("seed", "normalize"), [(0, False), (4, True)])
 def test_theorem_9_on_every_storage(main_backend, seed, normalize):
     check_estimate(main_backend, seed, normalize)
@@ -27,7 +29,7 @@ def test_theorem_9_on_every_storage(main_backend, seed, normalize):
 def check_estimate(make, seed, normalize):
     K = 3 + seed
     rng = np.random.default_rng(seed)
-    model = make_cones(120, K, 0.15, n_samples=800, rng=rng)
+    model = make_cones(60, K, 0.15, n_samples=300, rng=rng)
     estimate = estimate_rank(make(model.V), k_max=20, normalize=normalize)
     assert estimate.K == K
     assert estimate.margin > 1.2

@@ -23,6 +23,7 @@ def svd_per_cluster(V, labels, K):
     return W, H
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
 def test_the_original_programs_agree(path, main_backend, both_twins, small_blocks):
     case = np.load(path)

@@ -222,8 +222,8 @@ def test_runs_are_independent_of_each_other():
     assert np.abs(off - 2000 * p).max() < 4 * np.sqrt(2000 * p * (1 - p))
 
 
-def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
-    V = backend(sample_matrix)
+def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
     W, H, cones = cr1_plus_plus(V, 5, rng=rng(7), runs=5)
     W0, H0, cones0 = cr1_plus_plus(
         from_columns(sample_matrix, **small_blocks), 5, rng=rng(7), runs=5

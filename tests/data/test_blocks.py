@@ -42,6 +42,7 @@ def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
     assert nothing.shape == (0, 12)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix):
     block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))

@@ -69,6 +69,7 @@ def test_new_samples_get_the_same_in_every_storage(main_backend, sample_matrix, 
     np.testing.assert_allclose(again.columns(np.arange(15)) @ np.eye(15), whole[:, 5:20])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("step", [{}, *({key: value} for key, value in ALL.items()), ALL])
 def test_it_can_be_turned(main_backend, sample_matrix, step):
     T = prepare(main_backend(sample_matrix), **step).turned()

@@ -49,6 +49,7 @@ def test_the_basis_holds_nearly_the_leading_singular_vectors(sample_matrix):
     assert np.linalg.norm(left) <= 1.05 * np.linalg.norm(best)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals"])
 def test_solvers_run_on_it_without_reading_v(solver, low_rank, main_backend):
     V = main_backend(low_rank)

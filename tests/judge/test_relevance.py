@@ -38,6 +38,7 @@ def published(V, W, H, phi, a, prior, n_iter):
     return W, H, scale, b / c, fit + ((sizes + b) / scale + c * np.log(scale)).sum()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("prior", ["l1", "l2"])
 def test_the_updates_are_the_published_ones(prior, main_backend, small_blocks):
     """From where one iteration has led, nine more."""

@@ -24,6 +24,7 @@ def residuals(V, U, sigma, R):
     return np.maximum(there, back) / sigma[0]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("turned", [False, True])
 def test_vectors_of_a_start_are_the_same_on_every_storage(main_backend, turned):
     V = counts().T if turned else counts()

@@ -32,6 +32,7 @@ def test_singular_values_equal_a_full_svd(spectrum_of, F, N, k, rate):
     check_singular_values(spectrum_of, from_columns, decaying(F, N, rate), k)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("F", "N", "rate"), [(40, 110, 0.6), (60, 30, 0.99)])
 def test_singular_values_on_every_storage(spectrum_of, main_backend, F, N, rate):
     check_singular_values(spectrum_of, main_backend, decaying(F, N, rate), 10)
@@ -48,6 +49,7 @@ def check_singular_values(spectrum_of, make, V, k):
     )
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("F", "N", "k"), [(80, 200, 6), (200, 60, 6), (30, 7, 7)])
 def test_truncated_svd(spectrum_of, main_backend, small_blocks, F, N, k):
     V = decaying(F, N, 0.7)

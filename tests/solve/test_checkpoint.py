@@ -38,6 +38,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, sample_matrix, small_bl
     check_resumed(from_columns(sample_matrix, **small_blocks), tmp_path, solver, init)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("solver", "init"), [("hals", "random"), ("plain-mult", "cr1")])
 def test_a_resumed_run_on_every_storage(
     tmp_path, sample_matrix, main_backend, small_blocks, solver, init

@@ -25,6 +25,7 @@ def count(name):
     return 2 if name == "rank-two" else 4
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
 def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
     case = np.load(path)
@@ -33,6 +34,7 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
     np.testing.assert_allclose(H, case["nndsvd_H"], atol=1e-9)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", INITS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_init_is_an_init(name, dtype, main_backend, small_blocks, sample_matrix):
@@ -48,13 +50,14 @@ def test_every_init_is_an_init(name, dtype, main_backend, small_blocks, sample_m
     assert W.any(axis=0).all()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "name",
     sorted({*INITS} - {"nndsvdar"}),  # which fills zeros block by block
 )
-def test_every_storage_gives_the_same_init(name, backend, small_blocks, sample_matrix):
+def test_every_storage_gives_the_same_init(name, main_backend, small_blocks, sample_matrix):
     K = count(name)
-    W, H, *_ = initialize(backend(sample_matrix), K, name, HALS, rng())
+    W, H, *_ = initialize(main_backend(sample_matrix), K, name, HALS, rng())
     W0, H0, *_ = initialize(from_columns(sample_matrix, **small_blocks), K, name, HALS, rng())
     np.testing.assert_allclose(W, W0, atol=1e-10)
     np.testing.assert_allclose(H, H0, atol=1e-10)

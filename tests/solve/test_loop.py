@@ -29,6 +29,7 @@ def test_the_original_programs_agree(path, name, iterations, both_twins):
     check_published(from_columns, np.load(path), name, iterations)
 
 
+@pytest.mark.thinned(3)
 @PUBLISHED
 def test_the_original_programs_agree_on_every_storage(name, iterations, main_backend, both_twins):
     (path,) = (path for path in ORACLE if path.stem == "case4")  # the one with many zeros
@@ -49,6 +50,7 @@ def check_published(make, case, name, iterations):
     assert run.stop_reason == "max_iter"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_error_falls_and_is_the_error(name, main_backend, small_blocks, sample_matrix, init):
     run = alternate(
@@ -62,6 +64,7 @@ def test_the_error_falls_and_is_the_error(name, main_backend, small_blocks, samp
     assert errors[-1] == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_one_pass_per_iteration(name, main_backend, sample_matrix, init):
     V = main_backend(sample_matrix)
@@ -89,6 +92,7 @@ def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, 
         assert np.array_equal(run.history.relative_error, runs[0].history.relative_error)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_storage_gives_the_same_factors(name, backend, small_blocks, sample_matrix, init):
     stopping = Stopping(0, max_iter=8)
@@ -114,6 +118,7 @@ def test_h_exists_once_where_no_step_is_taken_back(name, small_blocks, sample_ma
     assert all(array is arrays[0] for array in arrays)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_float32(name, main_backend, sample_matrix, init):
     single = alternate(

@@ -131,6 +131,7 @@ NEARLY_EXACT = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("kind", NEARLY_EXACT)
 @pytest.mark.parametrize("solver", ["nnlsb", "plain-nnlsb", "hals", "plain-hals", "mult"])

@@ -109,6 +109,7 @@ def test_axes_are_nearly_as_good_as_all_samples_at_once(seed, K, alpha, size, or
     assert error <= np.sqrt(1 + 1 / SKETCH_SIZE) * at_once + 1e-9
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("size", [1, 20, 150])
 @pytest.mark.parametrize("order", ORDERS[:2])
 def test_a_stream_of_cones_ends_near_the_batch_error(order, size):

@@ -29,9 +29,9 @@ def errors(race):
     return np.array([one.relative_error for one in race.entrants])
 
 
-def test_every_storage_holds_the_same_race(backend, sample_matrix):
+def test_every_storage_holds_the_same_race(main_backend, sample_matrix):
     here, there = (
-        run_race(V, 4, HALS) for V in (from_columns(sample_matrix), backend(sample_matrix))
+        run_race(V, 4, HALS) for V in (from_columns(sample_matrix), main_backend(sample_matrix))
     )
     assert here.initial.name == there.initial.name
     np.testing.assert_allclose(errors(there.race), errors(here.race), rtol=1e-8)
@@ -108,6 +108,7 @@ def test_it_is_always_the_same_and_a_generator_changes_it(sample_matrix):
     assert (draws[0] != draws[2]).any()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shape", [(4, 30), (30, 4), (5, 5)])
 def test_as_many_components_as_features_or_samples_are_exact(main_backend, shape):
     V, K = np.random.default_rng(2).random(shape), min(shape)

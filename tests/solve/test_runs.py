@@ -176,6 +176,7 @@ class Weighted(Frobenius):
         return *rows, {**sums, "inner": float(np.vdot(sums["VH"], options["W"]))}
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["hals", "plain-hals", "plain-nnlsb"])
 def test_sample_weights_are_an_aligned_array(name, main_backend, sample_matrix, init):
     """The same as scaling the samples, which is not done."""
@@ -212,6 +213,7 @@ def keep(G, C, Y):
     return Y
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["hals", "nnlsb", "plain-nnlsb"])
 def test_a_penalty_for_h_leads_to_the_ridge_solution(name, main_backend, sample_matrix, init):
     W, H = init
@@ -262,17 +264,17 @@ def test_each_factor_has_its_own_solver(sample_matrix, init):
 # --- several runs -----------------------------------------------------------------------------
 
 
-def test_runs_share_a_pass_and_keep_their_bits(backend, small_blocks, sample_matrix):
+def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sample_matrix):
     """Of different solvers, losses and numbers of components; each leaves when it is done."""
     rng = np.random.default_rng(5)
     inits = [(rng.random((12, K)), rng.random((K, 40))) for K in (3, 2, 4)]
     solvers, limits = ["hals", "plain-mult", late("nnlsb")], [6, 9, 4]
     stoppings = [Stopping(0, max_iter=n) for n in limits]
     alone = [
-        alternate(backend(sample_matrix), *init, solver, stopping=stopping)
+        alternate(main_backend(sample_matrix), *init, solver, stopping=stopping)
         for init, solver, stopping in zip(inits, solvers, stoppings, strict=True)
     ]
-    V = backend(sample_matrix)
+    V = main_backend(sample_matrix)
     before = V.passes
     runs = [
         Run(V, *init, solver, stopping)

@@ -25,6 +25,7 @@ def test_separable_data_are_solved_exactly(method, seed):
     assert set(method(from_columns(V), 4).tolist()) == set(places.tolist())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("method", [spa, snpa])
 def test_every_storage(method, backend, small_blocks, sample_matrix):
     plain = method(from_columns(sample_matrix, **small_blocks), 5)

@@ -94,6 +94,7 @@ def test_each_row_is_updated_independently_of_the_others(update, both_twins):
     np.testing.assert_allclose(np.vstack(pieces), whole, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_gram_matrix_for_each_row(update, both_twins, dtype):
