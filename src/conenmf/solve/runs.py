@@ -129,7 +129,7 @@ class Run:
         self._began, self._already_read = time.perf_counter(), V.passes_here
         self.V, self.method, self.stopping = V, Method.of(solver), stopping
         self._solver = self.method.H.solver
-        self._callback, self._leap, self._save = callback, leap, save
+        self.callback, self._leap, self._save = callback, leap, save
         # A penalty sees the factors as they are: neither V nor columns of W are rescaled then.
         self.loss = self.method.loss(V, rescale=not self.method.is_penalised)
         if resume is None:
@@ -238,7 +238,7 @@ class Run:
         log.passes.append(self.V.passes_here - self._already_read)
         log.relative_error.append(self.loss.relative_error(value))
         self.reason = self._reason()
-        if self._callback is not None:
+        if self.callback is not None:
             iteration = Iteration(
                 iteration=len(log.elapsed),
                 elapsed=log.elapsed[-1],
@@ -246,7 +246,7 @@ class Run:
                 passes=log.passes[-1],
                 objective=self.loss.objective(value),
             )
-            if asks_to_stop(self._callback(iteration)):
+            if asks_to_stop(self.callback(iteration)):
                 self.reason = StopReason.CALLBACK
                 self.save(ended=True)
 

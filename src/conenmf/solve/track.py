@@ -115,11 +115,15 @@ class Track:
 
     def run(self) -> Entered:
         """Hold the race, and return the winner, or the one that leads when it is stopped."""
-        self._enter([0])
-        if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-            numbers = range(1, self._plan.n_inits)
-            self._enter([number for number in numbers if self._suits(number)])
-        winner = self._race()
+        try:
+            self._enter([0])
+            if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
+                numbers = range(1, self._plan.n_inits)
+                self._enter([number for number in numbers if self._suits(number)])
+            winner = self._race()
+        finally:
+            for one in self.entered:  # a circle would keep every H, which may be a file
+                one.run.callback = None
         if self.is_stopped:
             return min(self.entered, key=lambda one: one.error)
         return winner
