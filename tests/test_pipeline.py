@@ -144,9 +144,12 @@ def test_what_an_init_made_is_gone_while_the_solver_runs(monkeypatch, made_by, p
     monkeypatch.setattr(made_by, watched)
     V = from_columns(np.random.default_rng(0).random((30, 300)) ** 6)  # no cones
     limits = {"max_iter": 5, "tol": 0, "rng": np.random.default_rng(0)}
-    factorize(
-        V, 3, callback=lambda _: alive.append(references[0]() is not None), **limits, **options
-    )
+
+    def look(now):
+        if now.iteration:  # the race is over
+            alive.append(references[0]() is not None)
+
+    factorize(V, 3, callback=look, **limits, **options)
     assert alive == [False] * 5
 
 

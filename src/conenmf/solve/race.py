@@ -5,7 +5,8 @@ with. They run where an iteration is cheap (`arena`). The order is:
 
 1. cr1, or cr1-robust if clusters are not evident, runs a few iterations. If its error is as low
    as the singular values allow (`prospect`), no other init can do better, and the race is over.
-2. The others run as many. Those that lead continue until the best one is known.
+2. The others run as many. Those that lead continue until the best one is known; of dense data,
+   nndsvd does so at once, if the solver is to continue from there: it leads more often than not.
 3. If the best one is on a plateau all the same, all continue: which one leaves it cannot be
    seen before. Where three reach the same error, it is taken for the end and not for a plateau.
 
@@ -163,9 +164,10 @@ def run_race(
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
     callback : callable, optional
-        Called with an `Iteration` whenever an init has reached a lower error than all before, if
-        the race is run on V itself and the solver is to continue from there: errors elsewhere are
-        not those of V. Returning True ends the race.
+        Called with an `Iteration` whenever an init has reached a lower error of V than all before,
+        if the solver is to continue from there. On a sketch, whose errors are not those of V, V is
+        read for it after every round; on some of the samples or features it is not called.
+        Returning True ends the race.
     """
     require_data_matrix(V, nonzero=True)
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
@@ -179,8 +181,8 @@ def run_race(
     if min(V.shape) == K:
         return RaceOutcome(_identity(V))
     arena = choose_arena(V, K, rank)
-    is_seen = arena.name == "all" and solver is RACING_SOLVER
-    track = Track(arena, K, rng, spectrum, remaining, callback if is_seen else None)
+    is_seen = arena.name in ("all", "sketch") and solver is RACING_SOLVER
+    track = Track(arena, K, solver, rng, spectrum, remaining, callback if is_seen else None)
     best = _best_two(V, track, spectrum) if K == 2 else None
     if best is not None:
         return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
@@ -199,7 +201,7 @@ def run_race(
         return RaceOutcome(initial, race, track.prospect, state, track.is_stopped)
     W, H = factors_on_all(V, track.arena.name, *winner.run.factors())
     known = track.prospect if track.arena.name == "sketch" else None
-    return RaceOutcome(InitialFactors(W, H, winner.name), race, known)
+    return RaceOutcome(InitialFactors(W, H, winner.name), race, known, is_stopped=track.is_stopped)
 
 
 def _identity(V: DataMatrix) -> InitialFactors:

@@ -18,6 +18,7 @@ from ..data.sketch import is_dense
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
 from .arena import Arena
+from .coefficients import coefficients
 from .initial import Generator, InitialFactors
 from .inits import initialize
 from .loop import iterate
@@ -57,12 +58,18 @@ _PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 300))
 
 @dataclass(eq=False)
 class Entered:
-    """An init that takes part: its number and name, its run so far, and what seconds it took."""
+    """An init that takes part: its number and name, its run so far, and what seconds it took.
+
+    Its error at the end of the first round, and whether that hardly fell any more, decide who
+    continues: some may be ahead by then.
+    """
 
     number: int
     name: str
     run: Run
     seconds: float
+    first_error: float = np.inf
+    has_settled: bool = False
 
     @property
     def error(self) -> float:
@@ -89,6 +96,7 @@ class Track:
         self,
         arena: Arena,
         K: int,
+        solver: Solver | None,
         rng: Generator,
         spectrum: Spectrum,
         remaining: Callable[[], float | None],
@@ -102,7 +110,11 @@ class Track:
         self.prospect = prospect(arena.V, K, arena.S, spectrum=known)
         self.entered: list[Entered] = []
         self.is_agreed = self.is_stopped = False
-        self._callback, self._lowest_error = callback, np.inf
+        # Of dense data the second most often leads. Other solvers begin where it has begun.
+        self._runs_ahead = solver is RACING_SOLVER and is_dense(arena.V)
+        self._ahead: list[Entered] = []
+        self._callback, self._lowest_error, self._lowest_on_sketch = callback, np.inf, np.inf
+        self._is_on_all = arena.name == "all"
         self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
         if rng is not None:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(self.inits))]
@@ -118,8 +130,13 @@ class Track:
         try:
             self._enter([0])
             if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-                numbers = range(1, self._plan.n_inits)
-                self._enter([number for number in numbers if self._suits(number)])
+                numbers = [n for n in range(1, self._plan.n_inits) if self._suits(n)]
+                if self._runs_ahead:
+                    n_before = len(self.entered)
+                    self._enter(numbers[:1])
+                    self._run_ahead(self.entered[n_before:])
+                    del numbers[:1]
+                self._enter(numbers)
             winner = self._race()
         finally:
             for one in self.entered:  # a circle would keep every H, which may be a file
@@ -130,16 +147,17 @@ class Track:
 
     def _race(self) -> Entered:
         """Let those that lead continue until the best one is known."""
-        leaders = _distinct(_lowest(self.entered, self._plan.n_leaders))
+        by_first = _lowest(self.entered, self._plan.n_leaders, lambda one: one.first_error)
+        leaders = _distinct(by_first)
         if len(leaders) > 1:
             self._continue(leaders, round=1)
-        (winner,) = _lowest(leaders, 1)
+        (winner,) = _lowest([*leaders, *self._ahead], 1)
         self.is_agreed = _agree(self.entered)
         if not self.is_agreed and self.prospect.is_plateau(winner.error):
             self._continue(self.entered, round=2)
             self.is_agreed = _agree(self.entered)
             (winner,) = _lowest(self.entered, 1)
-        if self.arena.name != "all":  # an iteration is cheaper here than on V
+        if not self._is_on_all:  # an iteration is cheaper here than on V
             self._continue([winner], round=2)
         return winner
 
@@ -178,11 +196,20 @@ class Track:
                 initial.H,
                 RACING_SOLVER,
                 Stopping(max_iter=0),
-                callback=None if self._callback is None else self._report,
+                callback=self._report if self._callback and self._is_on_all else None,
             )
             entered.append(Entered(number, initial.name, run, time.perf_counter() - began))
         self.entered += entered
         self._continue(entered, round=0)
+        for one in entered:
+            one.first_error = one.error
+            one.has_settled = one.run.reason is StopReason.CONVERGED
+
+    def _run_ahead(self, entered: list[Entered]) -> None:
+        """Run to the end of the second round at once: the lowest error is reached sooner."""
+        if entered and not self.is_over():
+            self._continue(entered, round=1)
+            self._ahead = entered
 
     def _continue(self, entered: list[Entered], *, round: int) -> None:
         """Run until the end of a round, or until the errors hardly fall."""
@@ -198,11 +225,13 @@ class Track:
         iterate(self.arena.data, [one.run for one in entered])
         for one in entered:
             one.seconds += (time.perf_counter() - began) / len(entered)
+        if self._callback is not None and self.arena.name == "sketch":
+            self._report_of_all()
 
     def _report(self, now: Iteration) -> bool:
         """Call the callback for every error that is the lowest so far; end all runs if it asks."""
+        assert self._callback is not None
         if now.relative_error < self._lowest_error and not self.is_stopped:
-            assert self._callback is not None
             self._lowest_error = now.relative_error
             if asks_to_stop(self._callback(replace(now, iteration=0))):
                 self.is_stopped = True
@@ -210,12 +239,25 @@ class Track:
                     one.run.reason = StopReason.CALLBACK
         return self.is_stopped
 
+    def _report_of_all(self) -> None:
+        """Report the error that the leader on a sketch has on V itself, which takes a pass."""
+        leader = min(self.entered, key=lambda one: one.error)
+        if leader.error < self._lowest_on_sketch:
+            self._lowest_on_sketch, V = leader.error, self.arena.V
+            squared = coefficients(V, leader.run.factors()[0])[2]
+            error, log = float(np.sqrt(squared / V.total)), leader.run.log
+            self._report(Iteration(0, log.last_elapsed, error, log.last_passes, squared))
+
     def is_over(self) -> bool:
         """Whether it was stopped, or the time for it has run out."""
         return self.is_stopped or (self._end is not None and time.perf_counter() >= self._end)
 
 
-def _lowest(entered: list[Entered], count: int) -> list[Entered]:
+def _lowest(
+    entered: list[Entered],
+    count: int,
+    error: Callable[[Entered], float] = lambda one: one.error,
+) -> list[Entered]:
     """Those of the lowest errors, lowest first; of those that are equal, up to rounding, the first.
 
     So rounding, which depends on the storage, does not decide.
@@ -223,8 +265,8 @@ def _lowest(entered: list[Entered], count: int) -> list[Entered]:
     left = sorted(entered, key=lambda one: one.number)
     lowest: list[Entered] = []
     while left and len(lowest) < count:
-        limit = min(one.error for one in left) * (1 + _TIE_SHARE)
-        lowest.append(next(one for one in left if one.error <= limit))
+        limit = min(error(one) for one in left) * (1 + _TIE_SHARE)
+        lowest.append(next(one for one in left if error(one) <= limit))
         left.remove(lowest[-1])
     return lowest
 
@@ -236,11 +278,12 @@ def _agree(entered: list[Entered]) -> bool:
 
 
 def _distinct(entered: list[Entered]) -> list[Entered]:
-    """Leave out those that have converged to nearly the same error as one before them."""
+    """Leave out those that have settled at nearly the same error as one before them."""
     distinct: list[Entered] = []
     for one in entered:
-        if one.run.reason is not StopReason.CONVERGED or all(
-            abs(one.error - other.error) > _SAME_SHARE * other.error for other in distinct
+        if not one.has_settled or all(
+            abs(one.first_error - other.first_error) > _SAME_SHARE * other.first_error
+            for other in distinct
         ):
             distinct.append(one)
     return distinct
