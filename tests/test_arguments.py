@@ -147,8 +147,9 @@ SPECTRAL = {"spectrum": ("object?", SPECTRUM)}
 LIMITS = {"max_iter": ("integer", 1), "tol": ("share", 0.1), "max_time": ("limit?", 1.0)}
 READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memory": ("memory?",
     "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
-FITTING = {"init": ("init", "cr1"), "solver": ("solver?", "hals"), **LIMITS, "callback":
-    ("function?", quiet), "sketch": ("rank?", None), "checkpoint": ("path?", None)}
+FITTING = {"init": ("init", "cr1"), "loss": ("choice", "frobenius"), "solver": ("solver?",
+    "hals"), **LIMITS, "callback": ("function?", quiet), "sketch": ("rank?", None), "checkpoint":
+    ("path?", None)}
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
 PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
     False)}
@@ -179,7 +180,7 @@ CALLS = {
     "ConeNMF.fit_transform": FITTED,
     "ConeNMF.fit_predict": FITTED,
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
-    "ConeNMF.transform": {"X": ("matrix", X)},
+    "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
         * N)},
@@ -352,6 +353,7 @@ CALLS = {
     "solve.methods.Slot": {"solver": ("object", SOLVERS["hals"]), "penalty": ("function?", None),
         "n_fixed": ("integer", 1), "unit_columns": ("flag", False), "keeps_scale": ("flag", False)},
     "solve.losses.Frobenius": {**DATA, "rescale": ("flag", True), "whole": ("flag", False)},
+    "solve.poisson.Poisson": {**DATA, "rescale": ("flag", True)},
     "solve.coefficients.coefficients": {**DATA, "W": ("factor", W), "penalties": ("object?",
         Penalties(l1_h=0.1))},
     "solve.fixed.Fixed": {"W": ("factor", W), "names": ("texts?", list("abc"))},
@@ -366,6 +368,12 @@ CALLS = {
         ("flag", False), **SPECTRAL},
     "solve.held_out.held_out_share": {**DATA, "W": ("factor", W), "weights": ("vector?", [1.0] * N),
         "n_folds": ("integer", 5)},
+    "solve.held_out_counts.held_out_deviance": {**DATA, "W": ("factor", W), "weights": ("vector?",
+        [1.0] * N), "n_folds": ("integer", 5)},
+    "solve.goals.best_coefficients": {**DATA, "W": ("factor", W), "loss": ("choice", "poisson"),
+        "penalties": ("object?", None), "unseen": ("choice", "warn")},
+    "solve.poisson.margins": DATA,
+    "solve.poisson.regressions": {**DATA, "W": ("factor", W)},
     "solve.stopping.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
         "is_plateau": ("function?", None)},
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
@@ -452,7 +460,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseBound|RankEstimate|
-    ConeModel|Penalty|Run|Solution|Loss|
+    ConeModel|Penalty|Run|Solution|Loss|Margins|Regressions|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
     StreamCones|NamedComponents|NoisyCentres|Plane|EdgeCount|Relevance|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,
@@ -461,9 +469,9 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
     (Fixed|Penalties)\.(?!as_in_sklearn)\w+ |
-    (Run|Loss|Frobenius|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
+    (Run|Loss|Frobenius|Poisson|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
     (Words|Vocabulary)\.counted |
-    ConeNMF\.set_(fit|score)_request | Preparation\.(plain|of_plain|in_words) |
+    ConeNMF\.set_(fit|score|transform)_request | Preparation\.(plain|of_plain|in_words) |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+
     """,
     re.VERBOSE,

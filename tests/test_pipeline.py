@@ -213,6 +213,7 @@ def test_what_a_result_contains(cones):
     assert result.settings == {
         "K": 4,
         "init": "cr1",
+        "loss": "frobenius",
         "solver": "hals",
         "sketch": "auto",
         "max_iter": 3,

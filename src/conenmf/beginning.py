@@ -13,17 +13,19 @@ import numpy as np
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .solve.checkpoint import CheckpointedRun
+from .solve.count_inits import initialize_counts, race_of_counts, warmed_up
 from .solve.fixed import what_is_left
 from .solve.inits import Init, initialize
+from .solve.methods import Method
 from .solve.prospect import Prospect
 from .solve.race import Race, RaceOutcome, run_race
 from .solve.solvers import Solver
 from .solve.state import Saved
-from .solve.stopping import Callback
+from .solve.stopping import Callback, Log
 from .solve.terms import Terms
 from .stages import Spent, Stages
 
-__all__ = ["Begun", "begin_with_terms"]
+__all__ = ["Begun", "begin_counts", "begin_with_terms"]
 
 
 @dataclass
@@ -65,6 +67,33 @@ class Begun:
     saved: Saved | None = None
     spent: Spent = field(default_factory=Spent)
     is_stopped: bool = False
+
+    @classmethod
+    def after(
+        cls,
+        outcome: RaceOutcome,
+        K_decided_by: str,
+        spent: Spent,
+        sketch_rank: int | None = None,
+        *,
+        sketch_if_falling: bool = False,
+    ) -> Begun:
+        """Begin where a race, or a single init, has ended."""
+        initial, state = outcome.initial, outcome.state
+        return cls(
+            initial.W,
+            K_decided_by,
+            initial.name,
+            sketch_rank,
+            sketch_if_falling,
+            initial.H,
+            initial.error,
+            outcome.race,
+            outcome.prospect,
+            None if state is None else Saved(state, Log()),
+            spent,
+            outcome.is_stopped,
+        )
 
     @property
     def elapsed(self) -> float:
@@ -152,3 +181,21 @@ def begin_with_terms(
     if outcome is not None:
         begun.race, begun.is_stopped = outcome.race, outcome.is_stopped
     return begun
+
+
+def begin_counts(
+    V: DataMatrix,
+    K: int,
+    init: Init,
+    method: Method | None,
+    rng: np.random.Generator | None,
+    stages: Stages,
+    callback: Callback | None,
+) -> RaceOutcome:
+    """Make initial factors of counts."""
+    if isinstance(init, str) and init == "auto":
+        return race_of_counts(V, K, method, rng, remaining=stages.remaining, callback=callback)
+    initial = initialize_counts(V, K, init, rng)
+    if isinstance(init, str) and method is not None and method.H.solver.extrapolate:
+        initial = warmed_up(V, initial)
+    return RaceOutcome(initial)

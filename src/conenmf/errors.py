@@ -45,6 +45,8 @@ __all__ = [
     "ScaleError",
     "ShapeError",
     "ShapeWarning",
+    "UnseenFeaturesError",
+    "UnseenFeaturesWarning",
     "ZeroDataError",
     "is_disk_full",
     "name_out_of_memory",
@@ -123,6 +125,10 @@ class NonFiniteError(ConeNMFError, ValueError):
 
 class NegativeValueError(ConeNMFError, ValueError):
     """The matrix holds a negative entry."""
+
+
+class UnseenFeaturesError(ConeNMFError, ValueError):
+    """Samples have counts of features that no component has."""
 
 
 class ZeroDataError(ConeNMFError, ValueError):
@@ -209,6 +215,10 @@ class ColumnWarning(InputWarning):
 
 class ShapeWarning(InputWarning):
     """The three axes of a cube may be others than rows, columns and bands."""
+
+
+class UnseenFeaturesWarning(InputWarning):
+    """Counts of features that no component has are left out."""
 
 
 class LockWarning(UserWarning):

@@ -32,10 +32,12 @@ from .progress import watching
 from .result import Factorization
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
-from .solve.coefficients import coefficients
+from .solve.goals import best_coefficients, checked_loss
 from .solve.held_out import held_out_share
+from .solve.held_out_counts import held_out_deviance
 from .solve.inits import Init
 from .solve.online import ConeStream
+from .solve.poisson import margins
 from .solve.solvers import Solver, Update
 from .solve.stopping import Callback
 
@@ -51,8 +53,8 @@ class ConeNMF(
 ):
     """Nonnegative matrix factorization, initialised from cones.
 
-    Finds nonnegative coefficients A and components C such that X is close to A C in the
-    Frobenius norm. `fit_transform(X)` returns A, `components_` is C.
+    Finds nonnegative coefficients A and components C such that X is close to A C, by least squares
+    or as counts. `fit_transform(X)` returns A, `components_` is C.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ class ConeNMF(
         "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see
         ``result_.race``. Or your own components (n_components, n_features), or a pair of
         coefficients (n_samples, n_components) and components.
+    loss : {"frobenius", "poisson"}
+        Least squares, or for counts the Kullback-Leibler divergence; see `factorize`.
     max_iter : int
         Most iterations of the solver; a ConvergenceWarning says if they did not suffice.
     tol : float
@@ -96,7 +100,9 @@ class ConeNMF(
     labels_ : array (n_samples,)
         The component that contributes most to each sample; -1 for samples without any.
     reconstruction_err_, relative_error_ : float
-        Frobenius norm of X minus its reconstruction; the same, divided by the norm of X.
+        Frobenius norm of X minus its reconstruction; the same, divided by the norm of X. With the
+        Poisson loss the root of twice the divergence, as in scikit-learn; the share of the
+        divergence of a single component.
     n_iter_ : int
         Iterations of `fit`, or batches given to `partial_fit`.
     n_samples_seen_ : int
@@ -124,7 +130,8 @@ class ConeNMF(
         n_components: int | str = "auto",
         *,
         init: Init | None = "auto",
-        solver: str | Solver | Update | None = "hals",
+        loss: str = "frobenius",
+        solver: str | Solver | Update | None = "auto",
         max_iter: int = 200,
         tol: float = 1e-5,
         max_time: float | None = None,
@@ -146,6 +153,7 @@ class ConeNMF(
     ) -> None:
         self.n_components = n_components
         self.init = init
+        self.loss = loss
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
@@ -189,7 +197,7 @@ class ConeNMF(
         n_components, init = self._init_in_letters(V)
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
-            options = limits | self._options("solver", "sketch", "checkpoint")
+            options = limits | self._options("loss", "solver", "sketch", "checkpoint")
             options |= {"fixed": self._fixed_in_letters(V), "penalties": self._penalties(V)}
             rng = scikit_learn_rng(self.random_state)
             result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
@@ -199,6 +207,8 @@ class ConeNMF(
         self.labels_, self.history_ = result.labels, result.history
         self.relative_error_ = result.relative_error
         self.reconstruction_err_ = result.relative_error * V.norm
+        if result.loss == "poisson":
+            self.reconstruction_err_ = float(np.sqrt(2 * result.objective))
         self.stop_reason_ = result.stop_reason
         self._forget("n_samples_seen_", "_stream")
         if problem := result.problem:  # the level leads through scikit-learn's wrapper
@@ -227,6 +237,11 @@ class ConeNMF(
         >>> model.n_samples_seen_, model.explained_share(X) > 0.99
         (200, True)
         """
+        if checked_loss(self.loss) != "frobenius":
+            raise NotAvailableError(
+                "partial_fit minimises least squares, and there is none for loss='poisson': fit "
+                "all samples; files larger than memory are read a part at a time"
+            )
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
         if self.fixed is not None or not self._penalties(V).are_none:
@@ -277,9 +292,13 @@ class ConeNMF(
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
-    def transform(self, X: Any) -> Aligned:
-        """Return the exact nonnegative least-squares coefficients of X, new samples or old."""
-        return self._coefficients(X)[1]
+    def transform(self, X: Any, *, unseen: str = "warn") -> Aligned:
+        """Return the coefficients of X, new samples or old, that are best for the loss.
+
+        Counts of features that no component has, such as new words, make the Poisson loss infinite:
+        they are left out with a warning, or refused with ``unseen="raise"``.
+        """
+        return self._coefficients(X, unseen)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
@@ -297,23 +316,28 @@ class ConeNMF(
         """Return the share of the squared norm of X that is predicted from other features.
 
         It is at most 1, and for new samples it falls where components fit noise, so that it can
-        choose their number; see `conenmf.solve.held_out`.
+        choose their number; see `conenmf.solve.held_out`. With the Poisson loss it is the share of
+        the deviance that is explained so; see `conenmf.solve.held_out_counts`.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        return held_out_share(V, self.components_.T, weights=sample_weight)
+        held_out = held_out_share if checked_loss(self.loss) == "frobenius" else held_out_deviance
+        return held_out(V, self.components_.T, weights=sample_weight)
 
     def explained_share(self, X: Any) -> float:
-        """Return the share of the squared norm of X that is reconstructed."""
-        V, _, _, squared = self._coefficients(X)
-        return 1.0 - squared / (V.total or 1.0)
+        """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
+        V, _, _, value = self._coefficients(X)
+        total = V.total if checked_loss(self.loss) == "frobenius" else margins(V).divergence
+        return 1.0 - value / (total or 1.0)
 
-    def _coefficients(self, X: Any) -> tuple[DataMatrix, Aligned, Aligned, float]:
+    def _coefficients(
+        self, X: Any, unseen: str = "warn"
+    ) -> tuple[DataMatrix, Aligned, Aligned, float]:
         check_is_fitted(self)
         V = self._read(X, reset=False)
         W, penalties = matched_rows(*self._named_components(), V), self._penalties(V)
-        H, labels, squared = coefficients(V, W, penalties)
-        return V, H.T, labels, squared
+        H, labels, value = best_coefficients(V, W, self.loss, penalties=penalties, unseen=unseen)
+        return V, H.T, labels, value
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)

@@ -40,10 +40,13 @@ __all__ = [
     "hals_memory",
     "hals_own_rows",
     "hals_rows",
+    "multiplied_rows",
+    "newton_from_sums",
     "nnls_memory",
     "nnls_one_by_one",
     "nnls_own_rows",
     "nnls_rows",
+    "poisson_rows",
     "sparse_products",
     "sparse_sums",
 ]
@@ -52,6 +55,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
+CACHED_ENTRIES = 3072  # of float64, that stay in the nearest cache beside other things
 HALS_LANES = 32  # of which it updates a multiple when fewer are left
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
@@ -418,6 +422,30 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 
 @_compiled
+def multiplied_rows(data: Any, indices: Any, indptr: Any, W: Any, s: Any, Y: Any) -> None:
+    """y_k <- y_k sum_f (v_f / x_f) W[f, k] / s_k for each row of Y, in place.
+
+    Rates are products of y with rows of W, at the entries of compressed sparse rows.
+    """
+    K = W.shape[1]
+    c = np.empty(K)
+    for n in range(Y.shape[0]):
+        y = Y[n]
+        for k in range(K):
+            c[k] = 0.0
+        for position in range(indptr[n], indptr[n + 1]):
+            row = W[indices[position]]
+            rate = 0.0
+            for k in range(K):
+                rate += row[k] * y[k]
+            ratio = data[position] / rate
+            for k in range(K):
+                c[k] += ratio * row[k]
+        for k in range(K):
+            y[k] = y[k] * (c[k] / s[k]) if s[k] > 0.0 else 0.0
+
+
+@_compiled
 def _factor(G: Any, members: Any, size: Any, L: Any) -> None:
     """Cholesky factor L of G[members, members]."""
     for i in range(size):
@@ -605,3 +633,332 @@ def nnls_one_by_one(G: Any, C: Any, Y: Any, tolerance: float, max_steps: int) ->
                     if y[k] <= 1e-15 * largest:
                         passive[k] = False
                         y[k] = 0.0
+
+
+@_compiled
+def _gathered(features: Any, W: Any, B: Any) -> None:
+    """Write rows of W into the columns of B; loops over parts of arrays would be slow."""
+    i, m = 0, features.shape[0]
+    while i + 3 < m:
+        w0, w1 = W[features[i]], W[features[i + 1]]
+        w2, w3 = W[features[i + 2]], W[features[i + 3]]
+        for k in range(W.shape[1]):
+            own = B[k]
+            own[i], own[i + 1], own[i + 2], own[i + 3] = w0[k], w1[k], w2[k], w3[k]
+        i += 4
+    while i < m:
+        w0 = W[features[i]]
+        for k in range(W.shape[1]):
+            B[k, i] = w0[k]
+        i += 1
+
+
+@_compiled
+def _combined(B: Any, y: Any, x: Any) -> None:
+    """X = B'y, four rows at a time; the rows of B beyond those of y are left out."""
+    K, k, m = y.shape[0], 0, x.shape[0]
+    if K % 4 == 0:
+        for i in range(m):
+            x[i] = 0.0
+    elif K % 4 == 1:
+        b0, y0 = B[0], y[0]
+        for i in range(m):
+            x[i] = y0 * b0[i]
+        k = 1
+    elif K % 4 == 2:
+        b0, b1, y0, y1 = B[0], B[1], y[0], y[1]
+        for i in range(m):
+            x[i] = y0 * b0[i] + y1 * b1[i]
+        k = 2
+    else:
+        b0, b1, b2, y0, y1, y2 = B[0], B[1], B[2], y[0], y[1], y[2]
+        for i in range(m):
+            x[i] = y0 * b0[i] + y1 * b1[i] + y2 * b2[i]
+        k = 3
+    while k < K:
+        b0, b1, b2, b3 = B[k], B[k + 1], B[k + 2], B[k + 3]
+        y0, y1, y2, y3 = y[k], y[k + 1], y[k + 2], y[k + 3]
+        for i in range(m):
+            x[i] += y0 * b0[i] + y1 * b1[i] + y2 * b2[i] + y3 * b3[i]
+        k += 4
+
+
+@_compiled
+def _add_gram(B: Any, m: int, A: Any) -> None:
+    """Add the lower triangle of B B' of m columns to A.
+
+    Two rows with two others at a time: entries are loaded half as often.
+    """
+    K = A.shape[0]
+    for k in range(0, K - 1, 2):
+        p, q = B[k], B[k + 1]
+        for j in range(0, k + 1, 2):
+            r, s = B[j], B[j + 1]
+            pr = ps = qr = qs = 0.0
+            for i in range(m):
+                pr += p[i] * r[i]
+                ps += p[i] * s[i]
+                qr += q[i] * r[i]
+                qs += q[i] * s[i]
+            A[k, j] += pr
+            A[k, j + 1] += ps
+            A[k + 1, j] += qr
+            A[k + 1, j + 1] += qs
+    if K % 2:
+        p = B[K - 1]
+        for j in range(K):
+            r = B[j]
+            pr = 0.0
+            for i in range(m):
+                pr += p[i] * r[i]
+            A[K - 1, j] += pr
+
+
+@_compiled
+def _quadratic_minimum(
+    A: Any, g: Any, y: Any, z: Any, gradient: Any, sweeps: int, stall: float
+) -> None:
+    """Coordinate descent from y for g'(z - y) + (z - y)'A(z - y) / 2 over z >= 0."""
+    K = y.shape[0]
+    for k in range(K):
+        z[k] = y[k]
+        gradient[k] = g[k]
+    first = 0.0
+    for number in range(sweeps):
+        moved = 0.0
+        for k in range(K):
+            weight = A[k, k]
+            if weight > SMALLEST_SQUARE:
+                new = max(z[k] - gradient[k] / weight, 0.0)
+            elif gradient[k] > 0.0:
+                new = 0.0
+            else:
+                new = z[k]
+            step = new - z[k]
+            if step != 0.0:
+                z[k] = new
+                moved += weight * step * step
+                row = A[k]
+                for j in range(K):
+                    gradient[j] += step * row[j]
+        if number == 0:
+            first = moved
+        if moved <= stall * first:
+            break
+
+
+@_compiled
+def _slope(v: Any, u: Any, m: int, length: float) -> float:
+    """Sum of v u / (1 + t u)."""
+    total = 0.0
+    for i in range(m):
+        total += v[i] * u[i] / (1.0 + length * u[i])
+    return total
+
+
+@_compiled
+def newton_from_sums(
+    R: Any, A: Any, s: Any, totals: Any, W: Any, sweeps: int, stall: float
+) -> None:
+    """Step of Newton's method for each row of W, in place, from its sums (`poisson_regression`)."""
+    K = W.shape[1]
+    g, z, gradient = np.empty(K), np.empty(K), np.empty(K)
+    for f in range(W.shape[0]):
+        w = W[f]
+        for k in range(K):
+            g[k] = s[k] - R[f, k]
+        _quadratic_minimum(A[f], g, w, z, gradient, sweeps, stall)
+        fall, bend, deepest = 0.0, 0.0, 0.0
+        for k in range(K):
+            z[k] -= w[k]
+            fall -= g[k] * z[k]
+            if z[k] < 0.0:
+                deepest = max(deepest, -z[k] / w[k])
+        for k in range(K):
+            product = 0.0
+            for j in range(K):
+                product += A[f, k, j] * z[j]
+            bend += z[k] * product
+        if fall > 0.0:
+            length = min(fall / (bend + fall * deepest), 1.0)
+            for k in range(K):
+                w[k] = max(w[k] + length * z[k], 0.0)
+        _scale_to(totals[f], s, w)
+
+
+@_compiled
+def _step_length(
+    v: Any, u: Any, m: int, lowest: float, mass: float, fall: float, bend: float
+) -> float:
+    """How far to go along a direction in which the rates change by the shares u, at most 1.
+
+    Along it the objective is convex and has the derivative ``mass - sum v u / (1 + t u)``. All of
+    the way is right if it still falls there. ``fall / (bend - fall lowest)`` lowers it surely; from
+    there to the end a secant leads further.
+    """
+    end = np.inf
+    if lowest > -0.999:
+        end = mass - _slope(v, u, m, 1.0)
+        if end <= 0.0:
+            return 1.0
+    safe = min(fall / (bend - fall * min(lowest, 0.0)), 1.0)
+    further = 0.5 * (1.0 + safe)
+    if end < np.inf:
+        there = mass - _slope(v, u, m, safe)
+        if there < 0.0:
+            further = safe - there * (1.0 - safe) / (end - there)
+    if 1.0 + further * lowest > 0.001 and mass - _slope(v, u, m, further) <= 0.0:
+        return further
+    return safe
+
+
+@_compiled
+def poisson_rows(
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    W: Any,
+    s: Any,
+    Y: Any,
+    steps: int,
+    sweeps: int,
+    stall: float,
+    gap: float,
+    divergences: Any,
+    gaps: Any,
+) -> None:
+    """Newton's method for each row of Y, in place: min over y >= 0 of s'y - sum v log(w_f'y).
+
+    Rows are samples in compressed sparse rows, `s` holds the sums of the columns of W. A row is
+    done after so many steps, or when its duality gap is at most `gap` times its total. The sum of
+    v log(v / x) for each, and its gap as a share of its total, are written unless the arrays for
+    them are empty. See `solve.poisson`.
+    """
+    K, longest = W.shape[1], 1
+    for n in range(Y.shape[0]):
+        longest = max(longest, indptr[n + 1] - indptr[n])
+    chunk = max(CACHED_ENTRIES // (K + 1), 16)
+    # Columns of B are w_f sqrt(v) / x, with sqrt(v) below: B B' holds the curvature and V'W / x.
+    # It is divided into parts that stay in the cache; loops over parts of rows would be slow.
+    B, A = np.empty((-(-longest // chunk), K + 1, chunk)), np.empty((K + 1, K + 1))
+    v, x, u, root = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest)
+    g, z, gradient, y = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    for n in range(Y.shape[0]):
+        begin = indptr[n]
+        m = indptr[n + 1] - begin
+        total, lowest = 0.0, 0.0
+        for i in range(m):
+            v[i] = data[begin + i]
+            total += v[i]
+            root[i] = np.sqrt(v[i])
+        for k in range(K):
+            y[k] = Y[n, k] if s[k] > 0.0 else 0.0
+        for _ in range(2):  # from the given row, or if that has no rate for some entry, from equal
+            _scale_to(total, s, y)
+            A[:] = 0.0
+            lowest = np.inf
+            for p in range(-(-m // chunk)):
+                low, high = p * chunk, min(p * chunk + chunk, m)
+                rates, part = x[low:high], B[p]
+                _gathered(indices[begin + low : begin + high], W, part)
+                _combined(part, y, rates)
+                for i in range(high - low):
+                    lowest = min(lowest, rates[i])
+                if lowest > 0.0:
+                    _weigh(part, root[low:high], rates)
+                    _add_gram(part, high - low, A)
+            if lowest > 0.0:
+                break
+            for k in range(K):
+                y[k] = 1.0 / s[k] if s[k] > 0.0 else 0.0
+        number, excess = 0, 1.0 if lowest > 0.0 else np.inf
+        while total > 0.0 and lowest > 0.0:
+            excess = 0.0
+            for k in range(K):
+                g[k] = s[k] - A[K, k]
+                if s[k] > 0.0:
+                    excess = max(excess, A[K, k] / s[k])
+            if number == steps or excess <= 1.0 + gap:
+                break
+            number += 1
+            for k in range(K):
+                for j in range(k):
+                    A[j, k] = A[k, j]
+            _quadratic_minimum(A, g, y, z, gradient, sweeps, stall)
+            fall, bend, mass = 0.0, 0.0, 0.0
+            for k in range(K):
+                z[k] -= y[k]
+                fall -= g[k] * z[k]
+                mass += s[k] * z[k]
+            for k in range(K):
+                product = 0.0
+                for j in range(K):
+                    product += A[k, j] * z[j]
+                bend += z[k] * product
+            if not fall > 0.0:
+                break
+            lowest = np.inf
+            for p in range(-(-m // chunk)):
+                low, high = p * chunk, min(p * chunk + chunk, m)
+                _combined(B[p], z, u[low:high])
+            for i in range(m):
+                u[i] /= root[i]
+                lowest = min(lowest, u[i])
+            length = _step_length(v, u, m, lowest, mass, fall, bend)
+            for k in range(K):
+                y[k] = max(y[k] + length * z[k], 0.0)
+            scale = _scale_to(total, s, y)
+            lowest = np.inf
+            for i in range(m):
+                u[i] = (1.0 + length * u[i]) * scale
+                x[i] *= u[i]
+                lowest = min(lowest, x[i])
+            if number == steps and gaps.shape[0] == 0:
+                break
+            A[:] = 0.0
+            for p in range(-(-m // chunk)):
+                low, high = p * chunk, min(p * chunk + chunk, m)
+                shares, part = u[low:high], B[p]
+                for i in range(high - low):
+                    shares[i] = 1.0 / shares[i]
+                for k in range(K):
+                    own = part[k]
+                    for i in range(high - low):
+                        own[i] *= shares[i]
+                _add_gram(part, high - low, A)
+        for k in range(K):
+            Y[n, k] = y[k]
+        if gaps.shape[0] > 0:
+            gaps[n] = np.log(max(excess, 1.0))
+        if divergences.shape[0] > 0:
+            product = 0.0
+            for i in range(m):
+                product += v[i] * np.log(v[i] / x[i])
+            divergences[n] = product
+
+
+@_compiled
+def _scale_to(total: float, s: Any, y: Any) -> float:
+    """Scale y so that s'y is the total, which is the best of all multiples; return the factor."""
+    mass = 0.0
+    for k in range(y.shape[0]):
+        mass += s[k] * y[k]
+    factor = total / mass if mass > 0.0 else 0.0
+    for k in range(y.shape[0]):
+        y[k] *= factor
+    return factor
+
+
+@_compiled
+def _weigh(B: Any, root: Any, x: Any) -> None:
+    """Multiply columns of B with sqrt(v) / x, and write sqrt(v) below them."""
+    K, m = B.shape[0] - 1, x.shape[0]
+    last = B[K]
+    for i in range(m):
+        last[i] = root[i] / x[i]
+    for k in range(K):
+        own = B[k]
+        for i in range(m):
+            own[i] *= last[i]
+    for i in range(m):
+        last[i] = root[i]

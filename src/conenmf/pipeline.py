@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import path
-from .beginning import Begun, begin_with_terms
-from .cones.certificate import first_certificate
+from .beginning import Begun, begin_counts, begin_with_terms
+from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
@@ -29,19 +29,20 @@ from .linalg.spectrum import Spectrum
 from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
+from .solve.coefficients import Finish
 from .solve.cone_inits import CONE_INITS, lie_in_cones
 from .solve.fixed import Fixed
+from .solve.goals import LOSSES, goal_of
 from .solve.identity import described
 from .solve.inits import Init, initialize
 from .solve.loop import alternate
-from .solve.losses import Frobenius
-from .solve.methods import without_floor
+from .solve.losses import Frobenius, Loss
+from .solve.methods import Method, without_floor
 from .solve.penalties import Penalties
 from .solve.prospect import prospect
 from .solve.race import RaceOutcome, run_race
 from .solve.runs import Leap
-from .solve.solvers import Solver, Update, get_solver
-from .solve.state import Saved
+from .solve.solvers import Solver, Update
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
 from .solve.terms import Terms
 from .stages import Spent, Stages
@@ -58,7 +59,8 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "auto",
-    solver: str | Solver | Update | None = "hals",
+    loss: str = "frobenius",
+    solver: str | Solver | Update | None = "auto",
     max_iter: int = 200,
     tol: float = 1e-5,
     max_time: float | None = None,
@@ -83,10 +85,16 @@ def factorize(
         "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol",
         "random-c", "cur"; "auto", which lets several compete by the error they lead to (`Race`); a
         function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
+    loss : {"frobenius", "poisson"}
+        What is minimised: ||V - W H||^2, or for counts the divergence of W H from V, sum v log(v/x)
+        - v + x, which is the Poisson likelihood; "kullback-leibler" is the same. Its relative error
+        is the share of the divergence of a single component that is left, and the columns of W add
+        up to 1.
     solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb", which are those of
         the paper's experiments, one sweep per product and without extrapolation; a `Solver`; an
-        update ``(G, C, Y) -> Y``; or None for the init alone.
+        update ``(G, C, Y) -> Y``; or None for the init alone. For the Poisson loss "newton" and
+        "mult". "auto" is the first one of each.
     max_iter, tol, max_time
         See `Stopping`. `max_time` counts from the call and covers the choice of K and the init;
         the exact finish, one pass for H, is not counted.
@@ -130,33 +138,35 @@ def factorize(
     """
     require_data_matrix(V, nonzero=True)
     check_limits(max_iter, tol, max_time, callback, rng)
-    updates = None if solver is None else get_solver(solver)
-    terms = Terms.of(V, fixed, penalties, updates)
-    K, sketch = terms.checked_K(checked_K(K, V)), checked_sketch(sketch, updates)
-    settings = plain_settings(K, init, solver, sketch, max_iter, tol, max_time) | terms.plain()
+    loss, solver, method = goal_of(loss, solver)
+    updates = None if method is None else method.H.solver
+    terms = Terms.of(V, fixed, penalties, updates, loss)
+    K, sketch = terms.checked_K(checked_K(K, V)), checked_sketch(sketch, updates, loss)
+    settings = plain_settings(K, init, loss, solver, sketch, max_iter, tol, max_time)
+    settings |= terms.plain()
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
         begun = Begun.resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, updates, sketch, rng, spectrum, stages, callback, terms)
+            begun = _begin(V, K, init, method, sketch, rng, spectrum, stages, callback, terms)
         begun.remember(run, stages)
         with stages.timed("solve"):
             left = stages.remaining(begun.elapsed)
-            is_plateau = _plateau_test(V, begun, updates, spectrum) if terms.are_none else None
+            is_plateau = _plateau_test(V, begun, method, spectrum) if terms.are_none else None
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
-            solved = _solve(V, begun, updates, stopping, callback, run, stages, terms)
+            solved = _solve(V, begun, method, stopping, callback, run, stages, terms)
         with stages.timed("finish"):
-            loss, (W, history, stop_reason) = Frobenius(V, rescale=False), solved
-            end = loss.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
-            error = loss.relative_error(end.squared_error)
-            first = first_certificate(error, end.kkt_residual, W.shape[1], spectrum, begun.proven)
+            goal, (W, history, stop_reason) = LOSSES[loss](V, rescale=False), solved
+            end = goal.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
+            error = goal.relative_error(end.squared_error)
+            first = _first_certificate(goal, error, end, spectrum, begun)
     return Factorization(
         W=np.ascontiguousarray(W[:, end.order]),
         H=V.keep_aligned(end.H.T).T,
         labels=end.labels,
         shares=end.shares,
-        loss=loss.name,
+        loss=loss,
         objective=end.objective,
         relative_error=error,
         history=history,
@@ -166,19 +176,22 @@ def factorize(
         settings=settings,
         **begun.decided(),
         first_certificate=first,
-        preparation=V.preparation,
-        names=V.names,
-        vocabulary=V.vocabulary,
         spectrum=spectrum,
-        data=V,
+        **_kept_of(V),
     )
+
+
+def _kept_of(V: DataMatrix) -> dict[str, Any]:
+    """What a result keeps of the data, and the data."""
+    about = {name: getattr(V, name) for name in ("preparation", "names", "vocabulary")}
+    return {**about, "data": V}
 
 
 def _begin(
     V: DataMatrix,
     K: int | str,
     init: Init,
-    solver: Solver | None,
+    method: Method | None,
     sketch: int | str | None,
     rng: np.random.Generator | None,
     spectrum: Spectrum,
@@ -187,7 +200,7 @@ def _begin(
     terms: Terms,
 ) -> Begun:
     """Choose K if that was asked for, and make the initial factors."""
-    passes = V.passes_here
+    passes, solver = V.passes_here, None if method is None else method.H.solver
     watched = stages.watched(callback, V, passes)
     with stages.timed("rank"):
         decided_by = "user"
@@ -200,7 +213,9 @@ def _begin(
         begun.K_decided_by, begun.spent = decided_by, Spent(stages.elapsed, V.passes_here - passes)
         return begun
     with stages.timed("init"):
-        if isinstance(init, str) and init == "auto":
+        if terms.loss == "poisson":
+            outcome = begin_counts(V, K, init, method, rng, stages, watched)
+        elif isinstance(init, str) and init == "auto":
             rank = sketch if solver is not None and solver.extrapolate else None
             outcome = run_race(
                 V,
@@ -215,27 +230,14 @@ def _begin(
         else:
             outcome = RaceOutcome(initialize(V, K, init, solver, rng, spectrum=spectrum))
         rank = _sketch_rank(V, sketch, solver, outcome)
-    initial, state = outcome.initial, outcome.state
-    return Begun(
-        initial.W,
-        decided_by,
-        initial.name,
-        rank,
-        sketch == "auto",
-        initial.H,
-        initial.error,
-        outcome.race,
-        outcome.prospect,
-        None if state is None else Saved(state, Log()),
-        spent=Spent(stages.elapsed, V.passes_here - passes),
-        is_stopped=outcome.is_stopped,
-    )
+    spent = Spent(stages.elapsed, V.passes_here - passes)
+    return Begun.after(outcome, decided_by, spent, rank, sketch_if_falling=sketch == "auto")
 
 
 def _solve(
     V: DataMatrix,
     begun: Begun,
-    solver: Solver | None,
+    method: Method | None,
     stopping: Stopping,
     callback: Callback | None,
     run: CheckpointedRun | None,
@@ -243,15 +245,16 @@ def _solve(
     terms: Terms,
 ) -> tuple[Array, History, StopReason]:
     """Return the W that the solver ended with, or that of the init if there is no solver."""
-    solver = None if begun.W.shape[1] == terms.n_fixed else solver
-    if solver is None or begun.is_stopped:
-        reason = StopReason.INIT if solver is None else StopReason.CALLBACK
+    method = None if begun.W.shape[1] == terms.n_fixed else method
+    if method is None or begun.is_stopped:
+        reason = StopReason.INIT if method is None else StopReason.CALLBACK
         return terms.restored(begun.W), Log().history(), reason
+    solver = method.H.solver
     solution = alternate(
         V,
         begun.W,
         begun.take_H(),
-        terms.method(V, solver),
+        method if terms.are_none else terms.method(V, solver),
         stopping=stopping,
         callback=begun.spent.counted(callback),
         leap=_leap_on_sketch(V, begun, solver, stopping.tol, stages),
@@ -284,7 +287,7 @@ def _checkpointed(
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
-    identity = {name: settings[name] for name in ("K", "init", "solver", "sketch")}
+    identity = {name: settings[name] for name in ("K", "init", "loss", "solver", "sketch")}
     if not terms.are_none:
         identity["terms"] = terms.plain()
         arrays += [] if terms.fixed is None else [terms.fixed.W]
@@ -330,8 +333,17 @@ def _leap_on_sketch(
     return leap
 
 
+def _first_certificate(
+    goal: Loss, error: float, end: Finish, spectrum: Spectrum, begun: Begun
+) -> Certificate | None:
+    """What a fit knows about how good it is; of counts not yet anything."""
+    if not isinstance(goal, Frobenius):
+        return None
+    return first_certificate(error, end.kkt_residual, len(end.order), spectrum, begun.proven)
+
+
 def _plateau_test(
-    V: DataMatrix, begun: Begun, solver: Solver | None, spectrum: Spectrum
+    V: DataMatrix, begun: Begun, method: Method | None, spectrum: Spectrum
 ) -> Callable[[float], bool] | None:
     """Whether an error is a plateau; the singular values are looked at when first asked.
 
@@ -340,7 +352,9 @@ def _plateau_test(
     """
     K = begun.W.shape[1]
     is_agreed = begun.race is not None and begun.race.is_agreed
-    if solver is None or not solver.extrapolate or min(V.shape) <= K or is_agreed:
+    if method is None or method.loss is not Frobenius or min(V.shape) <= K or is_agreed:
+        return None
+    if not method.H.solver.extrapolate:
         return None
 
     def is_plateau(error: float) -> bool:

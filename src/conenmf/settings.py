@@ -44,9 +44,14 @@ def check_limits(
     optional(generator, "rng", rng)
 
 
-def checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | str | None:
-    """Return the rank of a sketch, "auto" or None; refuse what the solver cannot use."""
+def checked_sketch(sketch: int | str | None, solver: Solver | None, loss: str) -> int | str | None:
+    """Return the rank of a sketch, "auto" or None; refuse what the solver or loss cannot use."""
     rank = checked_rank("sketch", sketch)
+    if loss == "poisson":
+        if isinstance(rank, int):
+            problem = " is for least squares: singular vectors do not keep counts, so leave it out"
+            raise OptionError(Message(Option("sketch", rank), problem))
+        return None
     if isinstance(rank, int) and (solver is None or not solver.extrapolate):
         problem = (
             " needs a solver that is extrapolated: 'hals', 'nnlsb', "
@@ -59,6 +64,7 @@ def checked_sketch(sketch: int | str | None, solver: Solver | None) -> int | str
 def plain_settings(
     K: int | str,
     init: Init,
+    loss: str,
     solver: str | Solver | Update | None,
     sketch: int | str | None,
     max_iter: int,
@@ -69,6 +75,7 @@ def plain_settings(
     return {
         "K": K,
         "init": init if isinstance(init, str) else function_name(init),
+        "loss": loss,
         "solver": solver_name(solver),
         "sketch": sketch,
         "max_iter": int(max_iter),

@@ -105,7 +105,7 @@ ERRORS = [
     (2, ["fit", "cells.csv", "-k", "0"], "'0' is neither 'auto' nor a number of at least 1"),
     (2, ["fit", "cells.csv", "-k", "many"], "'many' is neither 'auto' nor a number"),
     (2, ["fit", "cells.csv", "--init", "best"], "'best' is not one of 'auto', 'cr1'"),
-    (2, ["fit", "cells.csv", "--solver", "best"], "'best' is not one of 'hals'"),
+    (2, ["fit", "cells.csv", "--solver", "best"], "'best' is not one of 'auto'"),
     (2, ["fit", "cells.csv", "--max-iter", "-1"], "-1 is not in the range x>=0"),
     (2, ["fit", "cells.csv", "--tol", "x"], "'x' is not a valid float"),
     (2, ["fit", "cells.csv", "--threads", "0"], "0 is not in the range x>=1"),

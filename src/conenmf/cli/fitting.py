@@ -30,7 +30,9 @@ from ..export import (
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
+from ..solve.goals import LOSSES
 from ..solve.inits import INITS
+from ..solve.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import StopReason
 from ..text import visible
@@ -70,6 +72,7 @@ class _FitOptions:
     K: int | str
     output: str | None
     init: str
+    loss: str
     solver: str
     max_iter: int
     tol: float
@@ -112,9 +115,16 @@ _FORCE_OPTION = click.option(
         help="Initialisation of the factors.",
     ),
     click.option(
+        "--loss",
+        type=click.Choice([*LOSSES, "kullback-leibler"]),
+        default="frobenius",
+        show_default=True,
+        help="What is minimised: least squares, or poisson for counts.",
+    ),
+    click.option(
         "--solver",
-        type=click.Choice([*SOLVERS, "none"]),
-        default="hals",
+        type=click.Choice(["auto", *SOLVERS, *POISSON_SOLVERS.keys() - SOLVERS.keys(), "none"]),
+        default="auto",
         show_default=True,
         help="How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
     ),
@@ -153,6 +163,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit scene.hdr -k 6 --init snpa --solver none
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit words.npz -k 20 --tfidf
+    conenmf fit words.npz -k 20 --loss poisson
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far.
@@ -174,6 +185,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 V,
                 options.K,
                 init=options.init,
+                loss=options.loss,
                 solver=None if options.solver == "none" else options.solver,
                 rng=common.rng,
                 callback=interruption.watch(show),

@@ -23,7 +23,7 @@ from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..judge.named import matched_rows
 from ..report import write_report
 from ..result import Factorization
-from ..solve.coefficients import coefficients
+from ..solve.goals import LOSSES, best_coefficients
 from ..solve.penalties import Penalties
 from ..text import visible
 from .labels import GivenClasses
@@ -86,9 +86,10 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
         V = prepared(V, result.preparation.reordered(features))
     with display.working("computing the coefficients"), V.own_threads():
         penalties = Penalties.of_plain(result.settings.get("penalties"))
-        H, labels, squared = coefficients(V, W.astype(V.dtype, copy=False), penalties)
+        W = W.astype(V.dtype, copy=False)
+        H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
     write_coefficients(output, H.T, V.names)
-    error = float(np.sqrt(squared / V.total)) if V.total else 0.0
+    error = LOSSES[result.loss](V, rescale=False).relative_error(value) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
         "n_samples": V.shape[1],

@@ -12,9 +12,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import kernels
-from .blocks import Array, Block, is_sparse
+from .blocks import Array, Block, SparseBlock, is_sparse
 
-__all__ = ["Entries", "block_of_counts", "entries_of", "products_at", "with_values"]
+__all__ = [
+    "Entries",
+    "block_of_counts",
+    "compressed",
+    "entries_of",
+    "products_at",
+    "with_data",
+    "with_values",
+]
 
 _PIECE_NUMBERS = 1 << 16  # multiplied at a time
 
@@ -46,6 +54,26 @@ def entries_of(block: Block) -> Entries:
     rows = np.asarray(block.T)
     samples, features = np.nonzero(rows)
     return Entries(features, samples, rows[samples, features].astype(np.float64))
+
+
+def compressed(block: Block) -> SparseBlock:
+    """Return a block as compressed sparse columns that have no zeros stored."""
+    result: SparseBlock
+    if not is_sparse(block):
+        result = sp.csr_array(np.asarray(block).T).T
+    elif block.data.all():
+        result = block
+    else:
+        copied = sp.csc_array(block, copy=True)
+        copied.eliminate_zeros()
+        result = copied
+    return result
+
+
+def with_data(block: SparseBlock, data: Array) -> SparseBlock:
+    """Return a sparse block with other values in the same places."""
+    result: SparseBlock = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    return result
 
 
 def with_values(block: Block, entries: Entries, values: Array) -> Block:

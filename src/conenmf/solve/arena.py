@@ -18,7 +18,7 @@ from ..data.sketch import Sketch, is_dense, sketch, sketch_rank
 from ..data.views import take_samples
 from .coefficients import coefficients
 
-__all__ = ["Arena", "choose_arena", "factors_on_all"]
+__all__ = ["Arena", "choose_arena", "factors_on_all", "part_of"]
 
 _VECTORS_PER_COMPONENT = 2
 _PART_SIZE, _PART_SIZE_PER_COMPONENT = 4096, 64  # samples, or features, if there are twice as many
@@ -56,7 +56,7 @@ def choose_arena(V: DataMatrix, K: int, rank: int | str | None) -> Arena:
     if rank is not None:
         whole = sketch(V, rank)
         return Arena("sketch", V, whole, whole)
-    name, part = _part(V, K)
+    name, part = part_of(V, K)
     size = min(_VECTORS_PER_COMPONENT * K, *part.shape)
     S = sketch(part, size) if is_dense(part) else None
     return Arena(name, part, S, part)
@@ -77,8 +77,8 @@ def _has_part(V: DataMatrix, size: int, count: int) -> bool:
     return 2 * size <= count and size * V.n_entries <= _PART_ENTRIES * count
 
 
-def _part(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
-    """Take some samples, or features, if there are many more; otherwise all."""
+def part_of(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
+    """Return some samples, or features, if there are many more, otherwise all; and their name."""
     (F, N), size = V.shape, _part_size(K)
     if _has_part(V, size, N):
         part = take_samples(V, evenly_spaced(N, size))

@@ -53,7 +53,7 @@ class Finish(NamedTuple):
     labels : array (N,), integers
         As in `coefficients`.
     squared_error : float
-        ||V - WH||^2.
+        ||V - WH||^2, or the loss itself without penalties.
     objective : float
         Of V itself: the loss, with penalties.
     kkt_residual : float

@@ -39,7 +39,7 @@ from .separable import snpa, spa
 from .solvers import Solver
 from .svd_inits import SVD_INITS
 
-__all__ = ["INITS", "Init", "initialize"]
+__all__ = ["INITS", "Init", "initialize", "users_own"]
 
 Init: TypeAlias = str | InitFunction | npt.ArrayLike | tuple[Any, Any]
 
@@ -77,7 +77,7 @@ def initialize(
     if isinstance(init, str):
         initial = _named(V, K, init, rng, spectrum)
     else:
-        initial = _users_own(V, K, init, rng)
+        initial = users_own(V, K, init, rng)
     W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
@@ -99,7 +99,8 @@ def _named(
     return InitialFactors(*INITS[init](V, K, rng), init)
 
 
-def _users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactors:
+def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactors:
+    """Return the factors that a user gave, or those that the user's function makes, checked."""
     name = function_name(init)
     if callable(init):
         init = function("init", init, takes=3)(V, K, rng)

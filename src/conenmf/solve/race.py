@@ -41,9 +41,9 @@ from .prospect import Prospect
 from .solvers import Solver
 from .state import State
 from .stopping import Callback
-from .track import RACING_SOLVER, Track
+from .track import RACING_SOLVER, Entered, LeastSquaresTrack, Track
 
-__all__ = ["Entrant", "Race", "RaceOutcome", "run_race"]
+__all__ = ["Entrant", "Race", "RaceOutcome", "race_of", "run_race"]
 
 _PLACES = {
     "all": "the data",
@@ -182,16 +182,13 @@ def run_race(
         return RaceOutcome(_identity(V))
     arena = choose_arena(V, K, rank)
     is_seen = arena.name in ("all", "sketch") and solver is RACING_SOLVER
-    track = Track(arena, K, solver, rng, spectrum, remaining, callback if is_seen else None)
+    watch = callback if is_seen else None
+    track = LeastSquaresTrack(arena, K, solver, rng, spectrum, remaining, watch)
     best = _best_two(V, track, spectrum) if K == 2 else None
     if best is not None:
         return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
     winner = track.run()
-    entrants = tuple(
-        Entrant(one.name, one.error, len(one.run.log.elapsed), one.seconds) for one in track.entered
-    )
-    won_by, bound = track.entered.index(winner), track.prospect.lower_bound
-    race = Race(entrants, won_by, track.is_agreed, track.arena.name, bound)
+    race = race_of(track, winner)
     if solver is not RACING_SOLVER:
         return RaceOutcome(track.initial(winner.number, V, solver), race)
     winner.run.normalize()
@@ -204,6 +201,15 @@ def run_race(
     return RaceOutcome(InitialFactors(W, H, winner.name), race, known, is_stopped=track.is_stopped)
 
 
+def race_of(track: Track, winner: Entered) -> Race:
+    """Return what a race was like that is over."""
+    entrants = tuple(
+        Entrant(one.name, one.error, len(one.run.log.elapsed), one.seconds) for one in track.entered
+    )
+    won_by, bound = track.entered.index(winner), track.prospect.lower_bound
+    return Race(entrants, won_by, track.is_agreed, track.arena.name, bound)
+
+
 def _identity(V: DataMatrix) -> InitialFactors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
@@ -211,7 +217,7 @@ def _identity(V: DataMatrix) -> InitialFactors:
     return InitialFactors(W, coefficients(V, W)[0], "identity")
 
 
-def _best_two(V: DataMatrix, track: Track, spectrum: Spectrum) -> InitialFactors | None:
+def _best_two(V: DataMatrix, track: LeastSquaresTrack, spectrum: Spectrum) -> InitialFactors | None:
     """The best two components of all, if the best approximation of rank two is nonnegative.
 
     Of dense data, singular vectors of V itself are computed only if those of a sketch give hope.

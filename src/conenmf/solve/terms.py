@@ -15,6 +15,7 @@ import numpy as np
 from ..arguments import instance
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
+from ..errors import Message, Option, OptionError
 from .fixed import Fixed
 from .losses import Frobenius
 from .methods import Method, Slot
@@ -32,19 +33,26 @@ class Terms:
     ----------
     fixed : Fixed or None
     penalties : Penalties
+    loss : str
     """
 
     fixed: Fixed | None = None
     penalties: Penalties = field(default_factory=Penalties)
+    loss: str = "frobenius"
 
     @classmethod
-    def of(cls, V: DataMatrix, fixed: Any, penalties: Any, solver: Solver | None) -> Terms:
-        """Return what a caller asks for, checked against V and the solver."""
+    def of(
+        cls, V: DataMatrix, fixed: Any, penalties: Any, solver: Solver | None, loss: str
+    ) -> Terms:
+        """Return what a caller asks for, checked against V, the solver and the loss."""
         penalties = (
             Penalties() if penalties is None else instance("penalties", penalties, Penalties)
         )
+        if loss != "frobenius" and not (fixed is None and penalties.are_none):
+            problem = " takes no fixed components and no penalties so far: they are for "
+            raise OptionError(Message(Option("loss", loss), problem, Option("loss", "frobenius")))
         penalties.check_solver(solver_name(solver) or "none", solver)
-        return cls(Fixed.of(fixed, V), penalties)
+        return cls(Fixed.of(fixed, V), penalties, loss)
 
     @property
     def are_none(self) -> bool:
@@ -92,7 +100,13 @@ class Terms:
         return W / size, None if H is None else (H.T * size).T
 
     def restored(self, W: Array) -> Array:
-        """Return W of the loop with the given components as they were given."""
+        """Return W of the loop with the given components as they were given.
+
+        Columns of counts add up to one: they are compositions, and H counts.
+        """
+        if self.loss == "poisson":
+            sums = W.sum(axis=0, dtype=np.float64)
+            return (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
         return W if self.fixed is None else self.fixed.put_into(W)
 
     def at_the_end(self, W: Array, *, sort: bool) -> dict[str, Any]:

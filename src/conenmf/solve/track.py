@@ -7,6 +7,7 @@ are described in `race`, which decides what the solver does with the winner.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,13 +23,14 @@ from .coefficients import coefficients
 from .initial import Generator, InitialFactors
 from .inits import initialize
 from .loop import iterate
-from .prospect import prospect
+from .methods import Method
+from .prospect import Prospect, prospect
 from .runs import Run
 from .solvers import SOLVERS, Solver
 from .stopping import Callback, Iteration, Stopping, StopReason, asks_to_stop
 from .svd_inits import SVD_INITS
 
-__all__ = ["RACING_SOLVER", "Entered", "Track"]
+__all__ = ["RACING_SOLVER", "Entered", "LeastSquaresTrack", "Plan", "Track"]
 
 RACING_SOLVER = SOLVERS["hals"]
 _INITS = ("cr1-robust", "nndsvd", "spa", "random", "random", "random")
@@ -43,7 +45,7 @@ _TIME_SHARE = 0.5  # of the time that is left
 _ONE_ITERATION_SECONDS = 1e-9  # a limit after which every run has its first iteration
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """How many inits compete, how many continue, and iterations at the end of each round."""
 
     n_inits: int
@@ -51,9 +53,9 @@ class _Plan(NamedTuple):
     rounds: tuple[int, int, int]
 
 
-_PLAN = _Plan(4, 2, (10, 30, 60))
-_PLAN_ON_SMALL = _Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
-_PLAN_ON_SKETCH = _Plan(5, 3, (20, 60, 300))
+_PLAN = Plan(4, 2, (10, 30, 60))
+_PLAN_ON_SMALL = Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
+_PLAN_ON_SKETCH = Plan(5, 3, (20, 60, 300))
 
 
 @dataclass(eq=False)
@@ -77,41 +79,42 @@ class Entered:
         return self.run.log.relative_error[-1]
 
 
-class Track:
+class Track(ABC):
     """A race: the inits that take part, in one arena, with limits for each round.
 
     Attributes
     ----------
+    inits : tuple of str
+    method : Method
+        How they run, and what they compete by.
     arena : Arena
-    spectrum : Spectrum
-        That of the data, or of their sketch.
     prospect : Prospect
+        The error that may be reached.
     entered : list of Entered
         The inits that have begun so far.
     is_agreed, is_stopped : bool
         Whether several have reached the lowest error; whether the callback has ended the race.
     """
 
+    inits: tuple[str, ...]
+    method: Method
+
     def __init__(
         self,
         arena: Arena,
         K: int,
-        solver: Solver | None,
         rng: Generator,
-        spectrum: Spectrum,
+        plan: Plan,
+        prospect: Prospect,
         remaining: Callable[[], float | None],
         callback: Callback | None = None,
+        *,
+        runs_ahead: bool = False,
     ) -> None:
-        self.arena, self.K = arena, K
-        self.inits = _INITS_OF_TWO if K == 2 else _INITS
-        data = arena.V if arena.S is None else arena.S
-        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
-        known = self.spectrum if arena.S is None else None
-        self.prospect = prospect(arena.V, K, arena.S, spectrum=known)
+        self.arena, self.K, self._plan, self.prospect = arena, K, plan, prospect
         self.entered: list[Entered] = []
         self.is_agreed = self.is_stopped = False
-        # Of dense data the second most often leads. Other solvers begin where it has begun.
-        self._runs_ahead = solver is RACING_SOLVER and is_dense(arena.V)
+        self._runs_ahead = runs_ahead
         self._ahead: list[Entered] = []
         self._callback, self._lowest_error, self._lowest_on_sketch = callback, np.inf, np.inf
         self._is_on_all = arena.name == "all"
@@ -120,10 +123,15 @@ class Track:
             self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(self.inits))]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
-        F, N = arena.V.shape
-        self._plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
-        if arena.data is arena.S:
-            self._plan = _PLAN_ON_SKETCH
+
+    @abstractmethod
+    def initial(self, number: int) -> InitialFactors:
+        """Return the factors of an init."""
+
+    def rng(self, number: int) -> Generator:
+        """Return the generator of an init, which is the same at every call."""
+        seed = self._seeds[number]
+        return None if seed is None else np.random.default_rng(seed)
 
     def run(self) -> Entered:
         """Hold the race, and return the winner, or the one that leads when it is stopped."""
@@ -165,20 +173,6 @@ class Track:
         """Whether an init may win: single samples of sparse data, such as documents, do not."""
         return self.inits[number] != "spa" or is_dense(self.arena.V)
 
-    def initial(
-        self, number: int, V: DataMatrix | None = None, solver: Solver | None = RACING_SOLVER
-    ) -> InitialFactors:
-        """Return the factors of an init, for all of V if it is given."""
-        name, seed = self.inits[number], self._seeds[number]
-        if name in SVD_INITS and V is None:
-            data, spectrum = self.spectrum.V, self.spectrum
-            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
-        rng = None if seed is None else np.random.default_rng(seed)
-        data = self.arena.V if V is None else V
-        is_usable = self.prospect.standout >= _MIN_STANDOUT_RATIO and V is None
-        known = self.spectrum if is_usable or data is self.spectrum.V else None
-        return initialize(data, self.K, name, solver, rng, spectrum=known)
-
     def _enter(self, numbers: Iterable[int]) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
         entered = []
@@ -194,7 +188,7 @@ class Track:
                 self.arena.data,
                 initial.W,
                 initial.H,
-                RACING_SOLVER,
+                self.method,
                 Stopping(max_iter=0),
                 callback=self._report if self._callback and self._is_on_all else None,
             )
@@ -251,6 +245,54 @@ class Track:
     def is_over(self) -> bool:
         """Whether it was stopped, or the time for it has run out."""
         return self.is_stopped or (self._end is not None and time.perf_counter() >= self._end)
+
+
+class LeastSquaresTrack(Track):
+    """A race for least squares, on the data or a sketch of them, with singular values as referee.
+
+    Attributes
+    ----------
+    spectrum : Spectrum
+        That of the data, or of their sketch.
+    """
+
+    method = Method.of(RACING_SOLVER)
+
+    def __init__(
+        self,
+        arena: Arena,
+        K: int,
+        solver: Solver | None,
+        rng: Generator,
+        spectrum: Spectrum,
+        remaining: Callable[[], float | None],
+        callback: Callback | None = None,
+    ) -> None:
+        self.inits = _INITS_OF_TWO if K == 2 else _INITS
+        data = arena.V if arena.S is None else arena.S
+        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
+        known = self.spectrum if arena.S is None else None
+        F, N = arena.V.shape
+        plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
+        if arena.data is arena.S:
+            plan = _PLAN_ON_SKETCH
+        referee = prospect(arena.V, K, arena.S, spectrum=known)
+        # Of dense data the second most often leads. Other solvers begin where it has begun.
+        ahead = solver is RACING_SOLVER and is_dense(arena.V)
+        super().__init__(arena, K, rng, plan, referee, remaining, callback, runs_ahead=ahead)
+
+    def initial(
+        self, number: int, V: DataMatrix | None = None, solver: Solver | None = RACING_SOLVER
+    ) -> InitialFactors:
+        """Return the factors of an init, for all of V if it is given."""
+        name = self.inits[number]
+        if name in SVD_INITS and V is None:
+            data, spectrum = self.spectrum.V, self.spectrum
+            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
+        data = self.arena.V if V is None else V
+        is_usable = self.prospect.standout >= _MIN_STANDOUT_RATIO and V is None
+        known = self.spectrum if is_usable or data is self.spectrum.V else None
+        return initialize(data, self.K, name, solver, self.rng(number), spectrum=known)
 
 
 def _lowest(

@@ -1,0 +1,279 @@
+"""Poisson regression of every sample on W: the best y >= 0 for counts v with the rates x = W y.
+
+The problem of a sample is convex: minimise s'y - sum_f v_f log(w_f'y) over y >= 0, where s holds
+the sums of the columns of W, and the sum goes over the entries of v that are not zero. Newton's
+method takes few steps: each minimises the quadratic model with the curvature
+sum_f (v_f / x_f^2) w_f w_f', which is K x K and costs no more than K / 2 products with W, and goes
+as far in that direction as the objective falls. All multiples of y are compared at once: the best
+one has s'y = sum v.
+
+Duality says how far from the best a y is. With c = sum_f (v_f / x_f) w_f and s'y = sum v, the
+objective is at most
+
+    (sum v) log max_k c_k / s_k
+
+above its minimum: the point (v / x) / max_k (c_k / s_k) is feasible in the dual problem, maximise
+sum v log(z) over W'z <= s, and this is the difference of the two objectives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import kernels
+from ..data.blocks import Array, Block, SparseBlock, exact, weighted_sums
+from ..data.entries import compressed, entries_of, products_at, with_data
+
+__all__ = [
+    "Side",
+    "counts_of",
+    "curvatures",
+    "divergences_and_ratios",
+    "dual_gaps",
+    "multiplicative",
+    "newton",
+    "newton_from_sums",
+    "regression",
+    "sample_sums",
+]
+
+NOTHING: Array = np.empty(0)
+"""In place of an array that is to be filled: nothing is asked for."""
+
+_SWEEPS, _STALL = 10, 0.01  # of coordinate descent in a step of the loop
+_EXACT_SWEEPS, _EXACT_STALL = 300, 1e-10
+_MAX_STEPS = 300
+GAP_SHARE = 1e-9
+"""Of the total of a sample: the duality gap at which its regression has ended."""
+
+
+class Side(NamedTuple):
+    """The factor that is given: its rows W (F, K), and the sums of its columns."""
+
+    W: Array
+    sums: Array
+
+    @classmethod
+    def of(cls, W: Array) -> Side:
+        """Return W in float64 and C order, with its sums."""
+        W = np.ascontiguousarray(W, np.float64)
+        return cls(W, W.sum(axis=0))
+
+
+def counts_of(block: Block, unit: float = 1.0) -> SparseBlock:
+    """Return a block, divided by the unit, as compressed sparse columns without stored zeros."""
+    counts = compressed(block)
+    return counts if unit == 1 else with_data(counts, counts.data / counts.dtype.type(unit))
+
+
+def newton(counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING) -> Array:
+    """Return Y (n, K) after one step of Newton's method for every sample.
+
+    Here and below, `logs` (n,) gets sum v log(v / x) for the new Y, unless it is empty.
+    """
+    return _newton(counts, side, Y, 1, _SWEEPS, _STALL, 0.0, logs, NOTHING)
+
+
+def multiplicative(counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING) -> Array:
+    """Return Y (n, K) after the update of Lee and Seung: y_k <- y_k c_k / s_k."""
+    new = np.array(Y, np.float64, order="C")
+    if kernels.AVAILABLE:
+        kernels.multiplied_rows(counts.data, counts.indices, counts.indptr, *side, new)
+    else:
+        C = np.asarray(divergences_and_ratios(counts, side, Y)[1].T @ side.W)
+        new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
+    if logs.size:
+        logs[:], _ = divergences_and_ratios(counts, side, new)
+    return new.astype(Y.dtype, copy=False)
+
+
+def newton_from_sums(R: Array, A: Array, sums: Array, totals: Array, W: Array) -> Array:
+    """Return W (F, K) after one step of Newton's method for every feature, from sums over samples.
+
+    The rates x are not known here, only what is summed over them. They change by a share of at
+    least -max_k (-d_k / w_k) along a direction d, and that is enough for a length that lowers the
+    objective surely; it is at least half of the way near the minimum.
+
+    Parameters
+    ----------
+    R : array (F, K)
+        sum_n (v / x) h_n of every feature.
+    A : array (F, K, K)
+        sum_n (v / x^2) h_n h_n'.
+    sums : array (K,)
+        sum_n h_n.
+    totals : array (F,)
+        sum_n v.
+    W : array (F, K)
+    """
+    result = np.array(W, np.float64, order="C")
+    if kernels.AVAILABLE:
+        kernels.newton_from_sums(R, A, sums, totals, result, _SWEEPS, _STALL)
+        return result.astype(W.dtype, copy=False)
+    for f, w in enumerate(result):
+        g = sums - R[f]
+        d = _quadratic_minimum(A[f], g, w, _SWEEPS, _STALL) - w
+        fall, down = -float(g @ d), d < 0
+        if fall > 0:
+            deepest = float((-d[down] / w[down]).max(initial=0.0))
+            w[:] = np.maximum(w + min(fall / (d @ A[f] @ d + fall * deepest), 1.0) * d, 0.0)
+        mass = sums @ w
+        w *= totals[f] / mass if mass > 0 else 0.0
+    return result.astype(W.dtype, copy=False)
+
+
+def curvatures(counts: SparseBlock, ratios: SparseBlock, Y: Array) -> Array:
+    """Return sum_n (v / x^2) y_n y_n' of every feature, (F, K, K), given the ratios v / x."""
+    block, K = with_data(counts, ratios.data**2 / exact(counts.data)), Y.shape[1]
+    products = (Y[:, :, None] * Y[:, None, :]).reshape(len(Y), K * K)
+    return weighted_sums(block, products).reshape(-1, K, K)
+
+
+def regression(counts: SparseBlock, side: Side) -> tuple[Array, Array, Array]:
+    """Return the best Y (n, K), sum v log(v / x) and the duality gap of every sample.
+
+    It begins with the same share of every component, so that it depends on nothing else. Features
+    that no component has must have been left out.
+    """
+    alive = side.sums > 0
+    Y = np.where(alive, 1.0 / np.where(alive, side.sums, 1.0), 0.0)
+    Y = np.repeat(Y[None], counts.shape[1], axis=0)
+    logs, shares = np.empty((2, len(Y)))
+    exactly = _MAX_STEPS, _EXACT_SWEEPS, _EXACT_STALL, GAP_SHARE
+    return _newton(counts, side, Y, *exactly, logs, shares), logs, shares * sample_sums(counts)
+
+
+def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array) -> Array:
+    """Return how far above their minimum the objectives of rows are at most.
+
+    Parameters
+    ----------
+    C : array (n, K)
+        sum_f (v_f / x_f) w_f of every row.
+    sums : array (K,)
+        Those of the columns of W.
+    Y : array (n, K)
+    totals : array (n,)
+        sum v of every row.
+    """
+    alive = sums > 0
+    excess = (C[:, alive] / sums[alive]).max(axis=1, initial=0.0)
+    masses = Y @ sums
+    with np.errstate(divide="ignore"):
+        logs = np.where(totals > 0, np.log(np.where(excess > 0, excess, 1.0)), 0.0)
+    gaps: Array = np.maximum(masses - totals + totals * logs, 0.0)
+    return gaps
+
+
+def divergences_and_ratios(counts: SparseBlock, side: Side, Y: Array) -> tuple[Array, SparseBlock]:
+    """Return sum v log(v / x) of every sample, and v / x in the places of v."""
+    entries = entries_of(counts)
+    x = products_at(entries, side.W, exact(Y))
+    with np.errstate(divide="ignore"):
+        ratios = entries.values / x
+        logs = entries.values * np.log(ratios)
+    return _sums_of_samples(counts, logs), with_data(counts, ratios)
+
+
+def sample_sums(counts: SparseBlock) -> Array:
+    """Return the total of every sample, (n,) in float64."""
+    return _sums_of_samples(counts, exact(counts.data))
+
+
+def _sums_of_samples(counts: SparseBlock, values: Array) -> Array:
+    owner = np.repeat(np.arange(counts.shape[1]), np.diff(counts.indptr))
+    return np.bincount(owner, weights=values, minlength=counts.shape[1])
+
+
+def _newton(
+    counts: SparseBlock,
+    side: Side,
+    Y: Array,
+    steps: int,
+    sweeps: int,
+    stall: float,
+    gap: float,
+    logs: Array,
+    gaps: Array,
+) -> Array:
+    """Newton's method on a copy of Y; the gaps are shares of the totals."""
+    W, sums = side
+    result = np.array(Y, np.float64, order="C")
+    if kernels.AVAILABLE:
+        parts = counts.data, counts.indices, counts.indptr
+        kernels.poisson_rows(*parts, W, sums, result, steps, sweeps, stall, gap, logs, gaps)
+    else:
+        for n, (low, high) in enumerate(zip(counts.indptr[:-1], counts.indptr[1:], strict=True)):
+            v, B = exact(counts.data[low:high]), W[counts.indices[low:high]]
+            row = _newton_row(v, B, sums, result[n], steps, sweeps, stall, gap)
+            result[n], logs[n : n + 1], gaps[n : n + 1] = row
+    return result.astype(Y.dtype, copy=False)
+
+
+def _newton_row(
+    v: Array, B: Array, s: Array, y: Array, steps: int, sweeps: int, stall: float, gap: float
+) -> tuple[Array, float, float]:
+    """One sample: counts v (m,) and the rows B (m, K) of W that belong to them."""
+    if not v.size:
+        return np.zeros_like(y), 0.0, 0.0
+    y, total = np.where(s > 0, y, 0.0), v.sum()
+    if not np.all(B @ y > 0):
+        y = np.where(s > 0, 1.0 / np.where(s > 0, s, 1.0), 0.0)
+    y = y * (total / (s @ y))
+    if not np.all(B @ y > 0):
+        return y, np.inf, np.inf
+    for number in range(steps + 1):
+        x = B @ y
+        c = B.T @ (v / x)
+        excess = float((c[s > 0] / s[s > 0]).max())
+        if number == steps or excess <= 1 + gap:
+            break
+        A, g = B.T @ (B * (v / x**2)[:, None]), s - c
+        d = _quadratic_minimum(A, g, y, sweeps, stall) - y
+        fall, u = -float(g @ d), (B @ d) / x
+        if not fall > 0:
+            break
+        length = _step_length(v, u, float(s @ d), fall, float(d @ A @ d))
+        y = np.maximum(y + length * d, 0.0)
+        y *= total / (s @ y)
+    return y, float(v @ np.log(v / (B @ y))), float(np.log(max(excess, 1.0)))
+
+
+def _quadratic_minimum(A: Array, g: Array, y: Array, sweeps: int, stall: float) -> Array:
+    """Coordinate descent from y for g'(z - y) + (z - y)'A(z - y) / 2 over z >= 0."""
+    z, gradient, first = y.copy(), g.copy(), 0.0
+    for number in range(sweeps):
+        moved = 0.0
+        for k in range(z.size):
+            if A[k, k] > kernels.SMALLEST_SQUARE:
+                new = max(z[k] - gradient[k] / A[k, k], 0.0)
+            else:
+                new = 0.0 if gradient[k] > 0 else z[k]
+            step, z[k] = new - z[k], new
+            moved += A[k, k] * step * step
+            gradient += step * A[k]
+        first = first if number else moved
+        if moved <= stall * first:
+            break
+    return z
+
+
+def _step_length(v: Array, u: Array, mass: float, fall: float, bend: float) -> float:
+    """How far to go, at most 1: the rates change by the shares u; see `kernels`."""
+
+    def slope(length: float) -> float:
+        return mass - float((v * u / (1 + length * u)).sum())
+
+    lowest, end = float(u.min()), np.inf
+    if lowest > -0.999:
+        end = slope(1.0)
+        if end <= 0:
+            return 1.0
+    safe = min(fall / (bend - fall * min(lowest, 0.0)), 1.0)
+    further = 0.5 * (1 + safe)
+    if end < np.inf and slope(safe) < 0:
+        further = safe - slope(safe) * (1 - safe) / (end - slope(safe))
+    is_further = 1 + further * lowest > 0.001 and slope(further) <= 0
+    return further if is_further else safe

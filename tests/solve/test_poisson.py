@@ -1,0 +1,238 @@
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import kl_div
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+
+from conenmf import factorize, from_columns, from_rows
+from conenmf.errors import FactorError, OptionError, UnseenFeaturesError, UnseenFeaturesWarning
+from conenmf.solve import count_inits
+from conenmf.solve.goals import best_coefficients, checked_loss
+from conenmf.solve.loop import alternate
+from conenmf.solve.losses import Point
+from conenmf.solve.poisson import Poisson, margins, poisson_method
+from conenmf.solve.stopping import Stopping
+
+K = 3
+
+
+def make_counts(seed=0, F=20, N=40, K=K, rate=4.0):
+    rng = np.random.default_rng(seed)
+    return rng.poisson(rate * rng.random((F, K)) @ rng.gamma(0.5, size=(K, N))).astype(float)
+
+
+def start(V, seed=1, K=K):
+    rng = np.random.default_rng(seed)
+    return rng.random((V.shape[0], K)) + 0.1, rng.random((K, V.shape[1])) + 0.1
+
+
+def divergence(V, W, H):
+    return kl_div(V, W @ H).sum()
+
+
+def run(V, solver, n, tol=0.0, seed=1):
+    W, H = start(V, seed)
+    limits = Stopping(tol=tol, max_iter=n)
+    return alternate(V, W, np.asarray(H), poisson_method(solver), stopping=limits)
+
+
+def test_multiplicative_iterates_are_those_of_scikit_learn():
+    counts = make_counts()
+    V = from_columns(counts)
+    W, H = start(V)
+    theirs = NMF(K, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=30, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        coefficients = theirs.fit_transform(counts.T, W=H.T.copy(), H=W.T.copy())
+    ours = run(V, "mult", 30)
+    np.testing.assert_allclose(ours.W, theirs.components_.T, rtol=1e-10)
+    np.testing.assert_allclose(ours.H, coefficients.T, rtol=1e-10)
+    value = ours.history.relative_error[-1] * margins(V).divergence
+    np.testing.assert_allclose(np.sqrt(2 * value), theirs.reconstruction_err_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["newton", "mult"])
+def test_every_storage_counts_the_same_divergence(backend, solver):
+    """The value is that of the factors; W takes another step where V cannot be turned."""
+    counts = make_counts()
+    counts[:, 7], counts[4] = 0.0, 0.0
+    V = backend(counts)
+    solution = run(V, solver, 5)
+    errors = solution.history.relative_error
+    assert np.all(np.diff(errors) <= 1e-12)
+    value = divergence(counts, solution.W, np.asarray(solution.H))
+    reached = errors[-1] * margins(V).divergence
+    if Poisson(V).known_at is Point.AFTER:
+        np.testing.assert_allclose(value, reached, rtol=1e-5 if V.dtype == np.float32 else 1e-9)
+    else:
+        assert value <= reached * (1 + 1e-6)  # W has been updated since
+
+
+def test_the_end_is_the_same_in_every_storage(main_backend):
+    counts = make_counts(2)
+    here, there = (
+        factorize(V, 2, loss="poisson", tol=1e-5, init="nndsvd")
+        for V in (from_columns(counts), main_backend(counts))
+    )
+    np.testing.assert_allclose(there.objective, here.objective, rtol=1e-3)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=10)
+def test_the_divergence_never_rises(seed):
+    V = from_columns(make_counts(seed % 1000, rate=10.0 ** (seed % 4 - 1)))
+    errors = run(V, "newton", 30, seed=seed).history.relative_error
+    assert np.all(np.diff(errors) <= 1e-14)
+
+
+def test_newton_needs_a_tenth_of_the_iterations():
+    V = from_columns(make_counts(rate=20, N=100))
+    newton, mult = (run(V, solver, n) for solver, n in (("newton", 30), ("mult", 300)))
+    assert newton.history.relative_error[-1] <= mult.history.relative_error[-1]
+
+
+def test_bits_do_not_depend_on_threads():
+    counts = sp.csr_array(make_counts(3, F=100, N=2500).T)
+    one, two = (factorize(from_rows(counts, n_threads=n), 4, loss="poisson") for n in (1, 2))
+    assert np.array_equal(one.W, two.W)
+    assert np.array_equal(one.H, two.H)
+
+
+def test_margins_and_one_component():
+    counts = make_counts()
+    V = from_columns(counts)
+    found = margins(V)
+    np.testing.assert_allclose(found.features, counts.sum(axis=1))
+    outer = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    np.testing.assert_allclose(found.divergence, kl_div(counts, outer).sum())
+    result = factorize(V, 1, loss="poisson")
+    np.testing.assert_allclose(result.W @ result.H, outer, rtol=1e-9)
+    assert result.init_used == "margins"
+    assert result.relative_error == pytest.approx(1.0)
+    exact = factorize(from_columns(np.outer([1, 2, 3], [4, 0, 5])), 1, loss="poisson")
+    assert exact.relative_error < 1e-12
+
+
+def test_result_of_counts():
+    counts = make_counts(rate=30)
+    result = factorize(from_columns(counts), K, loss="kullback-leibler")
+    assert result.loss == "poisson"
+    assert result.settings["solver"] == "newton"
+    np.testing.assert_allclose(result.W.sum(axis=0), 1.0)
+    np.testing.assert_allclose(result.H.sum(axis=0), counts.sum(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(result.objective, divergence(counts, result.W, result.H))
+    assert np.all(np.diff(result.shares) <= 0)
+    assert result.shares.sum() == pytest.approx(1)
+    masses = result.H.sum(axis=1) / counts.sum()
+    np.testing.assert_allclose(result.shares, masses, rtol=1e-8)
+    assert result.race is not None
+    assert result.race.winner.init == result.init_used
+
+
+def test_exact_counts_are_found():
+    rng = np.random.default_rng(0)
+    V = rng.random((30, K)) ** 3 @ rng.gamma(0.3, size=(K, 80))
+    result = factorize(from_columns(V), K, loss="poisson", max_iter=3000, tol=1e-9)
+    assert result.relative_error < 1e-4
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e-12, 1e9, 1e60])
+def test_the_scale_of_counts_does_not_matter(scale):
+    counts = make_counts()
+    plain, scaled = (
+        factorize(from_columns(counts * factor), K, loss="poisson", max_iter=20)
+        for factor in (1.0, scale)
+    )
+    assert scaled.relative_error == pytest.approx(plain.relative_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+def test_types(dtype):
+    counts = make_counts().astype(dtype)
+    result = factorize(from_columns(counts), K, loss="poisson")
+    wanted = np.float32 if dtype == np.float32 else np.float64
+    assert result.W.dtype == wanted
+    assert result.H.dtype == wanted
+    double = factorize(from_columns(counts.astype(float)), K, loss="poisson")
+    assert result.objective == pytest.approx(double.objective, rel=1e-3)
+
+
+def test_as_many_components_as_features():
+    counts = make_counts(F=4, N=9)
+    result = factorize(from_columns(counts), 4, loss="poisson", max_iter=2000, tol=1e-10)
+    assert result.relative_error < 0.01
+
+
+def test_words_that_no_component_has():
+    W = np.array([[1.0, 0.2], [0.5, 1.0], [0.0, 0.0]])
+    V = from_columns([[3, 0, 1], [2, 5, 0], [0, 0, 4]])
+    with pytest.warns(UnseenFeaturesWarning, match="1 feature with counts, in all 4: 2"):
+        H, labels, value = best_coefficients(V, W, "poisson")
+    without, _, same = best_coefficients(from_columns([[3, 0, 1], [2, 5, 0]]), W[:2], "poisson")
+    np.testing.assert_allclose(H, without)
+    assert value == same
+    assert labels.tolist() == [0, 1, 0]
+    with pytest.raises(UnseenFeaturesError, match="fit again"):
+        best_coefficients(V, W, "poisson", unseen="raise")
+
+
+def test_a_rate_of_zero_where_a_count_is_not_is_named():
+    V = from_columns([[3.0, 1.0], [2.0, 5.0]])
+    W, H = np.eye(2), np.array([[1.0, 1.0], [0.0, 1.0]])
+    with pytest.raises(FactorError, match="rate of zero"):
+        alternate(V, W, H, poisson_method("mult"), stopping=Stopping(max_iter=3))
+
+
+def test_options_that_counts_do_not_have():
+    V = from_columns(make_counts())
+    for options, words in (
+        ({"sketch": 5}, "is for least squares"),
+        ({"solver": "hals"}, "newton"),
+        ({"solver": lambda G, C, Y: Y}, "its own solvers"),
+        ({"loss": "itakura-saito"}, "kullback-leibler"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            factorize(V, 2, **{"loss": "poisson", **options})
+    assert checked_loss("kullback-leibler") == "poisson"
+
+
+@pytest.mark.parametrize("init", ["cr1", "nndsvda", "random", "spa", "kl-kmeans"])
+def test_inits(init):
+    counts = make_counts(rate=20)
+    options = {"loss": "poisson", "init": init, "rng": np.random.default_rng(0)}
+    result = factorize(from_columns(counts), K, **options)
+    best = factorize(from_columns(counts), K, loss="poisson")
+    assert result.init_used == init
+    assert result.objective <= 1.1 * best.objective
+    alone = factorize(from_columns(counts), K, **options, solver=None)
+    assert np.isfinite(alone.objective)
+    assert alone.objective >= best.objective
+
+
+def test_own_factors_begin_the_run():
+    V = from_columns(make_counts(rate=20))
+    best = factorize(V, K, loss="poisson", tol=1e-8, max_iter=1000)
+    again = factorize(V, K, loss="poisson", init=(best.W, best.H), max_iter=1)
+    assert again.objective <= best.objective * (1 + 1e-9)
+    holed = best.W.copy()
+    holed[3] = 0.0  # a feature with counts that no component has
+    mended = factorize(V, K, loss="poisson", init=holed)
+    assert mended.objective <= 1.05 * best.objective
+
+
+def test_a_race_on_some_of_the_samples(monkeypatch):
+    """Where there are very many, inits compete on a part, and W continues on all."""
+    rng = np.random.default_rng(0)
+    W = rng.dirichlet(np.full(40, 0.2), 3)
+    counts = sp.csr_array(rng.poisson(5 * rng.dirichlet(np.full(3, 0.3), 9000) @ W))
+    whole = factorize(from_rows(counts), 3, loss="poisson")
+    assert whole.race.data == "all"
+    monkeypatch.setattr(count_inits, "_MIN_PART_ENTRIES", 1)
+    result = factorize(from_rows(counts), 3, loss="poisson")
+    assert result.race.data == "samples"
+    assert result.objective == pytest.approx(whole.objective, rel=1e-3)

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from conenmf import kernels
+from conenmf.solve.poisson_regression import (
+    GAP_SHARE,
+    Side,
+    counts_of,
+    curvatures,
+    divergences_and_ratios,
+    dual_gaps,
+    multiplicative,
+    newton,
+    newton_from_sums,
+    regression,
+    sample_sums,
+)
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def problem(seed, F=30, N=12, K=4, rate=3.0):
+    rng = np.random.default_rng(seed)
+    W = rng.random((F, K)) * (rng.random((F, K)) < 0.7) + 1e-3
+    V = rng.poisson(rate * W @ rng.gamma(0.5, size=(K, N)))
+    return counts_of(sp.csc_array(V.astype(float))), Side.of(W), rng
+
+
+def objectives(counts, side, Y):
+    logs, _ = divergences_and_ratios(counts, side, Y)
+    return logs + Y @ side.sums - sample_sums(counts)
+
+
+@given(SEEDS)
+@settings(max_examples=25)
+def test_regression_ends_at_its_gap_and_no_point_is_better(seed):
+    counts, side, rng = problem(seed)
+    Y, logs, gaps = regression(counts, side)
+    found = objectives(counts, side, Y)
+    np.testing.assert_allclose(found, logs + Y @ side.sums - sample_sums(counts), atol=1e-9)
+    assert np.all(gaps <= 1.01 * GAP_SHARE * sample_sums(counts) + 1e-12)
+    for _ in range(20):
+        other = Y * rng.lognormal(0, 0.3, Y.shape) + rng.random(Y.shape) * 0.1 * Y.mean()
+        assert np.all(found <= objectives(counts, side, other) + gaps + 1e-9)
+
+
+def test_regression_agrees_with_scipy():
+    counts, side, _ = problem(5, N=4)
+    Y, *_ = regression(counts, side)
+    dense = counts.toarray().T
+    for v, y in zip(dense, Y, strict=True):
+
+        def value(h, v=v):
+            x = side.W @ np.maximum(h, 0) + 1e-300
+            return side.sums @ h - v @ np.log(x)
+
+        best = minimize(
+            value, np.full(4, v.sum() / side.sums.sum() + 1e-3), bounds=[(1e-12, None)] * 4
+        )
+        assert value(y) <= best.fun + 1e-6 * max(abs(best.fun), 1)
+
+
+@given(SEEDS)
+@settings(max_examples=20)
+def test_gaps_bound_how_far_any_point_is_from_the_best(seed):
+    counts, side, rng = problem(seed)
+    best, *_ = regression(counts, side)
+    Y = rng.random(best.shape) + 1e-3
+    _, ratios = divergences_and_ratios(counts, side, Y)
+    gaps = dual_gaps(np.asarray(ratios.T @ side.W), side.sums, Y, sample_sums(counts))
+    above = objectives(counts, side, Y) - objectives(counts, side, best)
+    assert np.all(above <= gaps * (1 + 1e-9) + 1e-9)
+
+
+@given(SEEDS)
+@settings(max_examples=20)
+def test_no_step_of_newton_raises_the_objective(seed):
+    counts, side, rng = problem(seed, rate=rng_rate(seed))
+    Y = rng.random((counts.shape[1], 4)) + 1e-6
+    value = objectives(counts, side, Y)
+    for _ in range(5):
+        Y, logs = newton(counts, side, Y), np.empty(len(Y))
+        new = objectives(counts, side, Y)
+        assert np.all(new <= value + 1e-9 * (1 + np.abs(value)))
+        np.testing.assert_allclose(newton(counts, side, Y, logs) @ side.sums, sample_sums(counts))
+        value = new
+
+
+def rng_rate(seed):
+    return 10.0 ** (seed % 7 - 2)
+
+
+def test_kernel_and_twin_agree(monkeypatch):
+    counts, side, rng = problem(1)
+    Y = rng.random((counts.shape[1], 4))
+    logs, gaps = np.empty((2, len(Y)))
+    compiled = newton(counts, side, Y, logs), regression(counts, side)
+    multiplied = multiplicative(counts, side, Y)
+    monkeypatch.setattr(kernels, "AVAILABLE", False)
+    np.testing.assert_allclose(newton(counts, side, Y, gaps), compiled[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(gaps, logs, rtol=1e-9, atol=1e-9)
+    for ours, theirs in zip(regression(counts, side), compiled[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(multiplicative(counts, side, Y), multiplied, rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_step_from_sums_lowers_the_objective_of_every_feature(compiled, monkeypatch):
+    """It knows the rates only through sums over the samples."""
+    monkeypatch.setattr(kernels, "AVAILABLE", compiled)
+    for seed in range(3):
+        counts, side, rng = problem(seed)
+        H = rng.gamma(0.5, size=(counts.shape[1], 4)) + 1e-3
+        W, turned = side.W, counts_of(sp.csc_array(counts.toarray().T))
+        before = objectives(turned, Side.of(H), W)
+        for _ in range(40):
+            _, ratios = divergences_and_ratios(counts, Side.of(W), H)
+            A, totals = curvatures(counts, ratios, H), counts.toarray().sum(axis=1)
+            W = newton_from_sums(np.asarray(ratios @ H), A, H.sum(axis=0), totals, W)
+            after = objectives(turned, Side.of(H), W)
+            assert np.all(after <= before + 1e-9)
+            before = after
+        best, *_ = regression(turned, Side.of(H))
+        least = objectives(turned, Side.of(H), best)
+        assert np.all(before - least <= 1e-3 * totals)
+
+
+def test_long_samples_are_worked_on_in_parts():
+    """More entries than fit in the cache at a time give the same as a permutation of them."""
+    rng = np.random.default_rng(0)
+    F, K = 2 * kernels.CACHED_ENTRIES, 3
+    W, V = rng.random((F, K)), rng.poisson(1.0, (F, 2)).astype(float)
+    order = rng.permutation(F)
+    one, *_ = regression(counts_of(V), Side.of(W))
+    other, *_ = regression(counts_of(V[order]), Side.of(W[order]))
+    np.testing.assert_allclose(one, other, rtol=1e-7)
+    _, _, gaps = regression(counts_of(V), Side.of(W))
+    assert np.all(gaps <= 1.01 * GAP_SHARE * V.sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_edges(dtype):
+    """A sample without counts, a component without features, a row of Y that is zero."""
+    V = np.array([[3, 0, 1], [0, 0, 2], [5, 0, 0]], dtype)
+    side = Side.of(np.array([[1.0, 0, 1], [1, 0, 2], [1, 0, 0.1]]))
+    counts = counts_of(V)
+    Y, _, gaps = regression(counts, side)
+    assert not Y[1].any()
+    assert not Y[:, 1].any()
+    assert np.all(gaps <= 1.01 * GAP_SHARE * V.sum(axis=0))
+    stepped = newton(counts, side, np.zeros((3, 3), dtype))
+    assert stepped.dtype == dtype
+    assert np.isfinite(stepped).all()
+    assert stepped[0].any()
+
+
+def test_stored_zeros_and_units():
+    V = sp.csc_array(np.array([[2.0, 0.0], [4.0, 6.0]]))
+    V.data[0] = 0.0
+    counts = counts_of(V, 2.0)
+    assert counts.data.tolist() == [2.0, 3.0]
+    assert V.nnz == 3
