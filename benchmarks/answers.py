@@ -1,6 +1,6 @@
 """Time to the answer: how much sooner ours has the error of scikit-learn's best, and what it costs.
 
-    python benchmarks/answers.py [--sets wap k1b] [--rounds 3] [--dense | --sparse]
+    python benchmarks/answers.py [--sets wap k1b] [--rounds 3] [--dense | --sparse] [--kept x.json]
 
 For each dataset, in one run and in turn:
 
@@ -11,6 +11,10 @@ For each dataset, in one run and in turn:
   ``X.T @ H`` in float64 on one thread (sparse data), and in float32 against float64.
 - `certify` against the fit that it judges.
 
+The time to the answer is that of a fit which its callback ends, the exact coefficients included;
+the callback sees the race of inits too. With ``--kept`` rows are added to a file, and sets that are
+in it are not measured again, so that a table can be made in parts.
+
 Medians of the rounds; an iteration is the median of one run. Real datasets are read from the folder
 named by CONENMF_DATA. Every second set of each kind was not looked at while constants were chosen.
 """
@@ -18,14 +22,15 @@ named by CONENMF_DATA. Every second set of each kind was not looked at while con
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
-import scipy.sparse as sp
 from contenders import descend, fit_once, warm_up
 from measure import interleaved, relative_error
 from sklearn.decomposition import NMF
@@ -130,6 +135,12 @@ def iterations(X: Any, K: int, rounds: int) -> dict[str, float]:
     }
 
 
+def measured(X: Any, K: int, rounds: int) -> dict[str, float]:
+    """All that is printed of one set."""
+    warm_up([*RIVALS, "ConeNMF"], datasets.shrunk(X))
+    return answer(X, K, rounds) | iterations(X, K, rounds)
+
+
 HEADER = (
     f"{'set':<18}{'sooner':>8}{'s':>8}{'default':>9}{'s':>8}{'excess':>10}"
     f"{'certify':>9}{'iteration':>11}{'/products':>11}{'f32/f64':>9}"
@@ -152,22 +163,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sparse", action="store_true", help="text only")
     parser.add_argument("--dense", action="store_true", help="all but text")
+    parser.add_argument("--kept", type=Path, help="JSON file of the rows measured so far")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     dense, sparse = (*IMAGES, *SCENES), TEXTS
     chosen = dense if options.dense else sparse if options.sparse else (*sparse, *dense)
+    kept: dict[str, dict[str, float]] = {}
+    if options.kept is not None and options.kept.exists():
+        kept = json.loads(options.kept.read_text())
     print(HEADER)
-    ratios: dict[str, list[float]] = {"sparse": [], "dense": []}
+    rows: dict[str, dict[str, float]] = {}
     for name in options.sets or chosen:
-        loaded = load(name)
-        if loaded is None:
+        if name in kept:
+            rows[name] = kept[name]
+        elif (loaded := load(name)) is not None:
+            rows[name] = measured(*loaded, options.rounds)
+        else:
             continue
-        X, K = loaded
-        warm_up([*RIVALS, "ConeNMF"], datasets.shrunk(X))
-        found = answer(X, K, options.rounds) | iterations(X, K, options.rounds)
-        print(row(name, found), flush=True)
-        ratios["sparse" if sp.issparse(X) else "dense"].append(found["sooner"])
-    for kind, values in ratios.items():
+        print(row(name, rows[name]), flush=True)
+        if options.kept is not None:
+            options.kept.write_text(json.dumps(kept | rows))
+    for kind, names in (("sparse", sparse), ("dense", dense)):
+        values = [rows[name]["sooner"] for name in names if name in rows]
         if values:
             print(f"{kind}: median {statistics.median(values):.1f}, least {min(values):.1f}")
     print("sooner: scikit-learn's seconds for 150 iterations from its best init (nndsvda, nndsvd,")

@@ -111,3 +111,21 @@ def test_one_set_of_vectors_serves_a_smaller_request():
     bound = spectrum.energy_bound(5)
     exact = (np.linalg.svd(counts(), compute_uv=False)[:5] ** 2).sum()
     assert exact <= bound.value <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_products_with_many_vectors_are_the_same_on_threads(monkeypatch, turned, scaled):
+    V = counts().T if turned else counts()
+    scale = np.random.default_rng(1).random(V.shape[1]) if scaled else None
+    X = np.random.default_rng(0).standard_normal((min(V.shape), 7))
+    weighted = V if scale is None else V * scale
+    gram = weighted @ weighted.T if len(V) == len(X) else weighted.T @ weighted
+    plain = held.hold_gram(from_columns(sp.csc_array(V)), scale).apply(X)
+    monkeypatch.setattr(held, "_MIN_LARGE_WORK", 0)
+    one, two = (
+        held.hold_gram(from_columns(sp.csc_array(V), n_threads=n), scale).apply(X) for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+    for product in (plain, two):
+        np.testing.assert_allclose(product, gram @ X, rtol=1e-12, atol=1e-12 * np.abs(gram).max())

@@ -23,9 +23,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from .. import kernels
 from ..data.blocks import Array
+from ..data.borders import equal_borders
 from ..data.matrix import DataMatrix
+from ..data.resources import available_memory
 from ..data.sketch import orthonormal
+from ..data.threads import run_in_order
 from .davidson import Apply, Leading, davidson
 
 __all__ = ["HeldGram", "hold_gram"]
@@ -37,6 +41,9 @@ _MAX_RESTARTS = 100
 _STEPS_BEYOND = 20  # of Lanczos's method, beyond the eigenvectors that were asked for
 _BLOCK_BEYOND = 8  # vectors more than asked for, of the block method
 _ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rounding
+_MIN_LARGE_WORK = 1 << 20  # entries times vectors, from which on a product is shared by threads
+_COPY_SHARE = 0.25  # of the memory, that a second copy may take
+_PIECES = 8  # of rows, for the threads
 _MAX_DENSE_ENTRIES = 1 << 22  # a larger array is read from memory for every vector
 _SEED, _SEED_BEYOND = 0, 2
 
@@ -63,6 +70,7 @@ class HeldGram:
 
     def __init__(self, V: DataMatrix, rows: Any, scale: Array | None) -> None:
         self._V, self._rows, self._columns = V, rows, rows.T
+        self._turned: Any = None
         self._scale = scale
         self.is_of_samples = V.shape[1] < V.shape[0]
         self.size = min(V.shape)
@@ -71,11 +79,31 @@ class HeldGram:
         """Return its product with X (size,) or (size, m)."""
         self._V._count(1.0)
         if self.is_of_samples:
-            product: Array = self._scaled(self._rows @ (self._columns @ self._scaled(X)))
-        else:
-            weighted = self._scaled(self._scaled(self._rows @ X))
-            product = self._columns @ weighted
-        return product
+            return self._scaled(self._by_samples(self._by_features(self._scaled(X))))
+        return self._by_features(self._scaled(self._scaled(self._by_samples(X))))
+
+    def _by_samples(self, X: Array) -> Array:
+        """V'X, with a row for every sample."""
+        if self._is_large(X):
+            return _products_on_threads(self._rows, X, self._V.n_threads)
+        return np.asarray(self._rows @ X)
+
+    def _by_features(self, X: Array) -> Array:
+        """V X, with a row for every feature; many columns along a copy in the other order."""
+        if self._is_large(X):
+            if self._turned is None:
+                self._turned = self._rows.T.tocsr()
+            return _products_on_threads(self._turned, X, self._V.n_threads)
+        return np.asarray(self._columns @ X)
+
+    def _is_large(self, X: Array) -> bool:
+        """Whether threads pay for a product with X, and a second copy of V fits in memory."""
+        if X.ndim == 1 or isinstance(self._rows, np.ndarray) or not kernels.AVAILABLE:
+            return False
+        nnz, entry_bytes = self._rows.nnz, 8 + self._rows.indices.itemsize
+        if nnz * X.shape[1] < _MIN_LARGE_WORK:
+            return False
+        return self._turned is not None or nnz * entry_bytes <= _COPY_SHARE * available_memory()
 
     def _apply_without(self, known: Array, X: Array) -> Array:
         return _without(self.apply(_without(X, known)), known)
@@ -175,6 +203,22 @@ class HeldGram:
         values, mix = np.linalg.eigh(basis.T @ images)
         values, mix = values[::-1], mix[:, ::-1]
         return Leading(basis @ mix, values, images @ mix)
+
+
+def _products_on_threads(rows: Any, X: Array, n_threads: int) -> Array:
+    """Compressed rows times X (n, m); every row is computed by itself."""
+    X = np.ascontiguousarray(X)
+    product = np.empty((rows.shape[0], X.shape[1]), np.result_type(rows.dtype, X.dtype))
+    borders = equal_borders(len(product), max(1, -(-len(product) // _PIECES)))
+
+    def run(number: int) -> None:
+        start, stop = borders[number]
+        part = product[start:stop]
+        indptr = rows.indptr[start : stop + 1]
+        kernels.sparse_products(rows.data, rows.indices, indptr, X, part)
+
+    run_in_order(run, lambda number, _: None, len(borders), n_threads)
+    return product
 
 
 def _without(x: Array, known: Array) -> Array:
