@@ -797,6 +797,8 @@ def _step_length(
     there to the end a secant leads further.
     """
     end = np.inf
+    if lowest > -0.5 and (min(lowest, 0.0) ** 2 + 1.0) * bend <= 1.5 * fall:
+        return 1.0  # -log(1 + u) <= -u + 0.62 (1 + u^2) u^2 there: 7 % of `fall` are certain
     if lowest > -0.999:
         end = mass - _slope(v, u, m, 1.0)
         if end <= 0.0:
@@ -843,6 +845,7 @@ def poisson_rows(
     B, A = np.empty((-(-longest // chunk), K + 1, chunk)), np.empty((K + 1, K + 1))
     v, x, u, root = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest)
     g, z, gradient, y = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    whole = np.empty(longest, np.int64)
     for n in range(Y.shape[0]):
         begin = indptr[n]
         m = indptr[n + 1] - begin
@@ -931,10 +934,40 @@ def poisson_rows(
         if gaps.shape[0] > 0:
             gaps[n] = np.log(max(excess, 1.0))
         if divergences.shape[0] > 0:
-            product = 0.0
             for i in range(m):
-                product += v[i] * np.log(v[i] / x[i])
-            divergences[n] = product
+                x[i] = v[i] / x[i]
+            divergences[n] = _sum_of_logs(v[:m], x[:m], whole[:m])
+
+
+@_compiled
+def _sum_of_logs(v: Any, x: Any, whole: Any) -> float:
+    """Sum of v log(x); x and `whole` are overwritten.
+
+    A call of log for every entry would take longer than all else. Numbers are taken apart into
+    2^e m with m between sqrt(1/2) and sqrt(2), and log(m) = 2 artanh((m - 1) / (m + 1)) is summed
+    as a series, to less than one unit in the last place.
+    """
+    bits = x.view(np.int64)
+    for i in range(x.shape[0]):
+        whole[i] = (bits[i] - 0x3FE6A09E667F3BCD) >> 52
+        bits[i] -= whole[i] << 52
+    total = 0.0
+    for i in range(x.shape[0]):
+        s = (x[i] - 1.0) / (x[i] + 1.0)
+        z = s * s
+        series = 1.0 / 21.0
+        series = series * z + 1.0 / 19.0
+        series = series * z + 1.0 / 17.0
+        series = series * z + 1.0 / 15.0
+        series = series * z + 1.0 / 13.0
+        series = series * z + 1.0 / 11.0
+        series = series * z + 1.0 / 9.0
+        series = series * z + 1.0 / 7.0
+        series = series * z + 1.0 / 5.0
+        series = series * z + 1.0 / 3.0
+        log = whole[i] * 0.6931471805599453 + 2.0 * (s + s * z * series)
+        total += v[i] * log
+    return total
 
 
 @_compiled

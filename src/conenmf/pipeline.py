@@ -21,6 +21,7 @@ from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.memory import by_entries
 from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
@@ -145,17 +146,18 @@ def factorize(
     settings = plain_settings(K, init, loss, solver, sketch, max_iter, tol, max_time)
     settings |= terms.plain()
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
+    data = V if loss == "frobenius" else by_entries(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
         begun = Begun.resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(V, K, init, method, sketch, rng, spectrum, stages, callback, terms)
+            begun = _begin(data, K, init, method, sketch, rng, spectrum, stages, callback, terms)
         begun.remember(run, stages)
         with stages.timed("solve"):
             left = stages.remaining(begun.elapsed)
             is_plateau = _plateau_test(V, begun, method, spectrum) if terms.are_none else None
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
-            solved = _solve(V, begun, method, stopping, callback, run, stages, terms)
+            solved = _solve(data, begun, method, stopping, callback, run, stages, terms)
         with stages.timed("finish"):
             goal, (W, history, stop_reason) = LOSSES[loss](V, rescale=False), solved
             end = goal.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))

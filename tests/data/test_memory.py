@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_columns, from_rows
+from conenmf import from_columns, from_rows, open_data
 from conenmf.data import memory
+from conenmf.data.memory import SparseMatrix, by_entries
 
 
 @pytest.fixture
@@ -65,3 +66,24 @@ def test_few_entries_may_be_one_block(monkeypatch):
     assert V.passes == before + 1
     monkeypatch.setattr(memory, "_MAX_BLOCK_ENTRIES", 1)
     assert V.as_one_block() is V
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_by_entries_is_the_same_matrix_in_more_blocks(make):
+    X = np.random.default_rng(0).poisson(1.0, (90, 40)).astype(float)
+    V = from_rows(make(X))
+    twin = by_entries(V)
+    assert isinstance(twin, SparseMatrix)
+    assert len(twin._blocks()) >= 8
+    np.testing.assert_array_equal(twin.columns(np.arange(90)).toarray(), X.T)
+    np.testing.assert_array_equal(twin.other_order.columns(np.arange(40)).toarray(), X)
+    before = V.passes
+    twin.mean()
+    assert V.passes == before + 1
+
+
+def test_by_entries_leaves_others_as_they_are(tmp_path):
+    X = np.random.default_rng(0).random((50, 30))
+    np.save(tmp_path / "X.npy", X)
+    for V in (open_data(tmp_path / "X.npy"), from_rows(X - 0.5, negative="clip")):
+        assert by_entries(V) is V

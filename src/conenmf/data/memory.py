@@ -13,17 +13,48 @@ import scipy.sparse as sp
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import LARGE_BYTES, Borders, dense_block_samples, paired_block_samples
 from .local import LocalMatrix
+from .matrix import DataMatrix
 from .resources import available_memory
 
 _MAX_BLOCK_ENTRIES = 1 << 18  # up to which all samples may be one block
+_MAX_COMPRESSED_BYTES = 32 << 20  # of dense data in both orders, or as much as they take themselves
+_LEAST_BLOCKS = 8  # of steps that take long for each entry
 _COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
 
-__all__ = ["DenseMatrix", "SparseMatrix", "hold"]
+__all__ = ["DenseMatrix", "SparseMatrix", "by_entries", "hold"]
 
 
 def hold(rows: Any, **options: Any) -> LocalMatrix:
     """Wrap an ndarray or a canonical CSR matrix that has one row per sample."""
     return (SparseMatrix if sp.issparse(rows) else DenseMatrix)(rows, **options)
+
+
+def by_entries(V: DataMatrix) -> DataMatrix:
+    """Return V as steps read it best that work long on every nonzero entry.
+
+    Of data in memory that is the compressed form, in both orders and in several blocks; data that
+    are dense stay so, if it takes much more memory. All others are returned as they are. Passes
+    count for V.
+    """
+    if not isinstance(V, DenseMatrix | SparseMatrix) or V.watch is not None or V.clip:
+        return V
+    rows: Any = V.held_rows(V.shape[0] * V.shape[1])
+    entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
+    if isinstance(V, DenseMatrix):
+        if 2 * V.n_entries * entry_bytes > max(rows.nbytes, _MAX_COMPRESSED_BYTES):
+            return V
+        rows = sp.csr_array(rows).astype(V.dtype, copy=False)
+    F, N = V.shape
+    options: dict[str, Any] = {"dtype": V.dtype, "n_threads": V.n_threads}
+    size = min(paired_block_samples(N, rows.nnz), -(-N // _LEAST_BLOCKS))
+    twin = SparseMatrix(rows, block_samples=size, **options)
+    other = V.other_order if isinstance(V, SparseMatrix) else twin
+    if other is not None:
+        turned = other._rows if other is not twin else canonical_rows(rows.T)
+        size = min(paired_block_samples(F, rows.nnz), -(-F // _LEAST_BLOCKS))
+        twin._other_order = SparseMatrix(turned, block_samples=size, **options)
+    twin._measures, twin._passes_by_thread = V.measures, V._passes_by_thread
+    return twin
 
 
 class DenseMatrix(LocalMatrix):
@@ -122,6 +153,8 @@ class SparseMatrix(LocalMatrix):
             return self
         twin = copy.copy(self)
         twin.block_samples = self.shape[1]
+        if self._other_order is not None and not self._other_order.is_one_block:
+            twin._other_order = self._other_order.as_one_block()
         return twin
 
     def clipped(self) -> Self:

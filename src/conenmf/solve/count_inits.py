@@ -24,12 +24,11 @@ from ..linalg.spectrum import Spectrum
 from .arena import Arena, part_of
 from .initial import Generator, InitialFactors
 from .inits import Init, initialize, users_own
-from .loop import alternate
 from .methods import Method
-from .poisson import margins, poisson_method, regressions
+from .poisson import Poisson, margins, regressions
 from .prospect import Prospect
 from .race import RaceOutcome, race_of
-from .stopping import Callback, Stopping
+from .stopping import Callback
 from .track import Plan, Track
 
 __all__ = ["initialize_counts", "race_of_counts", "unit_sums", "warmed_up"]
@@ -37,6 +36,7 @@ __all__ = ["initialize_counts", "race_of_counts", "unit_sums", "warmed_up"]
 _LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
 _WARMING_ITERATIONS = 10
 _INITS = ("nndsvd", "cr1-robust", "random", "random", "random", "random")
+_INITS_ON_SMALL = ("random", "nndsvd", "random", "cr1-robust", "random", "random")
 _PLAN = Plan(4, 2, (10, 30, 60))
 _PLAN_ON_SMALL = Plan(6, 3, (20, 60, 100))
 _MAX_SMALL_ENTRIES = 1 << 18
@@ -135,8 +135,6 @@ def race_of_counts(
 class _CountTrack(Track):
     """A race for counts: on all of the data or some of the samples, without a referee."""
 
-    inits = _INITS
-
     def __init__(
         self,
         arena: Arena,
@@ -148,7 +146,9 @@ class _CountTrack(Track):
     ) -> None:
         self.method = method
         self.spectrum = Spectrum(unit_sums(arena.V))
-        plan = _PLAN_ON_SMALL if arena.V.n_entries <= _MAX_SMALL_ENTRIES else _PLAN
+        is_small = arena.V.n_entries <= _MAX_SMALL_ENTRIES
+        self.inits = _INITS_ON_SMALL if is_small else _INITS
+        plan = _PLAN_ON_SMALL if is_small else _PLAN
         super().__init__(arena, K, rng, plan, _NO_PROSPECT, remaining, callback)
 
     def initial(self, number: int) -> InitialFactors:
@@ -164,9 +164,13 @@ def warmed_up(V: DataMatrix, initial: InitialFactors) -> InitialFactors:
     They are short: Newton's steps from far away often end in a worse minimum. On mutation
     catalogues the divergence from random inits was 3 % to 7 % higher without them.
     """
-    limits = Stopping(tol=0.0, max_iter=_WARMING_ITERATIONS)
-    solution = alternate(V, initial.W, initial.H, poisson_method("mult"), stopping=limits)
-    return initial._replace(W=solution.W, H=solution.H)
+    V = V.as_one_block()  # if it is small: these steps take no time
+    assert initial.H is not None
+    loss, W, Ht = Poisson(V, rescale=False), initial.W, initial.H.T
+    with V.own_threads():
+        for _ in range(_WARMING_ITERATIONS):
+            W, Ht = loss.multiplied(W, Ht)
+    return initial._replace(W=W, H=Ht.T)
 
 
 def _mean_composition(V: DataMatrix) -> Array:

@@ -191,6 +191,16 @@ class Poisson(Loss):
         self._known = np.asarray(updated), last["logs"]
         return self._known[0]
 
+    def multiplied(self, W: Array, Ht: Aligned) -> tuple[Array, Aligned]:
+        """Return W (F, K) and H (N, K) after one multiplicative iteration; nothing is judged."""
+        options = {"update": multiplicative, "beta": 0.0, "floor": 0.0, **self.shared(W)}
+        Ht, sums = self.V.sweep(Poisson.step, Ht, **options)
+        if self.turned is None:
+            return _multiplied(W, sums["ratios"], sums["H"]), Ht
+        W, _ = self.turned.sweep(Poisson.step, W, **options | {"side": Side.of(np.asarray(Ht))})
+        self.V._count(1.0)
+        return np.asarray(W), Ht
+
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
         """Return W moved on, but no entry to less than a share of itself."""
         return _moved(W, before, share)

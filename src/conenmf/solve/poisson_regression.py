@@ -45,6 +45,7 @@ NOTHING: Array = np.empty(0)
 _SWEEPS, _STALL = 10, 0.01  # of coordinate descent in a step of the loop
 _EXACT_SWEEPS, _EXACT_STALL = 300, 1e-10
 _MAX_STEPS = 300
+_DENSE_SHARE = 0.25  # of entries that are not zero, from which on products are those of BLAS
 GAP_SHARE = 1e-9
 """Of the total of a sample: the duality gap at which its regression has ended."""
 
@@ -79,7 +80,14 @@ def newton(counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING) -> 
 def multiplicative(counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING) -> Array:
     """Return Y (n, K) after the update of Lee and Seung: y_k <- y_k c_k / s_k."""
     new = np.array(Y, np.float64, order="C")
-    if kernels.AVAILABLE:
+    F, n = counts.shape
+    if counts.data.size > _DENSE_SHARE * F * n:
+        whole = exact(counts.toarray().T)
+        rates = new @ side.W.T
+        ratios = np.divide(whole, rates, out=np.zeros_like(rates), where=whole > 0)
+        C = ratios @ side.W
+        new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
+    elif kernels.AVAILABLE:
         kernels.multiplied_rows(counts.data, counts.indices, counts.indptr, *side, new)
     else:
         C = np.asarray(divergences_and_ratios(counts, side, Y)[1].T @ side.W)
@@ -267,6 +275,8 @@ def _step_length(v: Array, u: Array, mass: float, fall: float, bend: float) -> f
         return mass - float((v * u / (1 + length * u)).sum())
 
     lowest, end = float(u.min()), np.inf
+    if lowest > -0.5 and (min(lowest, 0.0) ** 2 + 1.0) * bend <= 1.5 * fall:
+        return 1.0
     if lowest > -0.999:
         end = slope(1.0)
         if end <= 0:
