@@ -84,9 +84,10 @@ def multiplicative(counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTH
     if counts.data.size > _DENSE_SHARE * F * n:
         whole = exact(counts.toarray().T)
         rates = new @ side.W.T
-        ratios = np.divide(whole, rates, out=np.zeros_like(rates), where=whole > 0)
-        C = ratios @ side.W
-        new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a rate of zero is found by its value
+            ratios = np.divide(whole, rates, out=np.zeros_like(rates), where=whole > 0)
+            C = ratios @ side.W
+            new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
     elif kernels.AVAILABLE:
         kernels.multiplied_rows(counts.data, counts.indices, counts.indptr, *side, new)
     else:
