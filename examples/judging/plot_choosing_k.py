@@ -35,7 +35,7 @@ plt.show()
 # -------------------------
 #
 # Handwritten digits share strokes, so the singular values fall without a drop. ``select_k`` runs
-# seven estimators and prints the number that each chooses. It also prints why there are no cones to
+# eight estimators and prints the number that each chooses. It also prints why there are no cones to
 # count and why the ratio cannot be trusted here.
 
 digits = load_digits().data[:800]
@@ -53,11 +53,13 @@ print(selection)
 # - *crossval*: the error on entries that were held out, lowest where more components begin to
 #   describe noise;
 # - *relevance*: the scale of a component over its least value, in a Bayesian model, less 1;
-# - *stability*: whether components are found again from other random inits, 1 if always.
+# - *stability*: whether components are found again from other random inits, 1 if always;
+# - *thinning*: these data are whole numbers, so they can be split like counts: how badly components
+#   that were fitted to one half predict the other, relative to one component. They are no Poisson
+#   counts, though, and the halves are not independent.
 
 figure, axes = plt.subplots(2, 4, figsize=(12, 5.4), layout="constrained")
-axes.flat[-1].axis("off")  # seven estimators
-for ax, (name, vote) in zip(axes.flat, selection.votes.items(), strict=False):
+for ax, (name, vote) in zip(axes.flat, selection.votes.items(), strict=True):
     ax.plot(selection.ks, vote.scores, marker=".", color="C0")
     ax.axvline(vote.K, color="C1", linestyle="--", linewidth=1.2)
     ax.set(title=f"{name}: {vote.K}", xlabel="K")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from . import datasets, tl
     from .comparison import Comparison, compare
-    from .cones.certificate import Certificate, certify
+    from .cones.certificate import Certificate
     from .cones.clustering import cluster_cones
     from .cones.rank import estimate_rank
     from .cones.rank_one import cr1_nmf
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .data.vocabulary import Words
     from .errors import ConeNMFError
     from .estimator import ConeNMF
+    from .judge.certifying import certify
     from .judge.diagnosis import Diagnosis, diagnose
     from .judge.selection import Selection, select_k
     from .pipeline import factorize
@@ -45,7 +46,7 @@ _HOMES = {
     "Factorization": "result",
     "Selection": "judge.selection",
     "Words": "data.vocabulary",
-    "certify": "cones.certificate",
+    "certify": "judge.certifying",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
     "cr1_nmf": "cones.rank_one",

@@ -18,7 +18,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .arguments import array, components
-from .cones.certificate import Certificate
 from .data.blocks import Array
 from .data.doors import is_elsewhere
 from .data.matrix import Aligned, DataMatrix
@@ -26,6 +25,7 @@ from .data.validate import Negative
 from .errors import FactorError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
+from .judge.certifying import AnyCertificate
 from .judge.named import NamedComponents, matched_rows
 from .pipeline import factorize
 from .progress import watching
@@ -275,7 +275,7 @@ class ConeNMF(
             if hasattr(self, name):
                 delattr(self, name)
 
-    def certify(self, *, effort: int | None = None) -> Certificate:
+    def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return how far the error is from the smallest, and more; see `conenmf.certify`."""
         check_is_fitted(self)
         if not hasattr(self, "result_"):

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from .cones.certificate import Certificate
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.preparation import Preparation
 from .data.vocabulary import Vocabulary
 from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
 from .judge import plots
+from .judge.certifying import AnyCertificate
 from .judge.diagnosis import Diagnosis
 from .judge.judging import JudgesItself
 from .judge.named import NamedComponents
 from .judge.notebook import component_picture, error_picture
-from .judge.words import bound_in_words, cones_in_words
+from .judge.words import cones_in_words, error_in_words, quality_in_words, shown_bound
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .pictures import card, table
@@ -86,7 +86,7 @@ class Factorization(NamedComponents, JudgesItself):
         it.
     prospect : Prospect or None
         What the singular values say about the error; None if the fit did not ask.
-    certificate, diagnosis : Certificate or None, Diagnosis or None
+    certificate, diagnosis : Certificate, CountCertificate or None, Diagnosis or None
         What `certify()` and `diagnose()` returned; None until they are called.
     names, vocabulary : Names, Vocabulary or None
         The names of samples and features, if the data have any; the words of texts and their
@@ -116,8 +116,8 @@ class Factorization(NamedComponents, JudgesItself):
     race: Race | None = None
     prospect: Prospect | None = None
     shares: Array | None = None
-    certificate: Certificate | None = None
-    first_certificate: Certificate | None = None
+    certificate: AnyCertificate | None = None
+    first_certificate: AnyCertificate | None = None
     diagnosis: Diagnosis | None = None
     names: Names = field(default_factory=Names)
     vocabulary: Vocabulary | None = None
@@ -220,11 +220,12 @@ class Factorization(NamedComponents, JudgesItself):
         K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
         how = f" ({_HOW_MANY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
-        lines = [f"{K}{how}; relative error {self.relative_error:.4g}"]
+        error = error_in_words(self.loss, self.relative_error, self.objective)
+        lines = [f"{K}{how}; {error}"]
         if self.is_on_plateau:
             lines.append(self.ending)
         if self.certificate is not None:
-            lines.append(bound_in_words(self.certificate, self.K))
+            lines += quality_in_words(self.certificate, self.K)
         if self.diagnosis is not None:
             if (not_unique := self.diagnosis.freedom.in_words()) is not None:
                 lines.append(not_unique)
@@ -249,7 +250,7 @@ class Factorization(NamedComponents, JudgesItself):
             facts["race of inits"] = ", ".join(
                 f"{one.init} {one.relative_error:.4g}" for one in self.race.entrants
             )
-        below = None if self.certificate is None else self.certificate.lower_bound
+        below = shown_bound(self.certificate)
         errors = error_picture(self.history.relative_error, below) if self.n_iter else None
         components = component_picture(self.W, self.names)
         return card("Factorization", self.summary(), components, errors, table(facts))
@@ -262,7 +263,7 @@ class Factorization(NamedComponents, JudgesItself):
         ax : matplotlib axes, optional
         against : {"iteration", "seconds", "passes"}
         """
-        below = None if self.certificate is None else self.certificate.lower_bound
+        below = shown_bound(self.certificate)
         return plots.history(self.history, ax, against=against, below=below)
 
     def plot_spectrum(self, ax: Any = None) -> Any:

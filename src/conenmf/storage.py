@@ -26,6 +26,8 @@ from .data.files.atomic import output_file, writing, written_whole
 from .data.preparation import Preparation
 from .data.vocabulary import Vocabulary
 from .errors import FileFormatError
+from .judge.certifying import AnyCertificate
+from .judge.count_certificate import CountCertificate
 from .judge.diagnosis import Diagnosis
 from .names import Names
 from .solve.prospect import Prospect
@@ -137,7 +139,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         _lines(archive, "feature_names"),
         *(None if shape is None else (index(shape[0]), index(shape[1])) for shape in shapes),
     )
-    certificate = _read_certificate(archive, "certificate")
+    certificate = _read_certificate(archive, "certificate", metadata["loss"])
     if diagnosis is not None:
         certificate = diagnosis.certificate
     return {
@@ -155,7 +157,7 @@ def _read_fields(archive: Any) -> dict[str, Any]:
         "prospect": None if prospect is None else Prospect(*map(float, prospect)),
         "preparation": _read_preparation(archive, metadata.get("preparation"), len(W)),
         "certificate": certificate,
-        "first_certificate": _read_certificate(archive, "first_certificate"),
+        "first_certificate": _read_certificate(archive, "first_certificate", metadata["loss"]),
         "diagnosis": diagnosis,
         "names": names,
         "vocabulary": _read_vocabulary(archive, metadata.get("vocabulary"), names),
@@ -187,19 +189,22 @@ def _read_preparation(archive: Any, plain: Any, F: int) -> Preparation | None:
     return Preparation.of_plain(plain, weights)
 
 
-def _plain_certificate(certificate: Certificate) -> Array:
+def _plain_certificate(certificate: AnyCertificate) -> Array:
     return np.array(list(vars(certificate).values()))
 
 
-def _read_certificate(archive: Any, name: str) -> Certificate | None:
+def _read_certificate(archive: Any, name: str, loss: Any) -> AnyCertificate | None:
     if name not in archive:
         return None
-    numbers = _numbers(archive, name)
-    values = dict(
-        zip((field.name for field in fields_of(Certificate)), numbers.tolist(), strict=True)
+    numbers = _numbers(archive, name).tolist()
+    kind = CountCertificate if loss == "poisson" else Certificate
+    values: dict[str, Any] = dict(
+        zip((field.name for field in fields_of(kind)), numbers, strict=True)
     )
-    exact = {"is_attained": bool(values["is_attained"]), "effort": int(values["effort"])}
-    return Certificate(**values | exact)
+    for field in fields_of(kind):
+        if field.type in ("bool", "int"):
+            values[field.name] = {"bool": bool, "int": int}[field.type](values[field.name])
+    return kind(**values)
 
 
 def _read_diagnosis(archive: Any, W: Array, H: Array) -> Diagnosis | None:

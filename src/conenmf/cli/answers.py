@@ -14,6 +14,8 @@ from ..comparison import Comparison
 from ..cones.certificate import Certificate
 from ..data.blocks import Array
 from ..export import REPORT_FILE
+from ..judge.certifying import AnyCertificate
+from ..judge.count_certificate import CountCertificate
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
 from ..judge.uniqueness import Freedom
@@ -149,15 +151,35 @@ def _show_race(out: Console, race: Race) -> None:
     out.print(table)
 
 
-def _show_bounds(out: Console, K: int, certificate: Certificate, diagnosis: Diagnosis) -> None:
+def _bounds(K: int, certificate: AnyCertificate) -> list[tuple[str, str]]:
+    """Name and value of what a certificate knows."""
+    if not isinstance(certificate, CountCertificate):
+        below = f"{certificate.lower_bound:.6g}, {certificate.proven}"
+        return [
+            ("error of the fit", f"{certificate.relative_error:.6g}"),
+            (f"lower bound for {K} components", below),
+            ("the same for factors of any sign", _any_sign(certificate)),
+            ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
+            ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),
+        ]
+    floor = f"{certificate.noise_floor:.6g}, spread {certificate.floor_spread:.2g}"
     rows = [
-        ("error of the fit", f"{certificate.relative_error:.6g}"),
-        (f"lower bound for {K} components", f"{certificate.lower_bound:.6g}, {certificate.proven}"),
-        ("the same for factors of any sign", _any_sign(certificate)),
-        ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
-        ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),
-        ("largest ratio of singular values", f"at {diagnosis.rank.K}"),
+        ("divergence of the fit", f"{certificate.divergence:.6g}"),
+        ("the same for one component", f"{certificate.of_margins:.6g}"),
+        ("deviance explained", f"{certificate.deviance_explained:.1%}"),
+        ("noise floor, if counts are Poisson", floor),
+        ("less by better coefficients, at most", f"{certificate.coefficient_gap:.3g}"),
+        ("less by better components, at most", f"{certificate.component_gap:.3g}"),
     ]
+    if certificate.is_bound_telling:
+        below = f"{certificate.proven_share * certificate.divergence:.6g}, {certificate.proven}"
+        rows.append((f"lower bound for {K} components", below))
+    return rows
+
+
+def _show_bounds(out: Console, K: int, certificate: AnyCertificate, diagnosis: Diagnosis) -> None:
+    rows = _bounds(K, certificate)
+    rows.append(("largest ratio of singular values", f"at {diagnosis.rank.K}"))
     if diagnosis.cones is not None:
         cr1 = f"{diagnosis.cones.error:.6g}, proven upper bound {diagnosis.cones.bound:.6g}"
         rows.append(("error of cr1-nmf alone", cr1))

@@ -49,9 +49,8 @@ _DEFAULT_MAX_K = 20
     click.option(
         "--methods",
         type=NameList(list(METHODS)),
-        default=",".join(METHODS),
-        show_default=True,
-        help="Estimators to use.",
+        help=f"Estimators to use, some of {', '.join(METHODS)}; by default all that suit the data "
+        "(thinning is for counts).",
     ),
     click.option("--plot", type=click.Path(), help="Draw the scores to this .png, .pdf or .svg."),
 )
@@ -59,7 +58,7 @@ def rank(
     common: CommonOptions,
     min_k: int | None,
     max_k: int | None,
-    methods: tuple[str, ...],
+    methods: tuple[str, ...] | None,
     plot: str | None,
 ) -> None:
     """Estimate how many components DATA has: a table of estimators, and a recommendation.
@@ -77,7 +76,7 @@ def rank(
     candidates = _candidates(V, min_k, max_k)
 
     def show(name: str, place: int) -> None:
-        display.update("", (place + 0.5) / len(methods), f"estimating by {name}")
+        display.update("", (place + 0.5) / len(methods or METHODS), f"estimating by {name}")
 
     with display.working("estimating the number of components"):
         selection = select_k(V, candidates, methods=methods, rng=common.rng, callback=show)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..arguments import instance, optional
 from ..cones.bounds import deterministic_bound
-from ..cones.certificate import Certificate, certify
+from ..cones.certificate import Certificate
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
@@ -29,6 +29,8 @@ from ..data.validate import check_factors, check_labels, check_shapes, require_d
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
+from .certifying import AnyCertificate, certify
+from .count_certificate import CountCertificate
 from .metrics import match_components
 from .typical import gathered, thumbnails, thumbnails_shape, typical_samples
 from .uniqueness import Freedom, component_freedom
@@ -113,7 +115,7 @@ class Diagnosis:
 
     Attributes
     ----------
-    certificate : Certificate
+    certificate : Certificate or CountCertificate
         The error, a lower bound for it, and how far from stationary the factors are.
     freedom : Freedom
         How far each component can be turned at the same error, since the certificate judges the
@@ -131,7 +133,7 @@ class Diagnosis:
         one.
     """
 
-    certificate: Certificate
+    certificate: AnyCertificate
     freedom: Freedom
     rank: RankEstimate
     cones: ConeDiagnosis | None
@@ -249,6 +251,8 @@ def _unflatten(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
         part = _PARTS.get(kind, {}).get(field.name)
         if part is not None:
             has_part = any(key.startswith(f"{name}_") for key in arrays)
+            if part is Certificate and f"{name}_divergence" in arrays:
+                part = CountCertificate
             values[field.name] = _unflatten(part, f"{name}_", arrays) if has_part else None
         elif name not in arrays:
             values[field.name] = None
@@ -265,7 +269,7 @@ def diagnose(
     W: Array,
     H: Aligned,
     labels: Aligned,
-    certificate: Certificate | None = None,
+    certificate: AnyCertificate | None = None,
     *,
     spectrum: Spectrum | None = None,
 ) -> Diagnosis:
@@ -278,7 +282,7 @@ def diagnose(
     H : array (K, N)
     labels : array (N,)
         The component of each sample, -1 for none.
-    certificate : Certificate, optional
+    certificate : Certificate or CountCertificate, optional
         The certificate of these factors, if it was computed before.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
@@ -297,7 +301,8 @@ def diagnose(
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     K, spectrum = W.shape[1], Spectrum.of(V, spectrum)
     labels = check_labels(V, labels, K)
-    optional(instance, "certificate", certificate, Certificate, "certify(V, W, H)")
+    if not isinstance(certificate, CountCertificate):
+        optional(instance, "certificate", certificate, Certificate, "certify(V, W, H)")
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():

@@ -3,15 +3,13 @@
 An estimator is a function ``(V, ks, rng) -> Vote``; `METHODS` gives each a name. The number of
 cones and the paper's ratio of singular values are for samples in cones; the others assume less.
 All but the first three work on a subset of the data: at most `_MAX_SAMPLES` samples, and for
-cross-validation and relevance the `_MAX_CV_FEATURES` features of the largest norm. Which of them
-decides is written in `selection`.
+cross-validation and relevance the `_MAX_CV_FEATURES` features of the largest norm. Thinning, in a
+module of its own, is for counts. Which of them decides is written in `selection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -21,8 +19,7 @@ from ..cones.rank import estimate_rank
 from ..data.blocks import Array, dense
 from ..data.doors import from_columns
 from ..data.matrix import DataMatrix
-from ..data.sampling import draw_samples
-from ..data.views import shuffled_samples, take_samples, unit_samples
+from ..data.views import shuffled_samples, unit_samples
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import initialize
 from ..solve.loop import alternate
@@ -30,9 +27,12 @@ from ..solve.solvers import SOLVERS, hals
 from ..solve.stopping import Stopping
 from .metrics import cosines, match_components
 from .relevance import determine_relevance
+from .thinning import by_thinning
+from .votes import Method, Vote, at_least, some_samples
 
 __all__ = [
     "METHODS",
+    "OF_COUNTS",
     "Method",
     "ParallelAnalysis",
     "Vote",
@@ -46,8 +46,7 @@ __all__ = [
 ]
 
 _MAX_SAMPLES = 1000
-_MIN_SAMPLES = 50  # even of very many features
-_SUBSET_BYTES = 160 << 20
+_SUBSET_ENTRIES = 20 << 20
 _MAX_CV_SAMPLES = 400
 _MAX_CV_FEATURES = 400
 _HELD_OUT_SHARE = 0.1  # of the entries
@@ -61,28 +60,6 @@ _N_RESTARTS = 6
 _RESTART_MAX_ITER = 60
 _STABLE_SILHOUETTE = 0.75  # from which on components count as found again by restarts
 _MAX_LISTED = 12
-
-
-@dataclass(frozen=True)
-class Vote:
-    """The vote of one estimator.
-
-    Attributes
-    ----------
-    scores : array of float, one for each candidate
-        NaN for a candidate that could not be judged.
-    K : int
-        Its choice.
-    reason : str
-        Why it chose this number.
-    """
-
-    scores: Array
-    K: int
-    reason: str
-
-
-Method: TypeAlias = Callable[[DataMatrix, Array, np.random.Generator], Vote]
 
 
 def by_cones(
@@ -116,13 +93,7 @@ def by_ratio(
     scores = estimate.ratios[ks - 1]
     best = int(ks[np.argmax(scores)])
     K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
-    return Vote(scores, K, _at_least(K, ks, V, "largest ratio of adjacent singular values"))
-
-
-def _at_least(K: int, ks: Array, V: DataMatrix, reason: str) -> str:
-    """The reason for K, which says so if more were not tried."""
-    is_limit = K == ks[-1] < min(V.shape)
-    return f"at least {K}, the largest candidate: {reason}" if is_limit else reason
+    return Vote(scores, K, at_least(K, ks, V, "largest ratio of adjacent singular values"))
 
 
 def by_edge(
@@ -133,7 +104,7 @@ def by_edge(
     limits = np.maximum(found.limits, np.finfo(np.float64).tiny)
     K = int(max(ks[0], ks[ks <= found.K].max(initial=0)))
     reason = f"{found.K} singular values are above the edge of the noise"
-    return Vote((found.values / limits)[ks - 1], K, _at_least(K, ks, V, reason))
+    return Vote((found.values / limits)[ks - 1], K, at_least(K, ks, V, reason))
 
 
 @dataclass(frozen=True)
@@ -206,7 +177,7 @@ def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     best = int(np.nanargmin(scores))
     K = int(ks[np.argmax(scores <= scores[best] + spread[best])])
     reason = "fewest within one standard error of the best prediction of held-out entries"
-    return Vote(scores, K, _at_least(K, ks, V, reason))
+    return Vote(scores, K, at_least(K, ks, V, reason))
 
 
 def _relevance(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
@@ -218,7 +189,7 @@ def _relevance(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     scores[ks <= most] = found.excess[ks[ks <= most] - 1]
     K = int(max(ks[0], ks[ks <= found.n_relevant].max(initial=0)))
     reason = f"{found.n_relevant} of {most} components are relevant"
-    return Vote(scores, K, _at_least(K, ks, V, reason))
+    return Vote(scores, K, at_least(K, ks, V, reason))
 
 
 def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
@@ -229,7 +200,7 @@ def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     if stable.size:
         K = int(ks[stable[-1]])
         reason = f"most components that restarts find again (silhouette {_STABLE_SILHOUETTE})"
-        return Vote(scores, K, _at_least(K, ks, V, reason))
+        return Vote(scores, K, at_least(K, ks, V, reason))
     return Vote(
         scores,
         int(ks[np.argmax(scores)]),
@@ -245,7 +216,11 @@ METHODS: dict[str, Method] = {
     "crossval": _crossval,
     "relevance": _relevance,
     "stability": _stability,
+    "thinning": by_thinning,
 }
+
+OF_COUNTS = ("thinning",)
+"""Estimators that are asked only where all entries are counts, unless they are asked by name."""
 
 
 _MEANINGS = {
@@ -256,6 +231,7 @@ _MEANINGS = {
     "crossval": "error of held-out entries; lower is better",
     "relevance": "scale over its bound, less 1; above 0: relevant",
     "stability": "silhouette of restarts; higher is better",
+    "thinning": "divergence of held-out counts over that of one component; lower is better",
 }
 
 
@@ -266,10 +242,7 @@ def meaning_of(name: str) -> str:
 
 def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
     """V itself if it is small, otherwise some of its nonzero samples."""
-    size = min(size, max(_MIN_SAMPLES, _SUBSET_BYTES // (1 + 8 * V.n_entries // V.shape[1])))
-    if V.nonzero <= size and V.nonzero == V.shape[1]:
-        return V
-    return take_samples(V, np.sort(draw_samples(V, size, rng)))
+    return some_samples(V, rng, size, _SUBSET_ENTRIES)
 
 
 def _small_part(V: DataMatrix, rng: np.random.Generator) -> Array:

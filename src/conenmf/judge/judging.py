@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..arguments import integer
-from ..cones.certificate import Certificate, certify
-from ..cones.dual_bound import DEFAULT_EFFORT, default_effort
+from ..cones.certificate import Certificate
+from ..cones.dual_bound import DEFAULT_EFFORT
 from ..cones.restricted import objective_bound
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
 from ..linalg.spectrum import Spectrum
+from .certifying import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose
 
 __all__ = ["JudgesItself"]
@@ -31,9 +32,10 @@ class JudgesItself:
     W: Array
     H: Aligned
     labels: Aligned
+    loss: str
     relative_error: float
-    certificate: Certificate | None
-    first_certificate: Certificate | None
+    certificate: AnyCertificate | None
+    first_certificate: AnyCertificate | None
     diagnosis: Diagnosis | None
     settings: Mapping[str, Any]
     spectrum: Spectrum | None
@@ -43,8 +45,11 @@ class JudgesItself:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def certify(self, *, effort: int | None = None) -> Certificate:
+    def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, the distance from stationarity.
+
+        Of counts, fitted with the Poisson loss, it is a `CountCertificate`, which has the noise
+        floor too.
 
         The first call reads the data; later calls return `certificate`, unless they ask for more
         effort. More effort raises the lower bound; see `certify` of `conenmf`. A result that was
@@ -92,24 +97,34 @@ class JudgesItself:
             assert diagnosis is not None
         return diagnosis
 
-    def _effort(self, asked: int | None, certificate: Certificate | None) -> int:
+    def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
         """The effort asked for, or that of the certificate, or the default."""
         if asked is not None:
             known = 0 if certificate is None else certificate.effort
             return max(integer("effort", asked, at_least=0), known)
         if certificate is not None:
             return certificate.effort
-        return DEFAULT_EFFORT if self.data is None else default_effort(self.data)
+        return DEFAULT_EFFORT if self.data is None else usual_effort(self.data, self.loss)
 
-    def _judge(self, V: DataMatrix, effort: int) -> Certificate:
+    def _judge(self, V: DataMatrix, effort: int) -> AnyCertificate:
         n_fixed = self.settings.get("fixed", {}).get("count", 0)
         certificate = certify(
-            V, self.W, self.H, effort=effort, spectrum=self.spectrum, n_fixed=n_fixed
+            V,
+            self.W,
+            self.H,
+            loss=self.loss,
+            effort=effort,
+            spectrum=self.spectrum,
+            n_fixed=n_fixed,
         )
-        if self.settings.get("penalties") and self.first_certificate is not None:
+        first = self.first_certificate
+        if (
+            self.settings.get("penalties")
+            and isinstance(first, Certificate)
+            and isinstance(certificate, Certificate)
+        ):
             # stationary for the objective with its penalties, which only the fit has
-            residual = self.first_certificate.kkt_residual
-            certificate = replace(certificate, kkt_residual=residual)
+            certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
                 "the data were changed after the fit, so it cannot be judged: fit again, and call "

@@ -30,6 +30,7 @@ from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
+from ..data.resampled import holds_counts
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import take_samples
@@ -41,9 +42,8 @@ from ..text import function_name
 from . import plots
 from .estimators import (
     METHODS,
-    Method,
+    OF_COUNTS,
     ParallelAnalysis,
-    Vote,
     by_cones,
     by_edge,
     by_parallel,
@@ -51,6 +51,7 @@ from .estimators import (
     meaning_of,
     parallel_analysis,
 )
+from .votes import Method, Vote
 
 __all__ = ["Decision", "Selection", "choose_k", "select_k"]
 
@@ -291,8 +292,9 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default 2 to 20, or to half of min(F, N), and more
         if more are recommended.
     methods : names in `METHODS` or functions, optional
-        "cones", "ratio", "edge", "parallel", "crossval", "relevance", "stability",
-        by default all; a function ``(V, ks, rng) -> Vote`` votes under its own name.
+        "cones", "ratio", "edge", "parallel", "crossval", "relevance", "stability", and "thinning"
+        for counts; by default all that suit the data. A function ``(V, ks, rng) -> Vote`` votes
+        under its own name.
     rng : numpy.random.Generator, optional
         For holding out and restarts; by default one of a fixed seed.
     spectrum : Spectrum, optional
@@ -312,7 +314,7 @@ def select_k(
     rng = optional(generator, "rng", rng)
     optional(function, "callback", callback, takes=2)
     evidence = _Evidence(V, spectrum, None)
-    estimators = _estimators(methods)
+    estimators = _estimators(V, methods)
     candidates = None if ks is None else _checked(V, ks)
     decision, objections = _decide(evidence, [n for n in estimators if estimators[n] is None])
     if candidates is None:
@@ -349,10 +351,11 @@ def _checked(V: DataMatrix, ks: Iterable[int]) -> Array:
     return candidates
 
 
-def _estimators(methods: Iterable[str | Method] | None) -> dict[str, Method | None]:
+def _estimators(V: DataMatrix, methods: Iterable[str | Method] | None) -> dict[str, Method | None]:
     """The estimators by name; None for one of our own."""
     if methods is None:
-        return dict.fromkeys(METHODS)
+        are_counts = holds_counts(V)
+        return dict.fromkeys(name for name in METHODS if are_counts or name not in OF_COUNTS)
     estimators: dict[str, Method | None] = {}
     for method in [methods] if isinstance(methods, str) else several("methods", methods):
         if callable(method):

@@ -8,12 +8,45 @@ from __future__ import annotations
 
 from ..cones.certificate import Certificate
 from ..text import counted
+from .certifying import AnyCertificate
+from .count_certificate import CountCertificate
 from .diagnosis import ConeDiagnosis
 
-__all__ = ["NO_GUARANTEE", "bound_in_words", "cones_in_words"]
+__all__ = [
+    "NO_GUARANTEE",
+    "bound_in_words",
+    "cones_in_words",
+    "error_in_words",
+    "quality_in_words",
+    "shown_bound",
+]
 
 _MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there
 NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones does not apply"
+
+
+def error_in_words(loss: str, relative_error: float, objective: float) -> str:
+    """Say how large the error is: for counts, how much of the deviance is explained."""
+    if loss == "frobenius":
+        return f"relative error {relative_error:.4g}"
+    explained = max(1 - relative_error, 0.0)
+    return f"divergence {objective:.6g}, {explained:.1%} of the deviance explained"
+
+
+def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
+    """Say what a certificate means for a factorisation with K components, in sentences."""
+    if not isinstance(certificate, CountCertificate):
+        return [bound_in_words(certificate, K)]
+    floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
+    return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)
+
+
+def shown_bound(certificate: AnyCertificate | None) -> float | None:
+    """Return the lower bound if there is one, and it is high enough to be shown."""
+    if certificate is None:
+        return None
+    is_low = isinstance(certificate, CountCertificate) and not certificate.is_bound_telling
+    return None if is_low else certificate.lower_bound
 
 
 def bound_in_words(certificate: Certificate, K: int) -> str:

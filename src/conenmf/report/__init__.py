@@ -25,12 +25,13 @@ import numpy.typing as npt
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
 from ..data.files.atomic import output_file, writing, written_whole
+from ..judge.words import error_in_words
 from ..markup import Html, element, join, script_json
 from ..result import Factorization
 from ..text import counted, visible
 from . import cones, gallery, maps, origin, quality, samples
 from .context import VIEWS, ReportContext, check_view
-from .page import Section, number, sentence
+from .page import Section, sentence
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
 
@@ -163,7 +164,9 @@ def _subtitle(context: ReportContext, source: str | None, titled: str) -> Html:
     size = f"{samples} \N{MULTIPLICATION SIGN} {features}"
     if titled != sentence(context.K_components):
         size = f"{context.K_components} · {size}"
-    size = f"{size} · relative error {number(context.result.relative_error)}"
+    result = context.result
+    error = error_in_words(result.loss, result.relative_error, result.objective)
+    size = f"{size} · {error}"
     if source is None:
         return element("p", size, class_="subtitle")
     path = element("span", visible(source), class_="path")

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..cones.certificate import Certificate
 from ..data.blocks import Array
+from ..judge.count_certificate import CountCertificate
+from ..judge.words import shown_bound
 from ..markup import Html, element, join
 from ..result import Factorization
 from ..solve.race import Race
@@ -37,8 +39,7 @@ def summary(context: ReportContext) -> Section:
         tiles(_facts(context)),
         element(
             "p",
-            "The certificate (error, lower bound, gap, KKT residual) judges the error, not the "
-            "truth of the ",
+            "The certificate judges the error, not the truth of the ",
             element("a", "components", href="#components"),
             ": others may have the same error.",
             class_="advice",
@@ -49,6 +50,8 @@ def summary(context: ReportContext) -> Section:
 def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
     """Return names, values and explanations."""
     certificate = context.diagnosis.certificate
+    if isinstance(certificate, CountCertificate):
+        return _facts_of_counts(certificate, context.K_components)
     error = certificate.relative_error
     return [
         (
@@ -78,6 +81,42 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
     ]
 
 
+def _facts_of_counts(certificate: CountCertificate, K: str) -> list[tuple[str, str, str]]:
+    facts = [
+        (
+            "Deviance explained",
+            percent(max(certificate.deviance_explained, 0.0)),
+            f"Of what one component leaves, whose divergence is {certificate.of_margins:,.0f}; "
+            f"{K} leave {certificate.divergence:,.0f}.",
+        )
+    ]
+    floor = certificate.floor_in_words()
+    if floor:
+        spread = f"{certificate.noise_floor:,.0f} ± {certificate.floor_spread:,.0f}"
+        facts.append(("Noise floor", spread, f"The divergence is {floor}."))
+    if certificate.is_bound_telling:
+        below = certificate.proven_share * certificate.divergence
+        facts.append(
+            (
+                "Lower bound",
+                f"{below:,.0f}",
+                f"{sentence(certificate.proven)}: no nonnegative factorisation with {K} has a "
+                f"smaller divergence; this one is {percent(certificate.proven_share)} of it.",
+            )
+        )
+    gaps = f"{certificate.coefficient_gap:.2g}, {certificate.component_gap:.2g}"
+    explanation = (
+        "By so much the divergence could fall at most, if only the coefficients were changed, and "
+        "if only the components were. Small numbers say that the solver has ended."
+    )
+    return [*facts, ("Duality gaps", gaps, explanation)]
+
+
+def _error_name(result: Factorization) -> str:
+    """What the history shows, for axes and legends."""
+    return "relative error" if result.loss == "frobenius" else "share of the deviance left"
+
+
 def _bound_history(certificate: Certificate) -> str:
     if certificate.is_attained:
         return "Some factorisation attains it."
@@ -95,12 +134,14 @@ def errors(context: ReportContext) -> Section:
     title, result = "Error while solving", context.result
     if not result.n_iter:
         text = (
-            "There was no iteration: the result is the initialisation, with coefficients from "
-            "nonnegative least squares."
+            "There was no iteration: the result is the initialisation, with the best coefficients "
+            "for its components."
         )
         return Section.of("error", "Error", title, element("p", text))
-    below = number(context.diagnosis.certificate.lower_bound)
-    keys = legend(("line main", "relative error"), ("line bound", f"lower bound {below}"))
+    keys = [("line main", _error_name(result))]
+    below = shown_bound(context.diagnosis.certificate)
+    if below is not None:
+        keys.append(("line bound", f"lower bound {number(below)}"))
     switch = element(
         "div",
         *(
@@ -122,7 +163,7 @@ def errors(context: ReportContext) -> Section:
         title,
         element("p", f"{iterations}. {_why_ended(result)}."),
         switch,
-        *(element("figure", curve.chart(), keys, readout()) for curve in curves.values()),
+        *(element("figure", curve.chart(), legend(*keys), readout()) for curve in curves.values()),
         _race(result.race) if result.race is not None else None,
         data={"charts": {f"error-{key}": curve.data() for key, curve in curves.items()}},
     )
@@ -167,35 +208,41 @@ class _ErrorCurve:
     def __init__(self, context: ReportContext, key: str) -> None:
         history = context.result.history
         index = _thinned(history.relative_error.size)
-        self.key, self.below = key, context.diagnosis.certificate.lower_bound
+        self.key, self.below = key, shown_bound(context.diagnosis.certificate)
+        self.name = _error_name(context.result)
         self.errors, self.seconds = history.relative_error[index], history.elapsed[index]
         self.iterations = index + 1
         x = self.iterations.astype(float) if key == "iteration" else self.seconds
-        low = min(float(self.errors.min()), self.below)
-        high = max(float(self.errors.max()), self.below)
+        below = [] if self.below is None else [self.below]
+        low = min([float(self.errors.min()), *below])
+        high = max([float(self.errors.max()), *below])
         rim = 0.08 * (high - low) or 0.1 * high or 1.0
         first = 1.0 if key == "iteration" else 0.0
-        self.y_axis = Axis("relative error", max(low - rim, 0.0), high + rim)
+        self.y_axis = Axis(self.name, max(low - rim, 0.0), high + rim)
         self.x_axis = Axis(key, first, max(float(x.max()), first))
         self.x, self.y = self.x_axis.place(x), self.y_axis.place(self.errors)
 
     def chart(self) -> Html:
+        level, bound = None, ""
+        if self.below is not None:
+            level = charts.level(float(self.y_axis.place(np.array(self.below))), "bound")
+            bound = f"; the lower bound is {number(self.below)}"
         drawing = join(
             (
-                charts.level(float(self.y_axis.place(np.array(self.below))), "bound"),
+                level,
                 charts.line(self.x, self.y, "main"),
                 charts.dots(self.x, self.y, "main") if self.x.size <= _MAX_DOTS else None,
             )
         )
         label = (
-            f"Relative error by {self.key}, from {number(float(self.errors[0]))} to "
-            f"{number(float(self.errors[-1]))}; the lower bound is {number(self.below)}."
+            f"{sentence(self.name)} by {self.key}, from {number(float(self.errors[0]))} to "
+            f"{number(float(self.errors[-1]))}{bound}."
         )
         return charts.chart(drawing, self.x_axis, self.y_axis, label=label, id_=f"error-{self.key}")
 
     def data(self) -> dict[str, Any]:
         points = zip(self.iterations, self.seconds, self.errors, strict=True)
-        texts = [f"iteration {n}, {s:.3g} s: relative error {e:.5g}" for n, s, e in points]
+        texts = [f"iteration {n}, {s:.3g} s: {self.name} {e:.5g}" for n, s, e in points]
         return {"x": rounded(self.x), "y": rounded(self.y), "text": texts}
 
 

@@ -1,0 +1,86 @@
+"""The certificate of a factorisation, by the loss it was fitted with."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+from ..arguments import choice, integer, optional
+from ..cones import certificate as least_squares
+from ..cones.certificate import Certificate
+from ..cones.dual_bound import default_effort
+from ..data.matrix import DataMatrix
+from ..data.validate import require_data_matrix
+from ..linalg.spectrum import Spectrum
+from . import divergence_bound
+from .count_certificate import CountCertificate, certify_counts
+
+__all__ = ["AnyCertificate", "certify", "usual_effort"]
+
+AnyCertificate: TypeAlias = Certificate | CountCertificate
+
+
+def certify(
+    V: DataMatrix,
+    W: npt.ArrayLike,
+    H: Any,
+    *,
+    loss: str = "frobenius",
+    effort: int | None = None,
+    spectrum: Spectrum | None = None,
+    n_fixed: int = 0,
+) -> AnyCertificate:
+    """Judge a factorisation V ~ W H; some tens of passes over V.
+
+    For least squares it is a `Certificate`: the relative error, a lower bound for that of any
+    nonnegative factors with as many components, and the residual of the optimality conditions,
+    sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
+    W'(WH - V) and g_k = ||w_k||^2. For counts it is a `CountCertificate`: the divergence, a lower
+    bound, duality gaps, and the noise floor.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+    loss : {"frobenius", "poisson"}
+        What the factors were fitted with; "kullback-leibler" is another name of the second.
+    effort : int, optional
+        Most steps by which to raise the lower bound above that of singular values alone, which
+        effort 0 gives; by default 3, of sparse data 1, of counts 6. Each takes about as long as the
+        singular values; they end early where they close no more.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too; not needed for counts.
+    n_fixed : int
+        So many components, the first ones, were given: the bound is that of factors which have
+        them too, and that they could be better is not held against W. Only for least squares.
+
+    Warns
+    -----
+    BoundWarning
+        If the error is below its lower bound.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
+    >>> result = factorize(V, 1, tol=1e-9)
+    >>> certificate = certify(V, result.W, result.H)
+    >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
+    (True, True)
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    loss = choice("loss", loss, ("frobenius", "poisson", "kullback-leibler"))
+    effort = optional(integer, "effort", effort, at_least=0)
+    spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
+    effort = usual_effort(V, loss) if effort is None else effort
+    if loss == "frobenius":
+        return least_squares.certify(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
+    integer("n_fixed", n_fixed, at_least=0, at_most=0)
+    return certify_counts(V, W, H, effort=effort)
+
+
+def usual_effort(V: DataMatrix, loss: str) -> int:
+    """Return how many steps to take if none are asked for."""
+    return default_effort(V) if loss == "frobenius" else divergence_bound.DEFAULT_EFFORT

@@ -1,0 +1,113 @@
+"""The number of components of counts: fitted to one half of the counts, judged by the other.
+
+Counts are split at random (`thinned`). If they are Poisson, the two halves are independent, though
+every sample and every feature is in both: so no entries need be held out, and sparse counts stay
+sparse. Components that follow noise in one half predict the other one worse.
+
+A feature may be rare, so that its rate in a sample is zero by one half, and its count in the other
+is not. So the rates are mixed with a little of those of one component, the product of the margins.
+The share was chosen on six sets of drawn counts (topics, cells and mutations), where 0.01 to 0.1
+choose the same numbers of components.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data.blocks import Array, Block, exact
+from ..data.entries import entries_of, products_at
+from ..data.matrix import Aligned, DataMatrix
+from ..data.memory import hold
+from ..data.resampled import thinned
+from ..solve.count_inits import initialize_counts
+from ..solve.loop import alternate
+from ..solve.methods import Method as LoopMethod
+from ..solve.methods import Slot
+from ..solve.poisson import POISSON_SOLVERS, Poisson, margins
+from ..solve.stopping import Stopping
+from .votes import Vote, at_least, some_samples
+
+__all__ = ["by_thinning"]
+
+_MAX_SAMPLES = 2000
+_MAX_ENTRIES = 1 << 20
+_MARGINS_SHARE = 0.03  # of the rates
+_UNSEEN = 0.5  # counts of a feature that a half does not have
+_MAX_ITER, _TOL = 60, 1e-4
+_PATIENCE = 4  # candidates in a row that predict worse than the best before
+_MAX_DENSE_ENTRIES = 1 << 24
+
+
+def by_thinning(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+    """Fit one half of the counts, predict the other (data thinning).
+
+    The score is the divergence of each half from the rates that were fitted to the other one,
+    relative to that of one component.
+    """
+    part = some_samples(V, rng, _MAX_SAMPLES, _MAX_ENTRIES)
+    halves = [_in_memory(half) for half in thinned(part, rng)]
+    pairs = [(halves[0], halves[1]), (halves[1], halves[0])]
+    if min(half.nonzero for half in halves) == 0:
+        return Vote(np.full(ks.size, np.nan), int(ks[0]), "too few counts to split them")
+    one = _predicted(pairs, 1, rng).sum()
+    missed: list[Array] = []  # of each sample, for each candidate
+    best = 0
+    for k in ks:
+        if k > min(part.shape) or len(missed) > best + _PATIENCE:
+            break
+        missed.append(_predicted(pairs, int(k), rng))
+        if missed[-1].sum() < missed[best].sum():
+            best = len(missed) - 1
+    scores = np.full(ks.size, np.nan)
+    scores[: len(missed)] = [sums.sum() / one for sums in missed]
+    if not missed:
+        return Vote(scores, int(ks[0]), "too few counts to split them")
+    K = int(ks[_fewest_within_one_error(missed, best)])
+    reason = "fewest within one standard error of the best prediction of one half of the counts"
+    return Vote(scores, K, at_least(K, ks, V, f"{reason} by the other"))
+
+
+def _fewest_within_one_error(missed: list[Array], best: int) -> int:
+    for place, sums in enumerate(missed):
+        more = sums - missed[best]
+        if more.sum() <= np.sqrt(more.size) * more.std():
+            return place
+    return best
+
+
+def _in_memory(view: DataMatrix) -> DataMatrix:
+    rows = view.held_rows(_MAX_DENSE_ENTRIES)
+    return view if rows is None else hold(rows, n_threads=view.n_threads)
+
+
+def _predicted(
+    pairs: list[tuple[DataMatrix, DataMatrix]], K: int, rng: np.random.Generator
+) -> Array:
+    """The divergence of each sample of one half from the rates fitted to the other; both ways."""
+    slot = Slot(POISSON_SOLVERS["newton"])
+    total: Array = np.zeros(pairs[0][0].shape[1])
+    for fitted, other in pairs:
+        init = initialize_counts(fitted, K, "nndsvd", rng)
+        method, stopping = LoopMethod(slot, slot, Poisson), Stopping(max_iter=_MAX_ITER, tol=_TOL)
+        solution = alternate(fitted, init.W, init.H, method, stopping=stopping)
+        total = total + _divergences(fitted, other, solution.W, solution.H.T)
+    return total
+
+
+def _divergences(fitted: DataMatrix, other: DataMatrix, W: Array, Ht: Aligned) -> Array:
+    """Of each sample of the other half, from rates mixed with those of one component; one pass."""
+    known = margins(fitted)
+    features = known.features + _UNSEEN
+    shared = {"W": np.ascontiguousarray(exact(W)), "shares": features / features.sum()}
+    divergences, _ = other.sweep(_miss, known.samples, Ht, **shared)
+    return np.asarray(divergences)
+
+
+def _miss(block: Block, sums: Array, H: Array, *, W: Array, shares: Array) -> tuple[Array, None]:
+    entries, H = entries_of(block), exact(H)
+    of_margins = shares[entries.features] * sums[entries.samples]
+    rates = (1 - _MARGINS_SHARE) * products_at(entries, W, H) + _MARGINS_SHARE * of_margins
+    rates = np.maximum(rates, _UNSEEN * shares.min())  # of a sample that this half has not seen
+    values = entries.values * (np.log(entries.values / rates) - 1.0)
+    mass = (1 - _MARGINS_SHARE) * (H @ W.sum(axis=0)) + _MARGINS_SHARE * sums
+    return np.bincount(entries.samples, values, minlength=block.shape[1]) + mass, None
