@@ -47,6 +47,14 @@ DRAWN = {  # kind, K, samples, features, counts of a sample, and whether a const
     "cells 3": ("cells", 3, 300, 200, 60, False),
     "mutations 8": ("mutations", 8, 300, 96, 800, False),
     "mutations 3": ("mutations", 3, 150, 96, 100, False),
+    "topics 12, few": ("topics", 12, 300, 1000, 40, True),
+    "cells 10, few": ("cells", 10, 400, 1000, 60, True),
+    "mutations 10, few": ("mutations", 10, 100, 96, 60, True),
+    "topics 9, few": ("topics", 9, 400, 600, 35, False),
+    "cells 7, few": ("cells", 7, 300, 800, 50, False),
+    "mutations 6, few": ("mutations", 6, 150, 96, 50, False),
+    "topics 6, overdispersed": ("topics", 6, 500, 300, 200, False),
+    "cells 5, overdispersed": ("cells", 5, 500, 300, 300, False),
 }
 
 
@@ -62,6 +70,8 @@ def drawn(name: str) -> tuple[np.ndarray, np.ndarray, int]:
     else:
         patterns, use = rng.dirichlet(np.full(F, 0.1), K), rng.gamma(0.7, 1 / K, (N, K))
     rates = (use * rng.gamma(4, total / 4, (N, 1))) @ patterns
+    if name.endswith("overdispersed"):
+        rates = rates * rng.gamma(2, 0.5, rates.shape)  # negative binomial counts
     return rng.poisson(rates).astype(float), rates, K
 
 
@@ -90,7 +100,7 @@ def print_bounds(names: list[str]) -> None:
 
 def print_floors(names: list[str]) -> None:
     columns = ("fit", "floor", "spread", "fit / floor", "no refits", "CPU s")
-    print(f"{'':20}{'K':>4}" + "".join(f"{column:>12}" for column in columns))
+    print(f"{'':25}{'K':>4}" + "".join(f"{column:>12}" for column in columns))
     counts = [(name, *drawn(name)) for name in DRAWN if not names or name in names]
     sets = [(name, from_rows(X), k) for name, X, _, K in counts for k in (K - 1, K, K + 2)]
     sets += [(name, V, K) for name, V, K, _ in real(names)]
@@ -102,7 +112,7 @@ def print_floors(names: list[str]) -> None:
         quick = noise_floor(V, fit.W, fit.H, refit=False)
         above = fit.objective / floor.value - 1
         print(
-            f"{name:20}{K:>4}{fit.objective:>12,.0f}{floor.value:>12,.0f}{floor.spread:>12,.0f}"
+            f"{name:25}{K:>4}{fit.objective:>12,.0f}{floor.value:>12,.0f}{floor.spread:>12,.0f}"
             f"{above:>+12.1%}{quick.value:>12,.0f}{seconds:>12.1f}",
             flush=True,
         )
@@ -111,7 +121,7 @@ def print_floors(names: list[str]) -> None:
 def print_thinning(names: list[str]) -> None:
     others = ("parallel", "crossval")
     heads = "".join(f"{name:>10}" for name in ("true", "thinning", *others))
-    print(f"{'':20}{heads}{'CPU s':>10}")
+    print(f"{'':25}{heads}{'CPU s':>10}")
     for name in DRAWN:
         if names and name not in names:
             continue
@@ -123,7 +133,7 @@ def print_thinning(names: list[str]) -> None:
         votes = select_k(V, range(1, 21), methods=others).votes
         chosen += [votes[other].K for other in others]
         cells = "".join(f"{k:>10}" for k in (K, *chosen))
-        print(f"{name:20}{cells}{seconds:>10.1f} {'chosen on' * DRAWN[name][-1]}", flush=True)
+        print(f"{name:25}{cells}{seconds:>10.1f} {'chosen on' * DRAWN[name][-1]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ print(factorize(V, K - 1, loss="poisson").certify().floor_in_words())
 # How many programs?
 # ------------------
 #
-# Counts can be split at random into two halves that are independent of each other. Components that
-# are fitted to one half are judged by how well they predict the other.
+# Counts can be split at random into two parts that are independent of each other. Components that
+# are fitted to most of the counts are judged by how well they predict the others.
 
 selection = select_k(V, range(1, 10), methods=["thinning"])
 selection.plot()

@@ -55,8 +55,8 @@ print(selection)
 # - *relevance*: the scale of a component over its least value, in a Bayesian model, less 1;
 # - *stability*: whether components are found again from other random inits, 1 if always;
 # - *thinning*: these data are whole numbers, so they can be split like counts: how badly components
-#   that were fitted to one half predict the other, relative to one component. They are no Poisson
-#   counts, though, and the halves are not independent.
+#   that were fitted to most of them predict the others, relative to one component. They are no
+#   Poisson counts, though, and the parts are not independent.
 
 figure, axes = plt.subplots(2, 4, figsize=(12, 5.4), layout="constrained")
 for ax, (name, vote) in zip(axes.flat, selection.votes.items(), strict=True):

@@ -69,11 +69,11 @@ def test_few_counts_are_no_reason_to_fail():
     assert "too few" in vote.reason
 
 
-def test_a_count_that_one_half_has_not_seen_is_no_reason_to_fail(monkeypatch):
+def test_a_count_that_one_part_has_not_seen_is_no_reason_to_fail(monkeypatch):
     monkeypatch.setattr(thinning, "_MAX_SAMPLES", 60)
     X = topics(np.random.default_rng(3), 2, 70, 40)
     X[5] = 0
-    X[5, 3] = 1  # a sample whose only count is in one half
+    X[5, 3] = 1  # a sample whose only count is in one part
     X[:, 7] = 0
     X[6, 7] = 1
     vote = by_thinning(from_rows(X), np.arange(1, 4), np.random.default_rng(0))
