@@ -45,6 +45,7 @@ NOT_CALLED = {
     *("data.vocabulary.Vocabulary", "judge.named.NamedComponents"),
     *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
     *("judge.divergence_bound.DivergenceBound", "judge.poisson_gaps.PoissonGaps"),
+    *("judge.noise_floor.NoiseFloor", "judge.count_certificate.CountCertificate"),
     *("judge.relevance.Relevance", "cones.plane.Plane", "cones.edge.EdgeCount"),
 }
 

@@ -407,6 +407,10 @@ CALLS = {
     "judge.selection.choose_k": {**DATA, **SPECTRAL, "max_time": ("limit?", 1.0)},
     "judge.divergence_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer",
         1)},
+    "judge.noise_floor.noise_floor": {**DATA, "W": ("factor", W), "H": ("factor", H), "refit":
+        ("flag", False), "n_draws": ("integer", 2), "rng": ("rng?", RNG)},
+    "judge.count_certificate.certify_counts": {**DATA, "W": ("factor", W), "H": ("factor", H),
+        "effort": ("integer", 1), "floor": ("flag", False)},
     "judge.poisson_gaps.poisson_gaps": {**DATA, "W": ("factor", W), "H": ("factor", H)},
     "judge.relevance.determine_relevance": {**DATA, "K": ("size", K), "prior": ("choice", "l1"),
         "noise": ("share?", 0.1), "shape": ("limit?", 3.0), "tol": ("share", 0.1), "max_iter":
@@ -459,8 +463,8 @@ RESULTS = re.compile(  # and parts, which our own functions construct
     (Finish|JudgesItself|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
-    Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseBound|RankEstimate|
-    ConeModel|Penalty|Run|Solution|Loss|Margins|Regressions|
+    Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseFloor|
+    CountCertificate|NoiseBound|RankEstimate|ConeModel|Penalty|Run|Solution|Loss|Margins|Regressions|
     Iteration|StopReason|History|Arena|Race|Entrant|RaceOutcome|Prospect|InitialFactors|
     StreamCones|NamedComponents|NoisyCentres|Plane|EdgeCount|Relevance|CoveringCentres|SeparableBound|ConeDiagnosis|InspectedSamples|Freedom|Vote|Decision|Contender)
     """,

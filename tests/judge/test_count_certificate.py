@@ -44,6 +44,7 @@ def test_words_say_where_the_divergence_is(judged):
         (102.0, "at the noise floor"),
         (105.0, "5.0% above the noise floor"),
         (150.0, "overdispersed, or K is too small"),
+        (350.0, "3.5 times the noise floor"),
         (80.0, "20.0% below the noise floor"),
     ):
         said = replace(certificate, divergence=divergence).floor_in_words()

@@ -33,6 +33,12 @@ def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves():
     assert quick.value - floor.value == pytest.approx(n_parameters / 2, rel=0.5)
 
 
+def test_rates_so_low_that_nothing_is_drawn_leave_nothing():
+    V = from_columns([[1e-12, 0.0], [0.0, 2e-12]])
+    W, H = [[1e-12], [2e-12]], [[1.0, 1.0]]
+    assert noise_floor(V, W, H) == (0.0, 0.0, True)
+
+
 def test_draws_depend_on_the_generator_alone(main_backend, small_blocks):
     rng = np.random.default_rng(2)
     W, H = known_rates(rng, 2, 40, 15)

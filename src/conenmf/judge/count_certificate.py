@@ -128,7 +128,8 @@ class CountCertificate:
                 f"{-above:.1%} below the noise floor ({estimate}): the data vary less than Poisson "
                 "counts do"
             )
-        where = f"{above:.1%} above the noise floor, what counting noise alone would leave"
+        times = f"{1 + above:.3g} times" if above > 1 else f"{above:.1%} above"
+        where = f"{times} the noise floor, what counting noise alone would leave"
         if above <= _FAR_ABOVE:
             return f"{where} ({estimate})"
         return f"{where} ({estimate}): counts are overdispersed, or K is too small"

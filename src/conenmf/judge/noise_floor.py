@@ -93,8 +93,11 @@ def noise_floor(
         view = drawn_counts(V, W, H, rng)
         rows = view.held_rows(MAX_DENSE_ENTRIES)
         drawn = view if rows is None else hold(rows, n_threads=V.n_threads)
+        if not drawn.nonzero:  # so low are the rates
+            left.append(0.0)
+            continue
         factors = W, H
-        if refit and drawn.nonzero:
+        if refit:
             solution = alternate(drawn, np.asarray(W), H, method, stopping=_STOPPING)
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
