@@ -28,6 +28,7 @@ from conenmf.cones.rank import estimate_rank
 from conenmf.cones.simulate import make_cones
 from conenmf.data.preparation import Preparation
 from conenmf.data.sketch import sketch
+from conenmf.judge.count_certificate import certify_counts
 from conenmf.judge.uniqueness import component_freedom
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
@@ -411,6 +412,8 @@ CALLS = {
         ("flag", False), "n_draws": ("integer", 2), "rng": ("rng?", RNG)},
     "judge.count_certificate.certify_counts": {**DATA, "W": ("factor", W), "H": ("factor", H),
         "effort": ("integer", 1), "floor": ("flag", False)},
+    "judge.count_certificate.CountCertificate.floor_in_words": {},
+    "judge.count_certificate.CountCertificate.bound_in_words": {"K": ("integer", K)},
     "judge.poisson_gaps.poisson_gaps": {**DATA, "W": ("factor", W), "H": ("factor", H)},
     "judge.relevance.determine_relevance": {**DATA, "K": ("size", K), "prior": ("choice", "l1"),
         "noise": ("share?", 0.1), "shape": ("limit?", 3.0), "tol": ("share", 0.1), "max_iter":
@@ -447,6 +450,7 @@ INSTANCES = {
     "Comparison": conenmf.compare(V, K, inits=["cr1"], solvers=["hals"], max_iter=1),
     "ConeNMF": ConeNMF(K, init="cr1").fit(X),
     "ConeStream": ConeStream(F, K),
+    "CountCertificate": certify_counts(V, W, H, effort=0, floor=False),
     "DataMatrix": V,
     "Factorization": RESULT,
     "Freedom": component_freedom(V, W, H),

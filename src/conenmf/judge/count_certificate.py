@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import flag, integer
+from ..arguments import components, flag, integer
 from ..data.matrix import DataMatrix
 from ..pictures import card, gauge, table
 from ..text import counted
@@ -136,6 +136,7 @@ class CountCertificate:
 
     def bound_in_words(self, K: int) -> str:
         """Say what the lower bound means; empty if it is too low to mean much."""
+        K = components(K)
         if not self.is_bound_telling:
             return ""
         below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
