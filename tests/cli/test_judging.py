@@ -5,7 +5,9 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pytest
 
 
 def test_rank_prints_the_estimators(folder, capsys, run):
@@ -29,6 +31,24 @@ def test_rank_is_the_number_that_fit_takes(folder, capsys, run):
     fit = json.loads(capsys.readouterr().out)
     assert answer["n_components"] == fit["n_components"]
     assert answer["decided_by"] == fit["K_decided_by"] == "cones"
+
+
+def test_diagnose_speaks_of_counts(folder, capsys, run):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.7, 90, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3))
+    pd.DataFrame(counts).to_csv("counts.csv", index=False)
+    assert run("diagnose", "counts.csv", "-k", 3, "--loss", "poisson") == 0
+    output = capsys.readouterr().out
+    assert "of the deviance explained" in output
+    assert "noise floor, if counts are Poisson" in output
+    assert "less by better components, at most" in output
+    assert "KKT" not in output
+    assert run("rank", "counts.csv", "--max", 5, "--methods", "thinning", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["n_components"] == 3
+    assert run("fit", "counts.csv", "-k", 1, "--loss", "poisson", "-o", "out", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert any("K is too small" in line for line in answer["summary"])
+    assert answer["certificate"]["lower_bound"] == pytest.approx(1.0)
 
 
 def test_diagnose_judges(folder, capsys, run):

@@ -30,7 +30,6 @@ from ..export import (
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
-from ..solve.goals import LOSSES
 from ..solve.inits import INITS
 from ..solve.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
@@ -39,6 +38,7 @@ from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption
 from .labels import GivenClasses
+from .losses import LOSS_OPTION
 from .options import (
     COMPONENTS_OPTION,
     EFFORT_OPTION,
@@ -114,13 +114,7 @@ _FORCE_OPTION = click.option(
         show_default=True,
         help="Initialisation of the factors.",
     ),
-    click.option(
-        "--loss",
-        type=click.Choice([*LOSSES, "kullback-leibler"]),
-        default="frobenius",
-        show_default=True,
-        help="What is minimised: least squares, or poisson for counts.",
-    ),
+    LOSS_OPTION,
     click.option(
         "--solver",
         type=click.Choice(["auto", *SOLVERS, *POISSON_SOLVERS.keys() - SOLVERS.keys(), "none"]),

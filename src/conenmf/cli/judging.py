@@ -22,6 +22,7 @@ from ..solve.solvers import SOLVERS
 from ..solve.stopping import Iteration
 from .answers import show_comparison, show_diagnosis, show_rank
 from .labels import read_labels
+from .losses import LOSS_OPTION
 from .options import (
     COMPONENTS_OPTION,
     EFFORT_OPTION,
@@ -108,8 +109,10 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
 
 @click.command()
 @reads_data
-@with_options(COMPONENTS_OPTION, *PREPARING_OPTIONS, *STOPPING_OPTIONS, EFFORT_OPTION)
-def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: Any) -> None:
+@with_options(COMPONENTS_OPTION, *PREPARING_OPTIONS, LOSS_OPTION, *STOPPING_OPTIONS, EFFORT_OPTION)
+def diagnose(
+    common: CommonOptions, K: int | str, loss: str, effort: int | None, **limits: Any
+) -> None:
     """Report whether DATA lie in cones, how good a fit is, and which init suits them.
 
     Shows the cones and what is known of the geometric assumption, the bounds, the certificate of a
@@ -118,6 +121,7 @@ def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: 
     \b
     conenmf diagnose counts.csv
     conenmf diagnose spectra.npy -k 12 --json
+    conenmf diagnose words.npz -k 20 --loss poisson
     """
     display = common.display
     V = common.open(display)
@@ -126,6 +130,7 @@ def diagnose(common: CommonOptions, K: int | str, effort: int | None, **limits: 
             V,
             K,
             init="auto",
+            loss=loss,
             rng=common.rng,
             callback=display.iterations(**limits, what="solving"),
             **limits,

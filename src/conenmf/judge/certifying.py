@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from ..arguments import choice, integer, optional
+from ..arguments import integer, optional
 from ..cones import certificate as least_squares
 from ..cones.certificate import Certificate
 from ..cones.dual_bound import default_effort
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.spectrum import Spectrum
+from ..solve.goals import checked_loss
 from . import divergence_bound
 from .count_certificate import CountCertificate, certify_counts
 
@@ -71,7 +72,7 @@ def certify(
     (True, True)
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    loss = choice("loss", loss, ("frobenius", "poisson", "kullback-leibler"))
+    loss = checked_loss(loss)
     effort = optional(integer, "effort", effort, at_least=0)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
     effort = usual_effort(V, loss) if effort is None else effort
