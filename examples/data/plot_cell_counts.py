@@ -13,8 +13,8 @@ counts, looks at the residuals, and asks how much of them is noise.
 # ------
 #
 # Five types of cells, each with marker genes of which a cell has one or two molecules. Twenty other
-# genes are expressed a hundred times as much, by all cells alike. Cells differ in how many molecules
-# were caught.
+# genes are expressed a hundred times as much, by all cells alike. Cells differ in how many
+# molecules were caught.
 
 import matplotlib.pyplot as plt
 import numpy as np
