@@ -21,11 +21,13 @@ from ..data.entries import entries_of, products_at
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
 from ..data.resampled import thinned
+from ..errors import ComponentsError
 from ..solve.count_inits import initialize_counts
 from ..solve.loop import alternate
 from ..solve.methods import Method as LoopMethod
 from ..solve.methods import Slot
 from ..solve.poisson import POISSON_SOLVERS, Poisson, margins
+from ..solve.runs import Solution
 from ..solve.stopping import Stopping
 from .votes import Vote, at_least, some_samples
 
@@ -38,6 +40,7 @@ _N_SPLITS = 2
 _MARGINS_SHARE = 0.2  # of the rates
 _UNSEEN = 0.5  # counts of a feature that one part does not have
 _MAX_ITER, _TOL = 60, 1e-4
+_INITS = ("cr1-robust", "random")  # of which the better one counts; nndsvd is sometimes far off
 _PATIENCE = 4  # candidates in a row that predict worse than the best before
 _MAX_DENSE_ENTRIES = 1 << 24
 
@@ -87,14 +90,23 @@ def _predicted(
     pairs: list[tuple[DataMatrix, DataMatrix]], K: int, rng: np.random.Generator
 ) -> Array:
     """The divergence of each sample's held-out counts from the rates fitted to the others."""
-    slot = Slot(POISSON_SOLVERS["newton"])
     total: Array = np.zeros(pairs[0][0].shape[1])
     for fitted, other in pairs:
-        init = initialize_counts(fitted, K, "nndsvd", rng)
-        method, stopping = LoopMethod(slot, slot, Poisson), Stopping(max_iter=_MAX_ITER, tol=_TOL)
-        solution = alternate(fitted, init.W, init.H, method, stopping=stopping)
-        total = total + _divergences(fitted, other, solution.W, solution.H.T)
+        fits = [fit for init in _INITS if (fit := _fit(fitted, K, init, rng)) is not None]
+        best = min(fits, key=lambda fit: fit.history.relative_error[-1])
+        total = total + _divergences(fitted, other, best.W, best.H.T)
     return total
+
+
+def _fit(V: DataMatrix, K: int, init: str, rng: np.random.Generator) -> Solution | None:
+    """The factors from one init; None if the samples have too few directions for it."""
+    slot = Slot(POISSON_SOLVERS["newton"])
+    method, stopping = LoopMethod(slot, slot, Poisson), Stopping(max_iter=_MAX_ITER, tol=_TOL)
+    try:
+        first = initialize_counts(V, K, init, rng)
+    except ComponentsError:
+        return None
+    return alternate(V, first.W, first.H, method, stopping=stopping)
 
 
 def _divergences(fitted: DataMatrix, other: DataMatrix, W: Array, Ht: Aligned) -> Array:
