@@ -443,7 +443,8 @@ CALLS = {
         ("object", RESULT), "key": ("text", "nmf")},
     "report.render": {**SHOWN, "title": ("text?", None), "source": ("text?", None), "view":
         ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape": ("shape?", None),
-        "classes": ("classes?", LABELS), "extra": ("object?", None)},
+        "classes": ("classes?", LABELS), "coordinates": ("array?", H[:2].T), "texts":
+        ("texts?", ["a"] * N), "extra": ("object?", None)},
 }
 # fmt: on
 INSTANCES = {

@@ -6,7 +6,7 @@ import pytest
 
 from conenmf import Factorization, from_rows
 from conenmf.cli.labels import read_labels
-from conenmf.data.files.stores import read_annotation
+from conenmf.data.files.stores import read_annotation, read_coordinates
 from conenmf.errors import FileFormatError, ShapeError
 from conenmf.names import Names
 
@@ -57,6 +57,46 @@ def test_classes_in_annotated_data(tmp_path):
     assert list(columns) == [["B", "T", "missing", "B"], ["1", "2", "2", "1"], list("wxyz")]
     with pytest.raises(FileFormatError, match="no column 'age' in obs; it has"):
         read_annotation(tmp_path / "cells.h5ad", "age", 1 << 24)
+
+
+def test_cells_are_drawn_where_umap_has_placed_them(tmp_path, monkeypatch, run):
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    cells = anndata.AnnData(rng.random((30, 6)))
+    cells.obsm["X_umap"] = np.stack([np.arange(30.0), np.zeros(30)], axis=1)
+    cells.write_h5ad("cells.h5ad")
+    assert run("fit", "cells.h5ad", "-k", 2, "-o", "out", "--tables", "none") == 0
+    assert "at the coordinates that were given" in Path("out/report.html").read_text()
+    assert run("report", "out", "-o", "again.html") == 0  # without the data it is not known
+    assert "at the coordinates" not in Path("again.html").read_text()
+    assert run("report", "out", "--data", "cells.h5ad") == 0
+    assert "at the coordinates that were given" in Path("out/report.html").read_text()
+    places = read_coordinates(Path("cells.h5ad"), "X_umap", 1 << 24)
+    np.testing.assert_array_equal(places, cells.obsm["X_umap"])
+    assert read_coordinates(Path("cells.h5ad"), "X_pca", 1 << 24) is None
+    cells.obsm["X_umap"][3] = np.nan  # as of a cell that was left out
+    cells.write_h5ad("cells.h5ad")
+    assert run("report", "out", "--data", "cells.h5ad") == 0
+    assert "at the coordinates" not in Path("out/report.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["folder", "column"])
+def test_texts_that_are_typical_are_shown(tmp_path, monkeypatch, run, kind):
+    monkeypatch.chdir(tmp_path)
+    texts = ["oak elm <b>trees</b>\nin a wood", "elm oak ash trees", "salt pepper", "pepper salt"]
+    if kind == "folder":
+        Path("notes").mkdir()
+        for n, text in enumerate(texts):
+            Path(f"notes/{n}.txt").write_text(text)
+        data = ("notes",)
+    else:
+        pd.DataFrame({"note": texts}).to_csv("notes.csv", index=False)
+        data = ("notes.csv", "--text-column", "note")
+    assert run("fit", *data, "-k", 2, "-o", "out", "--tables", "none") == 0
+    page = Path("out/report.html").read_text()
+    assert page.count(">oak elm &lt;b&gt;trees&lt;/b&gt; in a wood</span>") == 1
+    assert ">pepper salt</span>" in page
 
 
 def test_names_that_repeat(tmp_path):

@@ -70,7 +70,7 @@ def test_the_table_has_all_components_by_their_share(scene):
 def test_terms_that_are_specific_to_a_component(scene):
     W = scene.W.copy()
     W[3] = W.max()  # large in all components, so specific to none
-    W[5, 2] = W.max() / 2
+    W[5, 2] = W.max()
     W[5, [0, 1, 3]] = 0
     words = Names.of(feature_names=[f"word {f}" for f in range(40)])
     page = render(replace(scene, W=W, names=words))
@@ -218,3 +218,36 @@ def test_large_factors_are_not_kept_in_the_page(scene, monkeypatch, parsed):
     assert "Download components" in page
     assert "Download coefficients" not in page
     assert "The coefficients are too large for this page: they are in coefficients.csv" in page
+
+
+# --- places and texts that are known ------------------------------------------------------------
+
+
+def test_samples_at_given_coordinates(scene, parsed):
+    N = scene.H.shape[1]
+    angles = np.linspace(0, 2 * np.pi, N)
+    places = np.stack([5 + 2 * np.cos(angles), 40 + np.sin(angles)], axis=1)
+    page = parsed(render(scene, coordinates=places))
+    assert "at the coordinates that were given, in the colour of the component" in page.text
+    assert not [span for span in page.all("span") if span.get("class") == "anchor"]
+    drawn = np.array(page.data["samples"]["places"])
+    expected = places[scene.diagnose().inspected.indices] - places.mean(axis=0)
+    np.testing.assert_allclose(drawn, expected / 2 * (1, -1), atol=0.01)  # upwards, to one scale
+    flat = render(scene, coordinates=np.ones((N, 2)))  # all in one place
+    assert "nan" not in str(parsed(flat).data["samples"]["places"]).lower()
+    for wrong in (places[:-1], places[:, :1], np.full((N, 2), np.nan)):
+        with pytest.raises(OptionError, match="coordinates"):
+            render(scene, coordinates=wrong)
+
+
+def test_typical_texts_begin_below_their_names(scene, parsed):
+    N = scene.H.shape[1]
+    texts = [f"text {n} <script> " + "long " * 200 for n in range(N)]
+    page = parsed(render(scene, view="curves", texts=texts))
+    below = [span for span in page.all("span") if span.get("class") == "text"]
+    assert len(below) == (scene.diagnose().inspected.typical >= 0).sum() > 0
+    first = int(scene.diagnose().inspected.indices[scene.diagnose().inspected.typical[0, 0]])
+    assert f"text {first} <script> long" in page.text
+    assert "long " * 60 not in page.text  # only the beginning
+    with pytest.raises(ShapeError, match=f"{N - 1} texts for {N} samples"):
+        render(scene, texts=texts[1:])

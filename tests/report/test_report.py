@@ -338,7 +338,7 @@ def test_large_results_have_small_reports(cones):
     parts["shares"] = np.full(K, 1 / K)
     known = replace(cones.diagnose(), **parts)
     factors = {"W": rng.random((F, K)), "H": np.ones((K, S)), "labels": samples.labels}
-    result = replace(cones, **factors, diagnosis=known, data=None)
+    result = replace(cones, **factors, shares=parts["shares"], diagnosis=known, data=None)
     assert len(render(result).encode()) < 2e6
     assert len(render(result, view="terms").encode()) < 1e6
     assert len(render(result, image_shape=(250, 200)).encode()) < 5e6

@@ -14,7 +14,6 @@ import click
 from .. import __version__
 from ..arguments import path as checked_path
 from ..data.aligned import remove_kept_file
-from ..data.blocks import Array
 from ..data.files.atomic import writing
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
@@ -172,7 +171,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
         replaces = bool(earlier_files(target))
-        classes = None if options.no_report else given.read(V.shape[1], V.names)
+        known = {} if options.no_report else given.known(V.shape[1], V.names)
         show = display.iterations(**options.limits, what="solving")
         with display.working(choosing(options.K)):
             result = factorize(
@@ -198,7 +197,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 result.diagnose(effort=options.effort)
         with interruption.finishing(), display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
-            files = _write_result(new, target, result, summary, common.path, options, classes)
+            files = _write_result(new, target, result, summary, common.path, options, known)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
         lambda out: show_fit(
@@ -242,7 +241,7 @@ def _write_result(
     summary: dict[str, Any],
     source: Path,
     options: _FitOptions,
-    classes: Array | None,
+    known: dict[str, Any],
 ) -> list[str]:
     """Write the result, and replace the earlier one when all is complete; return the files.
 
@@ -261,9 +260,7 @@ def _write_result(
             files.append(ANNOTATED_FILE)
         if result.diagnosis is not None:
             title = options.title or source.resolve().name
-            write_report(
-                result, folder / REPORT_FILE, title=title, view=options.view, classes=classes
-            )
+            write_report(result, folder / REPORT_FILE, title=title, view=options.view, **known)
             files.append(REPORT_FILE)
         files = write_summary(folder, summary, files)
     except Exception as problem:

@@ -1,6 +1,7 @@
 """True classes of samples: from a file, or from a column of the data that is no feature.
 
-The scores of `compare` and the colours of reports need them.
+The scores of `compare` and the colours of reports need them. Reports show too where UMAP has placed
+the samples, and how they begin if they are texts, where the file of the data says so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..data.files.columns import ColumnChoice
-from ..data.files.stores import read_annotation
-from ..data.files.texts import TABLE_SUFFIXES, open_text_column
+from ..data.files.stores import read_annotation, read_coordinates
+from ..data.files.texts import TABLE_SUFFIXES, open_text_column, open_texts
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import FileFormatError, OptionError, ShapeError
@@ -24,6 +25,8 @@ from ..text import visible
 from .options import CommonOptions
 
 __all__ = ["GivenClasses", "read_labels"]
+
+_MAX_CHARS = 1000  # of a text, which the report shows the beginning of
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,33 @@ class GivenClasses:
             assert given is not None
             common = replace(common, drop=(*common.drop, given))
         return cls(given, common)
+
+    def known(self, N: int, names: Names) -> dict[str, Any]:
+        """What the report shows of the N samples: classes, places of UMAP, and texts."""
+        classes = self.read(N, names)
+        return {"classes": classes, "coordinates": self._umap(N), "texts": self._texts(N)}
+
+    def _umap(self, N: int) -> Array | None:
+        """The coordinates of UMAP that AnnData may have."""
+        common = self.common
+        if common.path.suffix.lower() != ".h5ad" or not common.path.is_file():
+            return None
+        places = read_coordinates(common.path, "X_umap", memory_budget(common.max_memory))
+        is_usable = places is not None and places.shape == (N, 2) and np.isfinite(places).all()
+        return places if is_usable else None
+
+    def _texts(self, N: int) -> list[str] | None:
+        """The beginnings of the samples, if they are texts."""
+        common, budget = self.common, memory_budget(self.common.max_memory)
+        if common.text_column is not None and common.data:
+            choice = ColumnChoice.of(common.header, None, ())
+            opened: Any = open_text_column(common.path, common.text_column, budget, choice).matrix
+        elif common.data and common.path.is_dir() and any(common.path.rglob("*.txt")):
+            opened = open_texts(common.path, None, budget).matrix
+        else:
+            return None
+        texts = [text[:_MAX_CHARS] for text in opened]
+        return texts if len(texts) == N else None
 
     def read(self, N: int, names: Names) -> Array | None:
         """Read the class of each of N samples with these names; None if there are no classes."""

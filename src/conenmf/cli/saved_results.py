@@ -181,7 +181,7 @@ def report(
             view=view,
             image_shape=image_shape,
             pixels_shape=common.pixels_shape,
-            classes=known.read(factorization.H.shape[1], factorization.names),
+            **replace(known, common=common).known(factorization.H.shape[1], factorization.names),
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)

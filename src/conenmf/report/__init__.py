@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -45,6 +45,8 @@ def render(
     image_shape: tuple[int, int] | None = None,
     pixels_shape: tuple[int, int] | None = None,
     classes: npt.ArrayLike | None = None,
+    coordinates: npt.ArrayLike | None = None,
+    texts: Sequence[str] | None = None,
     extra: Mapping[str, object] | None = None,
 ) -> str:
     """Return the report of a result as an HTML page.
@@ -69,6 +71,12 @@ def render(
         so: the page has a map of each component.
     classes : array (N,), optional
         Known classes of the samples, of any type: they colour the map of samples.
+    coordinates : array (N, 2), optional
+        Known places of the samples, such as ``adata.obsm["X_umap"]``: the map of samples is drawn
+        there, and not between the components.
+    texts : list of N str, optional
+        The samples, if they are texts: the beginnings of those that are typical of a component are
+        shown with it.
     extra : mapping, optional
         Further facts to show with the settings; "command" is the shell command that repeats it.
 
@@ -84,7 +92,7 @@ def render(
     instance("result", result, Factorization)
     title, source = optional(text, "title", title), optional(text, "source", source)
     extra = optional(instance, "extra", extra, Mapping)
-    context = ReportContext.of(result, view, image_shape, pixels_shape, classes)
+    context = ReportContext.of(result, view, image_shape, pixels_shape, classes, coordinates, texts)
     source = source or result.settings.get("source")
     every = (
         gallery.components(context),

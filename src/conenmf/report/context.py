@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..arguments import choice
+from ..arguments import array, choice, optional, several, text
 from ..data.blocks import Array, exact
-from ..errors import Message, Option, OptionError
+from ..errors import Message, Option, OptionError, ShapeError
 from ..judge.diagnosis import Diagnosis
 from ..judge.metrics import cosines, unit_columns
 from ..judge.typical import thumbnails
@@ -19,7 +20,7 @@ from ..markup import Html, element
 from ..names import Names
 from ..pictures import png, shrink
 from ..result import Factorization
-from ..text import counted
+from ..text import counted, visible
 from . import charts
 from .charts import Axis
 from .classes import Classes
@@ -29,6 +30,7 @@ __all__ = ["VIEWS", "ReportContext", "check_view"]
 
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_PIXELS = 1_500_000  # of all images of a page together
+_MAX_TEXT_CHARS = 240  # of a text that is typical of a component
 _MAX_ENLARGED_PIXELS = 64  # side up to which an image is drawn larger than it is
 
 
@@ -37,6 +39,13 @@ def check_view(view: str, names: Names) -> None:
     choice("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
         raise OptionError(Message(Option("view", "images"), " needs ", Option("image_shape")))
+
+
+def _checked_texts(texts: Any, N: int) -> Sequence[str]:
+    lines = several("texts", texts, "a list of texts")
+    if len(lines) != N:
+        raise ShapeError(f"there are {len(lines)} texts for {N} samples: give one for each")
+    return [text("texts", line) for line in lines]
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,10 @@ class ReportContext:
         How components and samples are drawn.
     classes : Classes or None
         Known classes of the samples, if they were given.
+    coordinates : array (N, 2) or None
+        Known places of the samples, if they were given.
+    texts : list of N str, or None
+        The samples themselves, if they are texts and were given.
     """
 
     result: Factorization
@@ -60,6 +73,8 @@ class ReportContext:
     names: Names
     view: str
     classes: Classes | None
+    coordinates: Array | None
+    texts: Sequence[str] | None
 
     @classmethod
     def of(
@@ -69,6 +84,8 @@ class ReportContext:
         image_shape: tuple[int, int] | None,
         pixels_shape: tuple[int, int] | None,
         classes: Any,
+        coordinates: Any,
+        texts: Any,
     ) -> ReportContext:
         """Collect it, and choose the view if it is "auto"."""
         names = result.names.updated(Names(image_shape=image_shape, pixels_shape=pixels_shape))
@@ -77,7 +94,10 @@ class ReportContext:
         known = (
             None if classes is None else Classes.of(classes, np.asarray(result.labels), result.K)
         )
-        context = cls(result, result.diagnose(), names, view, known)
+        places = optional(array, "coordinates", coordinates, (result.H.shape[1], 2))
+        places = None if places is None else exact(places)
+        lines = None if texts is None else _checked_texts(texts, result.H.shape[1])
+        context = cls(result, result.diagnose(), names, view, known, places, lines)
         if view != "auto":
             return context
         if names.image_shape is not None:
@@ -156,6 +176,8 @@ class ReportContext:
     @cached_property
     def sample_map(self) -> SampleMap:
         """The inspected samples on a plane."""
+        if self.coordinates is not None:
+            return SampleMap.at(self.coordinates[self.diagnosis.inspected.indices])
         return SampleMap.of(self.shares, cosines(self.W) + cosines(self.shares))
 
     def sample_name(self, position: int) -> str:
@@ -165,6 +187,13 @@ class ReportContext:
             row, column = divmod(index, self.names.pixels_shape[1])
             return f"pixel ({row}, {column})"
         return self.names.sample(index)
+
+    def beginning(self, position: int) -> str | None:
+        """Return the beginning of an inspected sample that is a text, if texts were given."""
+        if self.texts is None:
+            return None
+        line = self.texts[int(self.diagnosis.inspected.indices[position])]
+        return visible(" ".join(line[: 4 * _MAX_TEXT_CHARS].split()), _MAX_TEXT_CHARS)
 
     @cached_property
     def thumbnails(self) -> Array:

@@ -113,7 +113,15 @@ def _typical_samples(context: ReportContext, k: int) -> Html:
             ),
             class_="thumbs",
         )
-    bars = (bar(context.sample_name(n), percent(shares[n]), share=shares[n]) for _, n in shown)
+    bars = (
+        bar(
+            context.sample_name(n),
+            percent(shares[n]),
+            share=shares[n],
+            below=context.beginning(n),
+        )
+        for _, n in shown
+    )
     return element("ol", *bars, class_="bars")
 
 

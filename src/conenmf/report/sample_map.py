@@ -2,7 +2,8 @@
 
 The layout is an illustration: distances on it have no exact meaning. Similar components are
 neighbours on the circle (a short tour through all of them), and samples that would hide each other
-take free places of a honeycomb, so that the size of a crowd shows how many they are.
+take free places of a honeycomb, so that the size of a crowd shows how many they are. Where samples
+have places already, such as those of UMAP, they are drawn there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SampleMap:
     Attributes
     ----------
     anchors : array (K, 2)
-        The components, on a circle of radius 1.
+        The components, on a circle of radius 1; none if the places were given.
     places : array (S, 2)
         The samples.
     """
@@ -82,9 +83,18 @@ class SampleMap:
             x[cell] = np.inf  # taken
         return cls(anchors, places)
 
+    @classmethod
+    def at(cls, coordinates: Array) -> SampleMap:
+        """Draw samples at given coordinates (S, 2), the second one upwards, both to one scale."""
+        low, high = coordinates.min(axis=0), coordinates.max(axis=0)
+        half = max(float((high - low).max()), np.finfo(float).tiny) / 2
+        return cls(np.zeros((0, 2)), (coordinates - (low + high) / 2) / half * (1, -1))
+
     @cached_property
     def numbers(self) -> Array:
         """The places (K, 2) of the components' numbers, outside the samples before them."""
+        if not len(self.anchors):
+            return self.anchors
         along = self.places @ self.anchors.T
         aside = np.abs(
             self.places[:, :1] * self.anchors[:, 1] - self.places[:, 1:] * self.anchors[:, 0]
@@ -109,10 +119,10 @@ class SampleMap:
         if classes is not None:
             groups.append(self._marks(classes, size, "class"))
         half = self.half_side
+        circle = (element("circle", r=1, class_="grid"), element("path", d=spokes, class_="grid"))
         return element(
             "svg",
-            element("circle", r=1, class_="grid"),
-            element("path", d=spokes, class_="grid"),
+            *(circle if len(self.anchors) else ()),
             *groups,
             element("circle", r=f"{1.6 * size:.3g}", class_="ring", visibility="hidden"),
             viewBox=f"{-half:.3f} {-half:.3f} {2 * half:.3f} {2 * half:.3f}",

@@ -41,6 +41,8 @@ def _describe_map(context: ReportContext) -> str:
     colours = "the component that contributes most"
     if context.classes is not None:
         colours = f"their class, or of {colours}"
+    if context.coordinates is not None:
+        return f"{which} at the coordinates that were given, in the colour of {colours}."
     near = (
         "; the closer a sample is to a number, the larger is the share of that component, compared "
         "with the mean sample"
@@ -54,6 +56,7 @@ def _describe_map(context: ReportContext) -> str:
 
 def _map(context: ReportContext) -> Html:
     layout = context.sample_map
+    by = "components" if context.coordinates is None else "given coordinates"
     numbers = (
         element(
             "span",
@@ -74,7 +77,7 @@ def _map(context: ReportContext) -> Html:
         class_="map",
         id="map",
         role="img",
-        aria_label="Map of samples by their components",
+        aria_label=f"Map of samples by their {by}",
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import ConeNMFError, DataTypeError, FileFormatError
 from ...names import Names
 from ...text import decoded, visible
+from ..blocks import Array
 from .cubes import Cube
 from .heaps import text_lengths
 from .layouts import ChunkedSource, CompressedSource, path_of
@@ -33,7 +34,15 @@ from .limits import (
 )
 from .sources import NamedMatrix
 
-__all__ = ["Store", "hdf5_store", "open_hdf5", "open_member", "open_object", "read_annotation"]
+__all__ = [
+    "Store",
+    "hdf5_store",
+    "open_hdf5",
+    "open_member",
+    "open_object",
+    "read_annotation",
+    "read_coordinates",
+]
 
 _MAX_LINKS = 16  # links followed before they count as a circle
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
@@ -286,6 +295,22 @@ def read_annotation(path: Path, column: str, budget: int) -> list[str]:
                     f"{path} has no column {column!r} in obs; it has {listed(sorted(group.keys()))}"
                 )
             return _column_of_texts(store, column, group)
+        finally:
+            store.root.close()
+
+
+def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
+    """Read the first two columns of an array of obsm of AnnData; None if it is not there."""
+    with hdf5_store(path, budget) as store:
+        try:
+            if "obsm" not in store.root or name not in store.find("obsm"):
+                return None
+            member = store.find(name, store.find("obsm"))
+            if not hasattr(member, "dtype") or member.dtype.kind != "f" or member.ndim != 2:
+                return None
+            if not fits(member.dtype.itemsize * member.size, budget):
+                return None
+            return np.asarray(member[:, :2], dtype=float)
         finally:
             store.root.close()
 
