@@ -98,7 +98,7 @@ def test_numba_is_not_imported_before_it_is_needed():
         "print('numba' in sys.modules)\n"
         "early = pickle.loads(pickle.dumps(kernels.hals_rows))\n"
         "Y = np.zeros((3, 2))\n"
-        "early(np.eye(2), np.ones((3, 2)), Y, 0.0, 1, 0.0, *kernels.hals_memory(2, Y.dtype))\n"
+        "early(np.eye(2), np.ones((3, 2)), Y, 0.0, 1, 0.0)\n"
         "print(Y.sum(), 'numba' in sys.modules, early is kernels.hals_rows, kernels.AVAILABLE)\n"
     )
     assert run(program) == ["False", "6.0", "True", "False", "True"]

@@ -37,7 +37,6 @@ __all__ = [
     "cone_products_sparse",
     "entry_products",
     "extrapolate_rows",
-    "hals_memory",
     "hals_own_rows",
     "hals_rows",
     "multiplied_rows",
@@ -235,18 +234,9 @@ def cone_products_sparse(
                 S[k, indices[position]] += product * data[position]
 
 
-def hals_memory(K: int, dtype: Any) -> tuple[Any, Any, Any]:
-    """What `hals_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
-    batch = HALS_BATCH_ROWS
-    if 2 * K * batch * np.dtype(dtype).itemsize > HALS_BATCH_BYTES:
-        batch //= 2
-    places = np.zeros((2, batch), np.intp)
-    return np.zeros(K, dtype), np.zeros((2 * K + 3, batch), dtype), places
-
-
-def nnls_memory(K: int) -> tuple[Any, Any]:
-    """What `nnls_rows` works in."""
-    return np.zeros((4, K), np.intp), np.zeros((K + 1, K))
+def nnls_memory(K: int) -> tuple[Any, ...]:
+    """What `nnls_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
+    return np.zeros((4, K), np.intp), np.zeros((K, K)), np.zeros(K)
 
 
 @_compiled
@@ -281,31 +271,27 @@ def _sweep_lanes(
 
 
 @_compiled
-def hals_rows(
-    G: Any,
-    C: Any,
-    Y: Any,
-    floor: Any,
-    sweeps: int,
-    stall_ratio_sq: float,
-    inverse: Any,
-    work: Any,
-    places: Any,
-) -> None:
+def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
     """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
     Several rows are updated side by side, transposed so that the innermost loop runs over rows
     and everything stays in the cache from sweep to sweep. A row is done when it moves by no more
     than `stall_ratio_sq` of its first move, both squared and weighted by the diagonal of G; the
-    next row then takes its place. Each row is updated independently of the others. `inverse`,
-    `work` and `places` are those of `hals_memory`.
+    next row then takes its place. Each row is updated independently of the others.
     """
     K = G.shape[0]
-    batch = work.shape[1]
-    y, c = work[:K], work[K : 2 * K]
-    gradient, moved = work[2 * K], work[2 * K + 1]
-    first = work[2 * K + 2]  # what a row moved in its first sweep
-    row, counts = places[0], places[1]  # counts: sweeps over a row so far
+    batch = HALS_BATCH_ROWS
+    if 2 * K * batch * Y.itemsize > HALS_BATCH_BYTES:
+        batch //= 2
+    # Made here: memory that is given could be anywhere, and loops over it were a third slower.
+    y = np.zeros((K, batch), Y.dtype)
+    c = np.zeros((K, batch), Y.dtype)
+    gradient = np.zeros(batch, Y.dtype)
+    moved = np.zeros(batch, Y.dtype)
+    first = np.zeros(batch, Y.dtype)  # what a row moved in its first sweep
+    row = np.zeros(batch, np.intp)
+    counts = np.zeros(batch, np.intp)  # sweeps over a row so far
+    inverse = np.zeros(K, Y.dtype)
     for k in range(K):
         if G[k, k] > SMALLEST_SQUARE:
             inverse[k] = 1.0 / G[k, k]
@@ -476,18 +462,17 @@ def _substitute(L: Any, members: Any, size: Any, c: Any, x: Any) -> None:
 
 @_compiled
 def nnls_rows(
-    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, work: Any
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
 ) -> int:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
     The passive set of a row is at first that of the positive entries of Y. Returns how many rows
-    did not finish within `max_pivots`; their rows of Y are set to NaN. `places` and `work` are
+    did not finish within `max_pivots`; their rows of Y are set to NaN. `places`, L and x are
     those of `nnls_memory`.
     """
     K = G.shape[0]
     passive, factored, members, wrong = places[0], places[1], places[2], places[3]
     any_factored = False
-    L, x = work[:K], work[K]
     unfinished = 0
     for n in range(C.shape[0]):
         scale = 0.0
@@ -552,11 +537,11 @@ def nnls_rows(
 
 @_compiled
 def nnls_own_rows(
-    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, work: Any
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
 ) -> None:
     """The same with a Gram matrix for each row, G (n, K, K); NaN where it did not finish."""
     for n in range(C.shape[0]):
-        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots, places, work)
+        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots, places, L, x)
 
 
 @_compiled

@@ -173,8 +173,7 @@ def _guess(gram: Array, sides: Array) -> Array:
     """A few sweeps of coordinate descent from zero: nearly the right entries are positive."""
     Y = np.zeros_like(sides)
     if kernels.AVAILABLE:
-        memory = kernels.hals_memory(gram.shape[0], Y.dtype)
-        kernels.hals_rows(gram, sides, Y, 0.0, _GUESS_SWEEPS, 0.0, *memory)
+        kernels.hals_rows(gram, sides, Y, 0.0, _GUESS_SWEEPS, 0.0)
         return Y
     for _ in range(_GUESS_SWEEPS):
         for k in range(gram.shape[0]):

@@ -102,7 +102,7 @@ def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
     limits = Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ
     if G.ndim == 2:
-        kernels.hals_rows(G, C, Y, *limits, *kernels.hals_memory(G.shape[0], Y.dtype))
+        kernels.hals_rows(G, C, Y, *limits)
     else:
         kernels.hals_own_rows(G, C, Y, *limits)
     return Y.astype(dtype, copy=False)
