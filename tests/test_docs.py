@@ -14,6 +14,7 @@ from conenmf.cli import EXIT_CODES, app
 from conenmf.data.files.formats import KINDS
 from conenmf.datasets import DATASETS
 from conenmf.solve.inits import INITS
+from conenmf.solve.poisson import POISSON_SOLVERS
 from conenmf.solve.solvers import SOLVERS
 
 ROOT = Path(__file__).parents[1]
@@ -135,7 +136,8 @@ def described(function, parameter):
 
 
 def test_lists_of_inits_and_solvers_are_complete():
-    assert quoted(described(conenmf.factorize, "solver")) == set(SOLVERS)
+    solvers = quoted(described(conenmf.factorize, "solver"))
+    assert solvers == {*SOLVERS, *POISSON_SOLVERS, "auto"}
     page = (DOCS / "from_sklearn.md").read_text("utf-8")
     row = re.search(r"^\| `init=\"(?!custom).*", page, re.MULTILINE)[0]
     for text in (described(conenmf.factorize, "init"), row):

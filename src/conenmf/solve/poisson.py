@@ -47,7 +47,15 @@ from .poisson_regression import (
 )
 from .solvers import Solver, Update
 
-__all__ = ["POISSON_SOLVERS", "Margins", "Poisson", "margins", "poisson_method", "regressions"]
+__all__ = [
+    "POISSON_SOLVERS",
+    "Margins",
+    "Poisson",
+    "Regressions",
+    "margins",
+    "poisson_method",
+    "regressions",
+]
 
 _MAX_CURVATURE_BYTES = 1 << 25
 _KEPT_SHARE = 0.1  # of an entry, that is left when it is moved further
