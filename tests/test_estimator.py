@@ -38,7 +38,13 @@ def X():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([ConeNMF(), ConeNMF(1, solver="nnlsb", init="random", random_state=0)])
+@parametrize_with_checks(
+    [
+        ConeNMF(),
+        ConeNMF(1, solver="nnlsb", init="random", random_state=0),
+        ConeNMF(2, loss="poisson", init="nndsvd"),
+    ]
+)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

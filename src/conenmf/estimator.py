@@ -237,11 +237,6 @@ class ConeNMF(
         >>> model.n_samples_seen_, model.explained_share(X) > 0.99
         (200, True)
         """
-        if checked_loss(self.loss) != "frobenius":
-            raise NotAvailableError(
-                "partial_fit minimises least squares, and there is none for loss='poisson': fit "
-                "all samples; files larger than memory are read a part at a time"
-            )
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
         if self.fixed is not None or not self._penalties(V).are_none:

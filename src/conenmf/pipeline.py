@@ -207,7 +207,7 @@ def _begin(
     with stages.timed("rank"):
         decided_by = "user"
         if isinstance(K, str):
-            K, decided_by, _ = choose_k(V, spectrum=spectrum, max_time=stages.remaining())
+            K, decided_by, _ = choose_k(spectrum.V, spectrum=spectrum, max_time=stages.remaining())
             K = max(K, terms.n_fixed)
     if not terms.are_none:
         with stages.timed("init"):

@@ -85,7 +85,7 @@ def plain_settings(
 
 
 class NeedsNumberOfComponents:
-    """A method that is available only if the number of components is given."""
+    """A method for batches: only if the number of components is given, and for least squares."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -93,6 +93,11 @@ class NeedsNumberOfComponents:
     def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
         if model is None:
             return self.method
+        if model.loss != "frobenius":
+            raise NotAvailableError(
+                f"partial_fit minimises least squares, and there is none for loss={model.loss!r}: "
+                "fit all samples; files larger than memory are read a part at a time"
+            )
         if isinstance(model.n_components, str) and model.n_components == "auto":
             raise NotAvailableError(
                 "n_components='auto' needs all samples at once, and partial_fit has one batch: "
