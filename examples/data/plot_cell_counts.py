@@ -89,9 +89,10 @@ print(f"{certificate.noise_floor:.0f} +- {certificate.floor_spread:.0f}: the fit
 print(certificate.floor_in_words())
 
 # %%
-# With a component too few it is far above the floor, and says so:
+# With too few components it is farther above the floor, and far above it says why that may be:
 
-print(factorize(V, K - 1, loss="poisson").certify().floor_in_words())
+for fewer in (K - 1, K - 3):
+    print(fewer, factorize(V, fewer, loss="poisson").certify().floor_in_words())
 
 # %%
 # How many programs?
