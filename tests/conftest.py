@@ -47,11 +47,13 @@ def pytest_collection_modifyitems(config, items):
     """
     if os.environ.get("CONENMF_TESTS") == "all":
         return
-    kept, left_out = [], []
+    kept, left_out, seen = [], [], {}
     for item in items:
-        mark = item.get_closest_marker("thinned")
-        indices = item.callspec.indices.values() if mark else ()
-        (left_out if mark and sum(indices) % mark.args[0] else kept).append(item)
+        total, mark = 0, item.get_closest_marker("thinned")
+        for name, value in item.callspec.params.items() if mark else ():
+            values = seen.setdefault((item.parent.nodeid, item.originalname, name), {})
+            total += values.setdefault(id(value), len(values))  # by the order in which they come
+        (left_out if mark and total % mark.args[0] else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
