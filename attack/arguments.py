@@ -46,6 +46,8 @@ NOT_CALLED = {
     *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
     *("judge.divergence_bound.DivergenceBound", "judge.poisson_gaps.PoissonGaps"),
     *("judge.noise_floor.NoiseFloor", "judge.count_certificate.CountCertificate"),
+    *("data.observed.Observed", "data.observed.MissingWarning", "solve.weighted.Weighted"),
+    "data.weighing.Weighed",
     *("judge.relevance.Relevance", "cones.plane.Plane", "cones.edge.EdgeCount"),
 }
 
@@ -129,6 +131,7 @@ def _cones() -> Any:
 VALID: dict[str, Callable[[], Any]] = {
     "preparation": lambda: Preparation(log1p=True),
     "pixels_shape": lambda: (5, 8),
+    "weights": lambda: None,
     "variances": lambda: np.full(20, 0.1),
     "k_max": lambda: 3,
     "V": lambda: result().data,

@@ -98,6 +98,7 @@ WRONG = {
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
     "alpha": ["zebra", "", None, NAN, -1, [], {}, int],
     "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1)), np.zeros((1, F))],
+    "weights": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3), object(), int],
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], int, None],
@@ -148,9 +149,12 @@ SPECTRAL = {"spectrum": ("object?", SPECTRUM)}
 LIMITS = {"max_iter": ("integer", 1), "tol": ("share", 0.1), "max_time": ("limit?", 1.0)}
 READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memory": ("memory?",
     "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
+KNOWN = {"missing": ("choice", "raise"), "mask": ("weights?", np.ones((N, F), bool)), "weights":
+    ("weights?", np.ones((N, F)))}
 FITTING = {"init": ("init", "cr1"), "loss": ("choice", "frobenius"), "solver": ("solver?",
     "hals"), **LIMITS, "callback": ("function?", quiet), "sketch": ("rank?", None), "checkpoint":
     ("path?", None)}
+HOLED = from_columns(MODEL.V, mask=np.arange(F * N).reshape(F, N) != 3)
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
 PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
     False)}
@@ -173,12 +177,15 @@ NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)
 GEOMETRY = cone_geometry(V, CONES.labels)
 AXIS = {"ax": ("axes?", None)}
 FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?", None)}
+WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["mask"], "weights":
+    KNOWN["weights"]}
 CALLS = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
-        "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1])},
-    "ConeNMF.fit": FITTED,
-    "ConeNMF.fit_transform": FITTED,
+        "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
+        KNOWN["missing"]},
+    "ConeNMF.fit": WEIGHTED,
+    "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
     "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
@@ -224,11 +231,17 @@ CALLS = {
         ("size", 9), "angle": ("share?", 1.0), "axes": ("array?", None), "rates": ("vector?", [1.0]
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
-    "from_rows": {"X": ("matrix", X), **READING, "persist": ("flag?", None)},
-    "from_columns": {"V": ("matrix", MODEL.V), **READING, "persist": ("flag?", None)},
+    "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
+    "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
+        N))), "weights": ("weights?", np.ones((F, N))), "persist": ("flag?", None)},
+    "data.observed.observed_only": {**DATA, **KNOWN},
+    "data.weighing.weigh_samples": {**DATA, "weights": ("vector?", [1.0] * N)},
+    "solve.weighted.Weighted": {"V": ("data", HOLED), "rescale": ("flag", True)},
+    "cones.restricted.observed_bound": {**DATA, **FACTORS, **RIDGE},
     "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
         ("text?", None), "header": ("flag?", None), "names_column": ("column?", None), "drop":
-        ("columns", ()), "text_column": ("column?", None), "words": ("object?", None), **READING},
+        ("columns", ()), "text_column": ("column?", None), "words": ("object?", None), **READING,
+        **KNOWN, "mask": ("weights?", None), "weights": ("weights?", None)},
     "from_texts": {"texts": ("texts", ["oak elm"] * 2), "words": ("object?", conenmf.Words("none",
         max_df=1.0)), "names": ("object?", None), "n_threads": ("size?", 1), "max_memory":
         ("memory?", "1GB")},
@@ -465,7 +478,7 @@ INSTANCES = {
 }
 RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
-    (Finish|JudgesItself|
+    (Finish|JudgesItself|Observed|Weighed|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseFloor|
@@ -477,8 +490,9 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 )
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
-    (Fixed|Penalties)\.(?!as_in_sklearn)\w+ |
-    (Run|Loss|Frobenius|Poisson|Penalty|Slot|Race|Prospect|Sketch|Diagnosis|Contender)\.\w+ |
+    (Fixed|Penalties|Weighed)\.(?!as_in_sklearn)\w+ |
+    (Run|Loss|Frobenius|Poisson|Weighted|Penalty|Slot|Race|Prospect|Sketch)\.\w+ |
+    (Diagnosis|Contender)\.\w+ |
     (Words|Vocabulary)\.counted |
     ConeNMF\.set_(fit|score|transform)_request | Preparation\.(plain|of_plain|in_words) |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+

@@ -12,6 +12,7 @@ import numpy as np
 
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
+from .data.observed import filled
 from .solve.checkpoint import CheckpointedRun
 from .solve.count_inits import initialize_counts, race_of_counts, warmed_up
 from .solve.fixed import what_is_left
@@ -152,9 +153,9 @@ def begin_with_terms(
 ) -> Begun:
     """Make initial factors with the given components, and in the scale that penalties ask for."""
     fixed, outcome = terms.fixed, None
-    source, count = V, K
+    source, count = filled(V), K
     if fixed is not None and isinstance(init, str):
-        source, count = what_is_left(V, fixed.W), K - fixed.count
+        source, count = what_is_left(source, fixed.W), K - fixed.count
     if count and source.nonzero and isinstance(init, str) and init == "auto":
         outcome = run_race(
             source,

@@ -22,6 +22,7 @@ from .data.blocks import Array
 from .data.doors import is_elsewhere
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative
+from .data.weighing import weigh_samples
 from .errors import FactorError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
@@ -84,6 +85,10 @@ class ConeNMF(
     fixed : array or data frame (n_fixed, n_features), optional
         Known components, in rows, which stay as they are and come first; `n_components` counts
         them. The result keeps the names of a data frame, whose columns are matched by name.
+    missing : {"raise", "nan", "zeros"}
+        Which entries are missing: none, NaN and masked ones, or zeros; of a sparse matrix those
+        that are not stored, as of ratings. `transform` uses what is known of each sample, and
+        `inverse_transform` gives all of it: NaN for features of which nothing was known.
     n_threads, negative, max_memory
         How X is read, see `from_rows` and `open_data`. Threads change no bit of the result.
     random_state : int, RandomState, Generator or None
@@ -150,6 +155,7 @@ class ConeNMF(
         min_volume: float = 0.0,
         sum_to_one: bool = False,
         fixed: Any = None,
+        missing: str = "raise",
     ) -> None:
         self.n_components = n_components
         self.init = init
@@ -173,27 +179,46 @@ class ConeNMF(
         self.min_volume = min_volume
         self.sum_to_one = sum_to_one
         self.fixed = fixed
+        self.missing = missing
 
     def fit(
-        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+        self,
+        X: Any,
+        y: object = None,
+        sample_weight: Any = None,
+        *,
+        feature_names: Iterable[object] | None = None,
+        mask: Any = None,
+        weights: Any = None,
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
         X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
         matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
-        such as the words of a sparse one.
+        such as the words of a sparse one. `mask` is True where an entry is known; `weights` say how
+        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both are like X. With
+        `sample_weight`, at least 0, a weight of 2 gives what the sample twice gives.
         """
-        self.fit_transform(X, feature_names=feature_names)
+        known = {"mask": mask, "weights": weights}
+        self.fit_transform(X, None, sample_weight, feature_names=feature_names, **known)
         return self
 
     def fit_transform(
-        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+        self,
+        X: Any,
+        y: object = None,
+        sample_weight: Any = None,
+        *,
+        feature_names: Iterable[object] | None = None,
+        mask: Any = None,
+        weights: Any = None,
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
-        V = self._read(X, reset=True, feature_names=feature_names)
+        V = self._read(X, reset=True, feature_names=feature_names, mask=mask, weights=weights)
+        V = weigh_samples(V, sample_weight)
         n_components, init = self._init_in_letters(V)
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
@@ -206,7 +231,9 @@ class ConeNMF(
         self.n_components_, self.n_iter_ = result.K, result.n_iter
         self.labels_, self.history_ = result.labels, result.history
         self.relative_error_ = result.relative_error
-        self.reconstruction_err_ = result.relative_error * V.norm
+        total = V.total if V.observed is None else V.observed.total
+        self.reconstruction_err_ = result.relative_error * np.sqrt(total)
+        self._unknown = None if V.observed is None else V.observed.empty_features
         if result.loss == "poisson":
             self.reconstruction_err_ = float(np.sqrt(2 * result.objective))
         self.stop_reason_ = result.stop_reason
@@ -239,8 +266,8 @@ class ConeNMF(
         """
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
-        if self.fixed is not None or not self._penalties(V).are_none:
-            raise NotAvailableError("partial_fit takes no penalties or fixed components: use fit")
+        if self.fixed is not None or V.observed is not None or not self._penalties(V).are_none:
+            raise NotAvailableError("partial_fit takes no penalties, fixed or missing entries: fit")
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
             raise OptionError(
@@ -301,7 +328,11 @@ class ConeNMF(
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=FactorError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
             raise FactorError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
-        return A @ self.components_
+        reconstruction = A @ self.components_
+        unknown = getattr(self, "_unknown", None)
+        if unknown is None or not unknown.any():
+            return reconstruction
+        return np.where(unknown, np.nan, reconstruction)
 
     def predict(self, X: Any) -> Aligned:
         """Return the component that contributes most to each sample, -1 where none does."""
@@ -316,13 +347,17 @@ class ConeNMF(
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
+        if V.observed is not None:
+            raise NotAvailableError("score() is for complete data: use explained_share(X)")
         held_out = held_out_share if checked_loss(self.loss) == "frobenius" else held_out_deviance
         return held_out(V, self.components_.T, weights=sample_weight)
 
     def explained_share(self, X: Any) -> float:
         """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
         V, _, _, value = self._coefficients(X)
-        total = V.total if checked_loss(self.loss) == "frobenius" else margins(V).divergence
+        total = V.total if V.observed is None else V.observed.total
+        if checked_loss(self.loss) != "frobenius":
+            total = margins(V).divergence
         return 1.0 - value / (total or 1.0)
 
     def _coefficients(
@@ -354,6 +389,7 @@ class ConeNMF(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        tags.input_tags.sparse, tags.input_tags.positive_only = True, self.negative != "keep"
+        tags.input_tags.allow_nan = self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -16,6 +16,7 @@ from .arguments import components, factor
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import DataMatrix
+from .data.observed import Known
 from .data.prepared import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
@@ -36,6 +37,7 @@ class ReadsInputs:
     n_components: Any
     init: Any
     fixed: Any
+    missing: str
     components_: Array
     result_: Factorization
 
@@ -44,7 +46,8 @@ class ReadsInputs:
 
     def _penalties(self, V: DataMatrix) -> Penalties:
         names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
-        return Penalties.as_in_sklearn(V.shape, **self._options(*names))
+        N = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
+        return Penalties.as_in_sklearn((V.shape[0], N), **self._options(*names))
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
         """Return components given in rows as columns, in the order of the features of V."""
@@ -60,19 +63,32 @@ class ReadsInputs:
         return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
 
     def _read(
-        self, X: Any, *, reset: bool, feature_names: Iterable[object] | None = None
+        self,
+        X: Any,
+        *,
+        reset: bool,
+        feature_names: Iterable[object] | None = None,
+        mask: Any = None,
+        weights: Any = None,
     ) -> DataMatrix:
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
-        options = self._options("negative", "n_threads", "max_memory")
+        names_given = names_of(X)
+        X, known = Known.of(self.missing, mask, weights).unmasked(X)
+        options = self._options("negative", "n_threads", "max_memory") | known._asdict()
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
-            options["names"] = names_of(X).updated(names)
+            options["names"] = names_given.updated(names)
             V = from_rows(self._checked(unmasked(X), reset=reset, accept_sparse=True), **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         else:
-            V = X if isinstance(X, DataMatrix) else from_rows(X, **options)
+            is_open = isinstance(X, DataMatrix)
+            V = (
+                known._replace(missing="raise").applied(X, "rows")
+                if is_open
+                else from_rows(X, **options)
+            )
             if not reset:
                 matched_rows(*self._named_components(), V)  # its error names features
             outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features

@@ -22,6 +22,7 @@ from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.memory import by_entries
+from .data.observed import filled
 from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
@@ -45,7 +46,7 @@ from .solve.race import RaceOutcome, run_race
 from .solve.runs import Leap
 from .solve.solvers import Solver, Update
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
-from .solve.terms import Terms
+from .solve.terms import Terms, unweighed
 from .stages import Spent, Stages
 
 __all__ = ["Factorization", "factorize"]
@@ -159,10 +160,10 @@ def factorize(
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
             solved = _solve(data, begun, method, stopping, callback, run, stages, terms)
         with stages.timed("finish"):
-            goal, (W, history, stop_reason) = LOSSES[loss](V, rescale=False), solved
+            goal, (W, history, stop_reason) = terms.goal(V, LOSSES[loss]), solved
             end = goal.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
             error = goal.relative_error(end.squared_error)
-            first = _first_certificate(goal, error, end, spectrum, begun)
+            end = unweighed(V, W, end, terms, LOSSES[loss])
     return Factorization(
         W=np.ascontiguousarray(W[:, end.order]),
         H=V.keep_aligned(end.H.T).T,
@@ -177,7 +178,7 @@ def factorize(
         passes=V.passes_here - passes,
         settings=settings,
         **begun.decided(),
-        first_certificate=first,
+        first_certificate=_first_certificate(goal, error, end, spectrum, begun),
         spectrum=spectrum,
         **_kept_of(V),
     )
@@ -185,7 +186,8 @@ def factorize(
 
 def _kept_of(V: DataMatrix) -> dict[str, Any]:
     """What a result keeps of the data, and the data."""
-    about = {name: getattr(V, name) for name in ("preparation", "names", "vocabulary")}
+    own = V if V.unweighed is None else V.unweighed.V
+    about = {name: getattr(own, name) for name in ("preparation", "names", "vocabulary")}
     return {**about, "data": V}
 
 
@@ -207,7 +209,9 @@ def _begin(
     with stages.timed("rank"):
         decided_by = "user"
         if isinstance(K, str):
-            K, decided_by, _ = choose_k(spectrum.V, spectrum=spectrum, max_time=stages.remaining())
+            whole = filled(spectrum.V)
+            known = spectrum if whole is spectrum.V else None
+            K, decided_by, _ = choose_k(whole, spectrum=known, max_time=stages.remaining())
             K = max(K, terms.n_fixed)
     if not terms.are_none:
         with stages.timed("init"):
@@ -292,7 +296,7 @@ def _checkpointed(
     identity = {name: settings[name] for name in ("K", "init", "loss", "solver", "sketch")}
     if not terms.are_none:
         identity["terms"] = terms.plain()
-        arrays += [] if terms.fixed is None else [terms.fixed.W]
+        arrays += terms.fingerprints(V)
     identity["arrays"] = fingerprint(*arrays) if arrays else None
     identity["code"] = [described(one) for one in functions]
     return stack.enter_context(CheckpointedRun.open(checkpoint, V, identity, rng))

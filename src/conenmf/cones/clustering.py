@@ -19,7 +19,7 @@ from ..arguments import choice, components, generator, instance, integer, option
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
 from ..data.sampling import draw_samples
-from ..data.validate import require_data_matrix
+from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
 from .angles import angles_between, largest_angle
@@ -247,6 +247,7 @@ def choose_centres(
 ) -> tuple[Array, Array, bool]:
     """Return which samples are centres, directions Z (F, K), and whether these were moved."""
     require_data_matrix(V, nonzero=True)
+    require_nonnegative(V, "a cone")
     K, method = components(K), choice("method", method, (*_METHODS, "robust"))
     rng = optional(generator, "rng", rng)
     optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")

@@ -108,12 +108,14 @@ def best_lower_bound(
     K = components(K)
     effort = default_effort(V) if effort is None else integer("effort", effort, at_least=0)
     if min(V.shape) <= K:
-        return LowerBound(0.0, 0.0, True, 0.0)  # V = V I = I V
+        return LowerBound(0.0, 0.0, V.measures.lowest >= 0, 0.0)  # V = V I = I V
     spectrum = Spectrum.of(V, spectrum)
     with V.own_threads():
         energy, chance = spectrum.energy_bound(K)
         below = _relative(V, energy)
-        attained = K == 1 or (K == 2 and _is_attained_by_two(V, spectrum, energy))
+        attained = (K == 1 and V.measures.lowest >= 0) or (
+            K == 2 and _is_attained_by_two(V, spectrum, energy)
+        )
         if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
             return LowerBound(below, below, attained, chance)
         best = _ascend(V, K, effort, spectrum)

@@ -16,14 +16,15 @@ from functools import partial
 import numpy as np
 
 from ..arguments import components, factor, flag, number
-from ..data.blocks import Array, Block, dense
-from ..data.matrix import DataMatrix
-from ..data.validate import require_data_matrix
+from ..data.blocks import Array, Block, dense, exact, is_sparse
+from ..data.holes import observed_residual
+from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
 
-__all__ = ["bound_given", "objective_bound"]
+__all__ = ["bound_given", "objective_bound", "observed_bound"]
 
 _DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
 
@@ -105,6 +106,58 @@ def objective_bound(
         values = spectrum.singular_values(rank)
     shrunk = np.where(values > size, 2 * size * values - size**2, values**2)
     return float(tail + shrunk.sum()) if size else float(tail)
+
+
+def observed_bound(
+    V: DataMatrix, W: Array, H: Aligned, *, l2_h: float = 0.0, l2_w: float = 0.0
+) -> float:
+    """Bound sum p (v - wh)^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for any K.
+
+    The entries of V that are known have weights p; see `Observed`. For Y = p (V - WH), and t <= 1
+    so small that no singular value of tY is above sqrt(l2_h l2_w), the bound is
+    2t <Y, V> - t^2 sum Y^2 / p. It is 0 if one of the two penalties is: then none is known.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+        The better the factors, the higher the bound.
+    l2_h, l2_w : float
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    W, Ht = check_factors(V, W, H)
+    l2_h, l2_w = number("l2_h", l2_h, at_least=0), number("l2_w", l2_w, at_least=0)
+    limit, observed = float(np.sqrt(l2_h * l2_w)), V.observed
+    weights = None if observed is None else observed.weights
+    aligned = (Ht,) if weights is None else (Ht, weights)
+    if observed is None:
+        aligned = (Ht, V.map(_ones, F=V.shape[0])[0])
+    with V.own_threads():
+        ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
+        left = MappedMatrix(V, partial(_known_left, W=W), *aligned, dtype=np.dtype(np.float64))
+        if not limit or left.total == 0:
+            return float(max(2 * inner - squared, 0.0)) if limit else 0.0
+        largest = float(np.sqrt(Spectrum(left).energy_bound(1)[0]))
+    t = min(1.0, limit / largest)
+    return float(max(2 * t * inner - t**2 * squared, 0.0))
+
+
+def _ones(index: range, *, F: int) -> tuple[Array, None]:
+    return np.ones((len(index), F), bool), None
+
+
+def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Block:
+    return observed_residual(exact(block), weights, W, exact(H))[0]
+
+
+def _known_sums(
+    block: Block, H: Array, weights: Array | None = None, *, W: Array
+) -> tuple[tuple[float, float]]:
+    left, squares = observed_residual(exact(block), weights, W, exact(H))
+    if is_sparse(left) and is_sparse(block):  # they have one pattern
+        return ((float(np.vdot(left.data, exact(block.data))), float(squares.sum())),)
+    return ((float(np.vdot(dense(left), dense(block))), float(squares.sum())),)
 
 
 def _tail(V: DataMatrix, k: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import scipy.sparse as sp
@@ -32,6 +32,7 @@ from .files.watch import watch_mapped
 from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
+from .observed import Known
 from .resources import memory_budget
 from .validate import Negative, SamplesIn, as_matrix, check_kind, validated
 from .vocabulary import Vocabulary, Words
@@ -57,6 +58,9 @@ def from_rows(
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
 ) -> DataMatrix:
     """Read a matrix whose *rows* are the samples, as in scikit-learn.
 
@@ -69,9 +73,10 @@ def from_rows(
         datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
         also `open_data`. If they change while they are in use, that is a `DataChangedError`. A Dask
         array stays on its workers.
-    negative : {"raise", "clip"}
+    negative : {"raise", "clip", "keep"}
         With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
-        ones are refused.
+        ones are refused. With "keep" they stay, as noise around zero: "hals" and "nnlsb" need no
+        nonnegative data, only nonnegative factors.
     n_threads : int, optional
         Threads that work on blocks; by default all that this process may use.
         The results have the same bits for any number.
@@ -86,6 +91,14 @@ def from_rows(
     block_samples : int, optional
         Most samples in a block; by default chosen from the size of the data. Results depend on
         it by rounding.
+    missing : {"raise", "nan", "zeros"}
+        With "nan", NaN and masked entries are missing; with "zeros", zeros are, or what is not
+        stored of a sparse matrix, such as of ratings.
+    mask : array like X, optional
+        True where an entry is known; the others may be anything.
+    weights : array like X, optional
+        How much each entry counts, at least 0, such as 1 / sigma^2 for uncertainties sigma; an
+        entry of weight 0 is missing.
 
     Examples
     --------
@@ -96,7 +109,7 @@ def from_rows(
     array([25.,  4.,  1.])
     """
     request = _Request("rows", negative, memory_budget(max_memory), n_threads, names, block_samples)
-    return _open(X, persist, request)
+    return _open(X, persist, replace(request, known=Known.of(missing, mask, weights)))
 
 
 def from_columns(
@@ -108,6 +121,9 @@ def from_columns(
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
 ) -> DataMatrix:
     """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
 
@@ -119,7 +135,7 @@ def from_columns(
     request = _Request(
         "columns", negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    return _open(V, persist, request)
+    return _open(V, persist, replace(request, known=Known.of(missing, mask, weights)))
 
 
 def open_data(
@@ -137,6 +153,9 @@ def open_data(
     max_memory: int | str | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
 ) -> DataMatrix:
     """Read a matrix from a file, block by block, without ever holding all of a large one.
 
@@ -173,7 +192,7 @@ def open_data(
     words : Words or Vocabulary, optional
         For texts: which words count; or the ``vocabulary`` of an earlier result, so that its
         model takes new texts. Data that are no texts do not use it.
-    negative, n_threads, names, block_samples
+    negative, n_threads, names, block_samples, missing, mask, weights
         As in `from_rows`.
     max_memory : int or str, optional
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
@@ -203,6 +222,7 @@ def open_data(
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
     )
+    request = replace(request, known=Known.of(missing, mask, weights))
     choice = ColumnChoice.of(header, names_column, drop)
     text_column = optional(checked_column, "text_column", text_column)
     return _hold(open_path(place, dataset, request.budget, choice, text_column), request)
@@ -268,13 +288,14 @@ class _Request:
     names: Names | None
     block_samples: int | None
     words: Words | Vocabulary | None = None
+    known: Known = field(default_factory=Known)
 
     def __post_init__(self) -> None:
         words: object = self.words
         if not isinstance(words, Words | Vocabulary | None):
             expected = ", expected Words(...), the vocabulary of a result, or None"
             raise OptionError(Message(Option("words", words), expected))
-        choice("negative", self.negative, ("raise", "clip"))
+        choice("negative", self.negative, ("raise", "clip", "keep"))
         choice("samples_in", self.samples_in, ("rows", "columns"))
         optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
         optional(instance, "names", self.names, Names)
@@ -285,7 +306,7 @@ class _Request:
         return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
 
     def validated(self, V: DataMatrix) -> DataMatrix:
-        return validated(V, self.samples_in, self.negative)
+        return validated(self.known.applied(V, self.samples_in), self.samples_in, self.negative)
 
 
 def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
@@ -305,6 +326,8 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
+    matrix, known = request.known.unmasked(matrix)
+    request = replace(request, known=known)
     with _enough_memory("the data"):
         matrix = as_matrix("X" if request.samples_in == "rows" else "V", matrix)
     remarks = _remark_on_frame(matrix, names, request)

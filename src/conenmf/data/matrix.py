@@ -78,6 +78,10 @@ class DataMatrix(ABC):
         The words of texts and their weights.
     preparation : Preparation or None
         What was done to the entries, if the matrix is a view that `prepare` made.
+    observed : Observed or None
+        Which entries are known, and how much they count, unless all count alike.
+    unweighed : Weighed or None
+        The samples themselves, if these are weighed ones.
     """
 
     is_remote: bool = False
@@ -86,6 +90,8 @@ class DataMatrix(ABC):
     remarks: tuple[str, ...] = ()
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
+    observed: Any = None
+    unweighed: Any = None
 
     def __init__(
         self,

@@ -48,11 +48,12 @@ __all__ = [
     "check_shapes",
     "checked_components",
     "require_data_matrix",
+    "require_nonnegative",
     "unmasked",
     "validated",
 ]
 
-Negative: TypeAlias = Literal["raise", "clip"]
+Negative: TypeAlias = Literal["raise", "clip", "keep"]
 SamplesIn: TypeAlias = Literal["rows", "columns"]
 
 _CLIPPED_SHARE = 1e-6  # of the largest entry: how far below zero negative="clip" accepts
@@ -107,7 +108,7 @@ def unmasked(matrix: Any) -> Any:
         where = ", ".join(map(str, masked[0].tolist()))
         raise MaskedDataError(
             f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): remove "
-            "such samples or features, or fill them, X.filled(0)"
+            "such samples or features, fill them, X.filled(0), or pass missing='nan'"
         )
     return np.ma.getdata(matrix)
 
@@ -131,6 +132,19 @@ def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False
         )
     if nonzero and not V.nonzero:
         raise ZeroDataError("every entry is zero: there is nothing to factor")
+
+
+def require_nonnegative(V: DataMatrix, what: str) -> None:
+    """Refuse data with negative entries, which were kept, for what needs cones or directions."""
+    if V.measures.lowest < 0:
+        raise NegativeValueError(
+            Message(
+                f"{what} needs nonnegative data, and these have entries down to "
+                f"{V.measures.lowest:g}, which ",
+                Option("negative", "keep"),
+                " kept: read them with another option",
+            )
+        )
 
 
 def checked_components(K: object, V: DataMatrix) -> int:
@@ -246,8 +260,12 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
         name = "NaN" if np.isnan(value) else "infinity (inf)"
-        raise NonFiniteError(f"{where} is {name}: remove, impute or replace such entries first")
-    if lowest < 0:
+        problem = f"{where} is {name}: remove, impute or replace such entries first"
+        if np.isnan(value):
+            hint = (", or pass ", Option("missing", "nan"), " if they are not known")
+            raise NonFiniteError(Message(problem, *hint))
+        raise NonFiniteError(problem)
+    if lowest < 0 and negative != "keep":
         tiny = lowest >= -_CLIPPED_SHARE * highest
         if negative == "clip" and tiny:
             return validated(V.clipped(), samples_in, negative)

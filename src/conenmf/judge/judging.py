@@ -15,7 +15,7 @@ import numpy as np
 from ..arguments import integer
 from ..cones.certificate import Certificate
 from ..cones.dual_bound import DEFAULT_EFFORT
-from ..cones.restricted import objective_bound
+from ..cones.restricted import objective_bound, observed_bound
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
@@ -70,11 +70,14 @@ class JudgesItself:
         """Return a number that the objective of no factors of this kind is below.
 
         With L2 penalties it has them in it, and with abundances that sum to one it uses that;
-        other penalties count as zero, so that it may be far below. It needs the data.
+        other penalties count as zero, so that it may be far below. Where entries are missing or
+        weighted it is above 0 only with L2 penalties on both factors. It needs the data.
         """
         V = self._require_data("objective_bound()")
         given = self.settings.get("penalties", {})
         ridge = {name: float(given.get(name, 0.0)) for name in ("l2_h", "l2_w")}
+        if V.observed is not None:
+            return observed_bound(V, self.W, self.H, **ridge)
         sums = bool(given.get("sum_to_one", False))
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
 
@@ -88,9 +91,9 @@ class JudgesItself:
         if diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
             certificate = self._judge(V, effort)  # again: are the data the same?
-            diagnosis = diagnose(
-                V, self.W, self.H, self.labels, certificate, spectrum=self.spectrum
-            )
+            own = V.unweighed
+            V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
+            diagnosis = diagnose(V, self.W, self.H, self.labels, certificate, spectrum=spectrum)
             self._remember(certificate=certificate, diagnosis=diagnosis)
         elif self.certify(effort=effort) is not diagnosis.certificate:
             diagnosis = self.diagnosis  # with the new certificate
@@ -108,10 +111,11 @@ class JudgesItself:
 
     def _judge(self, V: DataMatrix, effort: int) -> AnyCertificate:
         n_fixed = self.settings.get("fixed", {}).get("count", 0)
+        H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
         certificate = certify(
             V,
             self.W,
-            self.H,
+            H,
             loss=self.loss,
             effort=effort,
             spectrum=self.spectrum,
@@ -133,6 +137,11 @@ class JudgesItself:
         return certificate
 
     def _require_data(self, function: str) -> DataMatrix:
+        if self.settings.get("observed") and not function.startswith("objective_bound"):
+            raise NotAvailableError(
+                "no lower bound is known for the error where entries are missing or weighted: with "
+                "L2 penalties on both factors, objective_bound() has one for the objective"
+            )
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

@@ -16,6 +16,14 @@ import numpy as np
 from ..arguments import factor, instance, optional
 from ..cones.certificate import coordinate_steps
 from ..data.blocks import Array, Block, exact, products, residual_squared, weighted_sums
+from ..data.holes import (
+    observed_residual,
+    packed,
+    row_grams,
+    unpacked,
+    weighed,
+    weighted_grams,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.nnls import nnls
@@ -26,8 +34,11 @@ __all__ = [
     "Finish",
     "coefficients",
     "column_units",
+    "coordinate_steps_own",
+    "exact_observed_rows",
     "finished",
     "finishing",
+    "labels_of",
     "nearby_power",
     "own_order",
     "shares_of",
@@ -39,6 +50,7 @@ ORDINARY = 1e-6, 1e6
 
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
+_GRAM_NUMBERS = 1 << 22  # in the Gram matrices of rows that are made at a time
 _SHARE_DIGITS = 12  # of a share of the reconstruction; rounding does not decide about the order
 
 
@@ -92,6 +104,8 @@ def coefficients(
     """
     require_data_matrix(V)
     optional(instance, "penalties", penalties, Penalties)
+    if V.observed is not None:
+        return _of_observed(V, W, penalties)
     shared = finishing(V, W, own=True, penalties=penalties)
     with V.own_threads():
         Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
@@ -246,6 +260,72 @@ def _sort_rows(
     `sizes` are the norms of the columns of W for H as it is.
     """
     labels = _labels((sizes * exact(H))[:, order], squared)
+    return np.ascontiguousarray(H[:, order]), labels, None
+
+
+def _of_observed(
+    V: DataMatrix, W: Array, penalties: Penalties | None
+) -> tuple[Aligned, Aligned, float]:
+    """The same where only some entries are known, or some count more."""
+    W = np.ascontiguousarray(factor("W", W, (V.shape[0], "K")), dtype=np.float64)
+    weights = V.observed.weights
+    aligned = () if weights is None else (weights,)
+    shared: dict[str, Any] = {"W": W, "is_weighted": weights is not None}
+    if penalties is not None:
+        shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
+    sizes, order = np.linalg.norm(W, axis=0), np.arange(W.shape[1])
+    with V.own_threads():
+        Ht, sums = V.sweep(exact_observed_rows, *aligned, verify=True, **shared)
+        Ht, labels, _ = V.map(labels_of, Ht, out=(Ht, None), order=order, sizes=sizes)
+    return Ht.T, labels, float(sums["squared"])
+
+
+def exact_observed_rows(
+    block: Block,
+    *given: Array,
+    W: Array,
+    is_weighted: bool,
+    term: Term | None = None,
+    simplex: bool = False,
+    judge: bool = False,
+) -> tuple[Array, dict[str, Any]]:
+    """Step: the exact H for what is known of each sample, and what it is judged by."""
+    weights, K = given[0] if is_weighted else None, W.shape[1]
+    own, entries = own_order(W), weighed(block, weights)
+    places, C = np.argsort(own), products(entries, np.ascontiguousarray(W[:, own]))
+    H, steps = np.empty((block.shape[1], K)), 0.0
+    turned = packed(np.ascontiguousarray(W[:, own]))
+    size = max(1, _GRAM_NUMBERS // (K * K))
+    for start in range(0, len(H), size):
+        rows = slice(start, start + size)
+        part = None if weights is None else weights[rows]
+        grams = unpacked(row_grams(block[:, rows], part, turned), K)
+        H[rows] = best_rows(grams, C[rows], term, simplex)[:, places]
+        if judge and not simplex:
+            G, c = (grams, C[rows]) if term is None else term(grams, C[rows], C[rows])
+            steps += coordinate_steps_own(G, c, H[rows][:, own])
+    returned = H.astype(block.dtype, copy=False)
+    H = exact(returned)
+    sums: dict[str, Any] = {"squared": float(observed_residual(block, weights, W, H)[1].sum())}
+    if judge:
+        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, "steps": steps}
+        sums["grams"] = weighted_grams(block, weights, packed(H))
+        sums["penalty"] = 0.0 if term is None else term.value(H)
+    return returned, sums
+
+
+def coordinate_steps_own(G: Array, C: Array, Y: Array, columns: slice = slice(None)) -> float:
+    """Return what `coordinate_steps` does, with a Gram matrix for each row, G (n, K, K)."""
+    curvature = np.diagonal(G, axis1=1, axis2=2)
+    gradient = np.einsum("nj,njk->nk", Y, G) - C
+    step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
+    steps = curvature * np.minimum(Y, step) ** 2
+    return float(steps[:, columns].sum())
+
+
+def labels_of(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
+    """Step of a map: the rows of H in this order, and their labels; -1 for a row of zeros."""
+    labels = _labels((sizes * exact(H))[:, order], np.zeros(len(H)))
     return np.ascontiguousarray(H[:, order]), labels, None
 
 

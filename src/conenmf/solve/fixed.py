@@ -21,6 +21,7 @@ from ..data.views import MappedMatrix
 from ..errors import ComponentsError, FactorError
 from ..names import Names
 from .coefficients import coefficients
+from .penalties import times_gram
 from .solvers import Update
 
 __all__ = ["Fixed", "update_others", "what_is_left"]
@@ -103,9 +104,9 @@ def _left(block: Block, H: Array, *, W: Array) -> Block:
 def update_others(G: Array, C: Array, Y: Array, *, update: Update, n_fixed: int) -> Array:
     """Apply an update to all columns of Y (n, K) but the first `n_fixed`."""
     fixed, rest = Y[:, :n_fixed], slice(n_fixed, None)
-    seen = C[:, rest] - fixed @ G[:n_fixed, rest].astype(Y.dtype, copy=False)
+    seen = C[:, rest] - times_gram(fixed, G[..., :n_fixed, rest].astype(Y.dtype, copy=False))
     updated = np.array(Y, order="C")
     if seen.shape[1]:
-        gram = np.ascontiguousarray(G[rest, rest])
+        gram = np.ascontiguousarray(G[..., rest, rest])
         updated[:, rest] = update(gram, seen, np.ascontiguousarray(Y[:, rest]))
     return updated

@@ -27,7 +27,15 @@ from ..linalg.nnls import nnls
 from ..linalg.problems import checked_problem
 from .solvers import Solver, hals
 
-__all__ = ["Penalties", "Term", "best_rows", "sum_to_one", "unit_columns", "unit_steps"]
+__all__ = [
+    "Penalties",
+    "Term",
+    "best_rows",
+    "sum_to_one",
+    "times_gram",
+    "unit_columns",
+    "unit_steps",
+]
 
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
 _NONCONVEX_SWEEPS = 300  # of coordinate descent, where the problem for H may have several minima
@@ -85,7 +93,7 @@ class Penalties:
     @classmethod
     def as_in_sklearn(
         cls,
-        shape: tuple[int, int],
+        shape: tuple[int, float],
         *,
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
@@ -222,16 +230,23 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
         G, C = term(G, C, C)
     if simplex:
         return sum_to_one(G, C)
-    if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[0]) > 0:
+    if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[..., 0].min()) > 0:
         return nnls(G, C)
-    alone = np.maximum(C, 0.0) / np.maximum(np.diagonal(G), np.finfo(np.float64).tiny)
-    gains = alone**2 * np.diagonal(G)
+    squares = np.diagonal(G, axis1=-2, axis2=-1)
+    alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(np.float64).tiny)
+    gains = alone**2 * squares
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
-    starts = best, nnls(G - term.pairs * (1.0 - np.eye(len(G))), C)
+    starts = best, nnls(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
     ends = [hals(G, C, start, sweeps=_NONCONVEX_SWEEPS, floor=0.0) for start in starts]
-    values = [np.einsum("nk,nk->n", Y @ G / 2 - C, Y) for Y in ends]
+    values = [np.einsum("nk,nk->n", times_gram(Y, G) / 2 - C, Y) for Y in ends]
     rows: Array = np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
     return rows
+
+
+def times_gram(Y: Array, G: Array) -> Array:
+    """Return Y G (n, K) for G (K, K), or y_n G_n for each row with G (n, K, K)."""
+    product: Array = Y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", Y, G)
+    return product
 
 
 def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
@@ -248,10 +263,15 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     G, C, _ = checked_problem(G, C, Y)
     K, dtype = G.shape[-1], C.dtype
     G, C = exact(G), exact(C)
-    size = float(np.trace(G)) / K or 1.0
+    size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0
     G, C = G / size, C / size  # the scale does not matter
     ridge = 1e-12 * np.eye(K)
-    shifts = np.einsum("nk,nk->n", C, np.linalg.solve(G + ridge, C.T).T) + _TIE_WEIGHT
+    inner = (
+        np.linalg.solve(G + ridge, C.T).T
+        if G.ndim == 2
+        else np.linalg.solve(G + ridge, C[:, :, None])[:, :, 0]
+    )
+    shifts = np.einsum("nk,nk->n", C, inner) + _TIE_WEIGHT
     grams = (G + ridge) - C[:, :, None] - C[:, None, :] + shifts[:, None, None]
     Z = nnls(grams, np.ones_like(C))
     total = Z.sum(axis=1, keepdims=True)

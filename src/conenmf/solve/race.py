@@ -213,7 +213,9 @@ def race_of(track: Track, winner: Entered) -> Race:
 def _identity(V: DataMatrix) -> InitialFactors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
-    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N))).astype(V.dtype)
+    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
+    size = np.linalg.norm(W, axis=0)
+    W = (W / np.where(size > 0, size, 1.0)).astype(V.dtype)  # lengths, or weights, are in H
     return InitialFactors(W, coefficients(V, W)[0], "identity")
 
 

@@ -6,6 +6,7 @@ A plain fit has none. With some, the loop runs a `Method` instead of a solver: k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,16 +14,21 @@ from typing import Any
 import numpy as np
 
 from ..arguments import instance
-from ..data.blocks import Array
+from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
+from ..data.observed import Observed
+from ..data.steps import sample_indices
+from ..data.validate import require_nonnegative
 from ..errors import Message, Option, OptionError
+from .coefficients import Finish
 from .fixed import Fixed
-from .losses import Frobenius
+from .losses import Frobenius, Loss
 from .methods import Method, Slot
 from .penalties import Penalties, sum_to_one
 from .solvers import Solver, solver_name
+from .weighted import Weighted
 
-__all__ = ["Terms"]
+__all__ = ["Terms", "unweighed"]
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,17 @@ class Terms:
     fixed : Fixed or None
     penalties : Penalties
     loss : str
+    observed : Observed or None
+        What is known of V, where some entries are missing, or count more than others.
+    is_signed : bool
+        Whether V has negative entries, which are noise.
     """
 
     fixed: Fixed | None = None
     penalties: Penalties = field(default_factory=Penalties)
     loss: str = "frobenius"
+    observed: Observed | None = None
+    is_signed: bool = False
 
     @classmethod
     def of(
@@ -52,12 +64,40 @@ class Terms:
             problem = " takes no fixed components and no penalties so far: they are for "
             raise OptionError(Message(Option("loss", loss), problem, Option("loss", "frobenius")))
         penalties.check_solver(solver_name(solver) or "none", solver)
-        return cls(Fixed.of(fixed, V), penalties, loss)
+        if V.observed is not None and loss != "frobenius":
+            problem = " is for complete data so far: missing and weighted entries are for "
+            raise OptionError(Message(Option("loss", loss), problem, Option("loss", "frobenius")))
+        if V.observed is not None and penalties.fixes_columns:
+            raise OptionError(
+                "with missing or weighted entries, a penalty needs one for the other factor too, "
+                "L1 or L2, or sum_to_one: columns of unit length are for complete data"
+            )
+        is_signed = V.measures.lowest < 0
+        if is_signed and solver is not None and solver.floored:
+            require_nonnegative(V, f"the solver {solver_name(solver)!r}")
+        if V.unweighed is not None and (penalties.l1_h or penalties.sum_to_one):
+            raise OptionError(
+                "sample_weight goes with L2 penalties of the coefficients, not with L1 or sums of "
+                "one: leave one of the two out"
+            )
+        if V.unweighed is not None and V.unweighed.repeated is None and loss != "frobenius":
+            raise OptionError(
+                "sample_weight must be whole numbers for small data, or loss='frobenius', so far"
+            )
+        if is_signed and loss != "frobenius":
+            require_nonnegative(V, f"loss={loss!r}")
+        return cls(Fixed.of(fixed, V), penalties, loss, V.observed, is_signed)
 
     @property
     def are_none(self) -> bool:
         """Whether the fit is a plain one."""
-        return self.fixed is None and self.penalties.are_none
+        is_plain = self.fixed is None and self.penalties.are_none
+        return is_plain and not self.has_holes and not self.is_signed
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether entries are missing, or count more than others."""
+        return self.observed is not None
 
     @property
     def n_fixed(self) -> int:
@@ -83,7 +123,13 @@ class Terms:
             n_fixed=self.n_fixed,
             unit_columns=penalties.fixes_columns,
         )
+        if self.has_holes:
+            return Method(for_H, for_W, Weighted)
         return Method(for_H, for_W, partial(Frobenius, whole=penalties.fixes_columns))
+
+    def goal(self, V: DataMatrix, loss: Callable[..., Loss]) -> Loss:
+        """Return the loss by which factors of V are judged."""
+        return Weighted(V) if self.has_holes else loss(V, rescale=False)
 
     def scaled(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned | None]:
         """Return factors of an init with the scale that the penalties ask for.
@@ -124,4 +170,34 @@ class Terms:
             plain["fixed"] = {"count": self.n_fixed, "names": None if names is None else [*names]}
         if not self.penalties.are_none:
             plain["penalties"] = self.penalties.plain()
+        if self.observed is not None:
+            facts = {"missing": self.observed.missing, "weighted": not self.observed.is_mask}
+            plain["observed"] = facts
         return plain
+
+    def fingerprints(self, V: DataMatrix) -> list[Array]:
+        """Return arrays by which these terms differ from others with the same plain values."""
+        arrays = [] if self.fixed is None else [self.fixed.W]
+        if self.observed is not None and self.observed.weights is not None:
+            index, _ = V.map(sample_indices)
+            arrays += [V.map(_weights_of_features, self.observed.weights, index)[0]]
+        return arrays
+
+
+def unweighed(
+    V: DataMatrix, W: Array, end: Finish, terms: Terms, loss: Callable[..., Loss]
+) -> Finish:
+    """Return the end of a fit with the coefficients of the samples, if V is a view of weighed ones.
+
+    They do not depend on weights; one more pass.
+    """
+    if V.unweighed is None:
+        return end
+    goal = terms.goal(V.unweighed.V, loss)
+    again = goal.finish(W[:, end.order], **terms.at_the_end(W, sort=False))
+    return end._replace(H=again.H, labels=again.labels)
+
+
+def _weights_of_features(index: range, weights: Array, numbers: Array) -> tuple[Array]:
+    places = np.column_stack([np.ones(len(numbers)), np.sqrt(1.0 + numbers)])
+    return (exact(weights).T @ places,)

@@ -120,7 +120,7 @@ class Track(ABC):
         self._is_on_all = arena.name == "all"
         self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
         if rng is not None:
-            self._seeds = [int(seed) for seed in rng.integers(2**32, size=len(self.inits))]
+            self._seeds[1:] = [int(seed) for seed in rng.integers(2**32, size=len(self.inits) - 1)]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
 

@@ -1,0 +1,105 @@
+"""Weights of samples: a weight of 2 gives what the sample twice gives.
+
+Whole numbers on small data do so literally: samples are repeated, so that every init sees what it
+would see. Otherwise each sample is multiplied by the root of its weight: sums over samples and the
+error are the same then, and so are directions and singular vectors; a sample of weight 0 is zero.
+Coefficients of a result are those of the samples themselves: they do not depend on weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arguments import array
+from ..errors import OptionError
+from .blocks import Array, Block, scaled
+from .matrix import Aligned, DataMatrix
+from .validate import require_data_matrix
+from .views import MappedMatrix, take_samples
+
+__all__ = ["Weighed", "weigh_samples"]
+
+_MAX_REPEATED_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Where weighed samples come from.
+
+    Attributes
+    ----------
+    V : DataMatrix (F, N)
+        The samples themselves.
+    n_counted : float
+        The sum of the weights: how many samples they count as.
+    repeated : array of integers, or None
+        The samples, as often as they are repeated.
+    roots : array (N,), or None
+        The roots of the weights, aligned.
+    """
+
+    V: DataMatrix
+    n_counted: float
+    repeated: Array | None = None
+    roots: Aligned | None = None
+
+    def weighed(self, H: Aligned) -> Aligned:
+        """Return coefficients (K, N) of the samples as those of the weighed ones."""
+        if self.repeated is not None:
+            return np.asarray(H)[:, self.repeated]
+        return self.V.map(_times_rows, H.T, self.roots)[0].T
+
+
+def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
+    """Return a view of V in which samples count as often as their weights say.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    weights : array (N,)
+        At least 0, not all 0. Without them, or if all are 1, V itself is returned.
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> weigh_samples(from_rows([[3.0, 4.0], [1.0, 0.0]]), [2.0, 0.0]).norms_squared
+    array([25., 25.])
+    >>> weigh_samples(from_rows([[3.0, 4.0], [1.0, 0.0]]), [0.5, 0.0]).norms_squared.round(6)
+    array([12.5,  0. ])
+    """
+    require_data_matrix(V)
+    if weights is None:
+        return V
+    if isinstance(weights, int | float) and not isinstance(weights, bool) and weights > 0:
+        return V  # one number for all
+    weights = array("sample_weight", weights, V.shape[1:], at_least=0)
+    if not weights.any():
+        raise OptionError("sample_weight is zero for every sample: give some a weight above zero")
+    if (weights == 1).all():
+        return V
+    if V.observed is not None:
+        raise OptionError(
+            "sample_weight is for complete data: multiply the weights of entries, weights=, by it"
+        )
+    total = float(weights.sum())
+    view: DataMatrix
+    if (weights == np.round(weights)).all() and total * V.shape[0] <= _MAX_REPEATED_ENTRIES:
+        repeated = np.repeat(np.arange(V.shape[1]), weights.astype(np.intp))
+        view = take_samples(V, repeated)
+        view.unweighed = Weighed(V, total, repeated=repeated)
+        return view
+    roots = V.align(np.sqrt(weights.astype(np.float64)))
+    view = MappedMatrix(V, _times_root, roots, dtype=V.dtype)
+    view.unweighed = Weighed(V, total, roots=roots)
+    return view
+
+
+def _times_root(block: Block, roots: Array) -> Block:
+    return scaled(block, roots.astype(block.dtype, copy=False))
+
+
+def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:
+    return (H * roots[:, None]).astype(H.dtype, copy=False), None

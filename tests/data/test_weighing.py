@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import ConeNMF, factorize, from_rows
+from conenmf.cones.clustering import cluster_cones
+from conenmf.data.weighing import weigh_samples
+from conenmf.errors import NegativeValueError, OptionError
+from conenmf.solve.penalties import Penalties
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return rng.random((40, 3)) @ rng.random((3, 12)) + 0.05 * rng.random((40, 12))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_a_weight_of_two_is_the_sample_twice(make, X):
+    weights = np.random.default_rng(1).integers(0, 4, 40)
+    one = ConeNMF(3).fit(make(X), sample_weight=weights)
+    other = ConeNMF(3).fit(make(np.repeat(X, weights, axis=0)))
+    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-7)
+    np.testing.assert_allclose(one.transform(X), other.transform(X), rtol=1e-7, atol=1e-9)
+    assert one.relative_error_ == pytest.approx(other.relative_error_)
+    assert one.result_.H.shape == (3, 40)
+    assert one.certify().lower_bound == pytest.approx(other.certify().lower_bound)
+
+
+def test_other_weights_are_in_the_objective(X):
+    weights = np.random.default_rng(1).random(40) * 3
+    result = factorize(weigh_samples(from_rows(X), weights), 3, max_iter=2000, tol=1e-10)
+    squared = (weights[:, None] * (X - (result.W @ result.H).T) ** 2).sum()
+    assert result.objective == pytest.approx(squared, rel=1e-9)
+    total = (weights[:, None] * X**2).sum()
+    assert result.relative_error == pytest.approx(np.sqrt(squared / total))
+    plain = factorize(from_rows(X), 3, max_iter=2000, tol=1e-10)
+    assert squared < (weights[:, None] * (X - (plain.W @ plain.H).T) ** 2).sum()
+    assert result.certify().gap >= 0
+    ten = factorize(weigh_samples(from_rows(X), 10 * weights), 3, max_iter=2000, tol=1e-10)
+    np.testing.assert_allclose(ten.relative_error, result.relative_error, rtol=1e-6)
+
+
+def test_wrong_weights_of_samples_are_named(X):
+    V = from_rows(X)
+    assert weigh_samples(V, None) is V
+    assert weigh_samples(V, np.ones(40)) is V
+    with pytest.raises(OptionError, match="sample_weight"):
+        ConeNMF(3).fit(X, sample_weight=-np.ones(40))
+    with pytest.raises(OptionError, match="zero for every sample"):
+        ConeNMF(3).fit(X, sample_weight=np.zeros(40))
+    with pytest.raises(OptionError, match="complete data"):
+        ConeNMF(3).fit(X, sample_weight=np.arange(40.0), mask=X > X.min())
+    with pytest.raises(OptionError, match="L2 penalties"):
+        factorize(weigh_samples(V, np.arange(40.0)), 3, penalties=Penalties(l1_h=1.0, l1_w=1.0))
+
+
+@pytest.mark.parametrize("solver", ["hals", "nnlsb"])
+def test_noise_below_zero_is_kept(solver, X):
+    noisy = X - X.mean() / 2 + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    V = from_rows(noisy, negative="keep")
+    result = factorize(V, 3, solver=solver, max_iter=1000, tol=1e-9)
+    assert min(result.W.min(), result.H.min()) >= 0
+    error = np.linalg.norm(noisy.T - result.W @ result.H) / np.linalg.norm(noisy)
+    assert result.relative_error == pytest.approx(error, rel=1e-9)
+    clipped = factorize(from_rows(np.maximum(noisy, 0)), 3, max_iter=1000, tol=1e-9)
+    assert error < np.linalg.norm(noisy.T - clipped.W @ clipped.H) / np.linalg.norm(noisy)
+    certificate = result.certify()
+    assert 0 <= certificate.gap
+    assert certificate.kkt_residual < 1e-3
+    one = factorize(V, 1).certify()
+    assert not one.is_attained
+
+
+def test_what_needs_nonnegative_data_refuses_noise_below_zero(X):
+    V = from_rows(X - X.mean(), negative="keep")
+    for solver in ("mult", "plain-mult", "plain-hals"):
+        with pytest.raises(NegativeValueError, match=solver):
+            factorize(V, 3, solver=solver)
+    with pytest.raises(NegativeValueError, match="cone"):
+        cluster_cones(V, 3)
+    assert not ConeNMF(negative="keep").__sklearn_tags__().input_tags.positive_only
+    with pytest.raises(NegativeValueError):
+        from_rows(X - X.mean())

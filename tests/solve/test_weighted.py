@@ -1,0 +1,228 @@
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
+from conenmf.cones.restricted import observed_bound
+from conenmf.data.observed import MissingWarning, observed_only
+from conenmf.errors import (
+    ConeNMFError,
+    NonFiniteError,
+    NotAvailableError,
+    OptionError,
+    ShapeError,
+    ZeroDataError,
+)
+from conenmf.linalg.nnls import nnls
+from conenmf.solve.checkpoint import Checkpoint
+from conenmf.solve.loop import alternate
+from conenmf.solve.methods import Method, Slot
+from conenmf.solve.penalties import Penalties
+from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.stopping import Stopping
+from conenmf.solve.weighted import Weighted
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(2)
+    A = rng.random((80, 3)) * (rng.random((80, 3)) < 0.7)
+    return A @ (rng.random((3, 20)) + 0.05) + 0.01 * rng.random((80, 20))
+
+
+def known(X, share, seed=0):
+    mask = np.random.default_rng(seed).random(X.shape) > share
+    mask[:, 0] = mask[0] = True
+    return mask
+
+
+def weighted_error(X, weights, W, H):
+    return (weights * (X - (W @ H).T) ** 2).sum()
+
+
+@pytest.mark.parametrize("share", [0.25, 0.7])
+def test_holes_on_every_storage(share, main_backend, small_blocks, X):
+    """The exact H on what is known, the error on what is known, and what is hidden is found."""
+    mask = known(X, share)
+    V = from_rows(X, mask=mask, block_samples=16)
+    result = factorize(V, 3, max_iter=400, init="nndsvd")
+    W, H = result.W, np.asarray(result.H)
+    for n in range(0, 80, 7):
+        of = mask[n]
+        best = nnls(W[of].T @ W[of], (X[n, of] @ W[of])[None])[0]
+        np.testing.assert_allclose(H[:, n], best, atol=1e-9)
+    squared = weighted_error(X, mask, W, H)
+    assert result.objective == pytest.approx(squared, rel=1e-9)
+    assert result.relative_error == pytest.approx(np.sqrt(squared / (mask * X**2).sum()), rel=1e-9)
+    assert (np.diff(result.history.relative_error) <= 1e-12).all()
+    hidden = weighted_error(X, ~mask, W, H) / (~mask * X**2).sum()
+    assert np.sqrt(hidden) < 0.05
+    stored = observed_only(main_backend(np.where(mask, X, 0.5).T), mask=mask)
+    other = factorize(stored, 3, max_iter=400, init="nndsvd")
+    np.testing.assert_allclose(other.relative_error, result.relative_error, rtol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals"])
+@pytest.mark.parametrize("has_grams", [False, True])
+def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, has_grams, X):
+    mask = known(X, 0.3)
+    V = from_rows(X, mask=mask, block_samples=32)
+    rng = np.random.default_rng(0)
+    W, H = rng.random((20, 3)), rng.random((3, 80))
+    loss = Weighted(V)
+    loss.has_grams = has_grams
+    slot = Slot(SOLVERS[solver])
+    method = Method(slot, slot, lambda V, rescale: loss)
+    solution = alternate(V, W, H, method, stopping=Stopping(0.0, max_iter=15))
+    errors = solution.history.relative_error
+    assert (np.diff(errors) <= 1e-12).all()
+    first = weighted_error(X, mask, W, H) / (mask * X**2).sum()
+    end = weighted_error(X, mask, solution.W, np.asarray(solution.H)) / (mask * X**2).sum()
+    assert end <= errors[-1] ** 2 + 1e-12 < first
+
+
+def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X):
+    rng = np.random.default_rng(1)
+    weights = rng.random(X.shape) * 10 * known(X, 0.1)
+    spoiled = np.where(weights > 0, X, -7.0)  # what is hidden may be anything
+    result = factorize(from_rows(spoiled, weights=weights), 3, max_iter=500, tol=1e-8)
+    W, H = result.W, np.asarray(result.H)
+    assert result.objective == pytest.approx(weighted_error(X, weights, W, H), rel=1e-9)
+    plain = factorize(from_rows(X), 3, max_iter=500, tol=1e-8)
+    assert result.objective < weighted_error(X, weights, plain.W, np.asarray(plain.H))
+    assert result.settings["observed"]["weighted"]
+
+
+def test_sparse_ratings_are_never_filled(X):
+    mask = known(X, 0.9)
+    S = sp.csr_array(np.where(mask, X, 0))
+    result = factorize(from_rows(S, missing="zeros"), 2, max_iter=300)
+    dense = factorize(from_rows(np.where(mask, X, 0), missing="zeros"), 2, max_iter=300)
+    assert result.data.observed.weights is None
+    squared = weighted_error(X, mask, result.W, np.asarray(result.H))
+    assert result.objective == pytest.approx(squared, rel=1e-9)
+    assert result.relative_error == pytest.approx(dense.relative_error, rel=0.1)
+
+
+def test_nothing_missing_is_a_plain_fit_bit_for_bit(X):
+    plain = factorize(from_rows(X), 3)
+    for options in ({"missing": "nan"}, {"mask": np.ones_like(X)}, {"weights": np.ones_like(X)}):
+        V = from_rows(X, **options)
+        assert V.observed is None
+        np.testing.assert_array_equal(factorize(V, 3).W, plain.W)
+
+
+def test_the_estimator_imputes(X):
+    mask = known(X, 0.3)
+    holes = np.where(mask, X, np.nan)
+    model = ConeNMF(3, missing="nan", max_iter=500)
+    coefficients = model.fit_transform(holes)
+    np.testing.assert_array_equal(coefficients, model.transform(holes))
+    imputed = model.inverse_transform(coefficients)
+    assert np.linalg.norm((imputed - X)[~mask]) < 0.05 * np.linalg.norm(X[~mask])
+    masked = np.ma.masked_array(X, ~mask)
+    np.testing.assert_array_equal(model.transform(masked), coefficients)
+    given = ConeNMF(3, max_iter=500).fit(X, mask=mask)
+    np.testing.assert_array_equal(given.components_, model.components_)
+    np.testing.assert_array_equal(model.predict(holes), model.labels_)
+    assert model.explained_share(holes) == pytest.approx(1 - model.relative_error_**2)
+    assert model.__sklearn_tags__().input_tags.allow_nan
+    assert not ConeNMF().__sklearn_tags__().input_tags.allow_nan
+    with pytest.raises(NotAvailableError, match="no lower bound is known"):
+        model.certify()
+    with pytest.raises(NotAvailableError, match="complete data"):
+        model.score(holes)
+    with pytest.raises(NotAvailableError, match="missing entries"):
+        ConeNMF(3, missing="nan").partial_fit(holes)
+
+
+def test_empty_samples_and_features_are_zero_and_counted(X):
+    mask = known(X, 0.3)
+    mask[[3, 5]] = False
+    mask[:, 4] = False
+    with pytest.warns(MissingWarning) as caught:
+        model = ConeNMF(3).fit(np.where(mask, X, np.nan), mask=mask)
+    texts = [str(one.message) for one in caught]
+    assert any("2 samples" in text for text in texts)
+    assert any("1 feature" in text for text in texts)
+    assert not model.result_.H[:, [3, 5]].any()
+    assert not model.components_[:, 4].any()
+    assert model.labels_[3] == -1
+    assert np.isnan(model.inverse_transform(np.ones((1, 3)))[0, 4])
+    with pytest.raises(ZeroDataError, match="every entry is missing"):
+        from_rows(X, mask=np.zeros_like(X))
+
+
+def test_the_bound_with_two_ridges(X):
+    mask = known(X, 0.4)
+    V = from_rows(X, mask=mask)
+    penalties = Penalties(l2_h=1.0, l2_w=1.0)
+    result = factorize(V, 8, penalties=penalties, max_iter=3000, tol=1e-9)
+    bound = result.objective_bound()
+    assert 0.9 * result.objective < bound <= result.objective * (1 + 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(5):  # no other factors are below it
+        W, H = rng.random((20, 4)), rng.random((4, 80))
+        value = weighted_error(X, mask, W, H) + (W**2).sum() + (H**2).sum()
+        assert bound <= value
+    assert factorize(V, 3).objective_bound() == 0
+    assert observed_bound(V, result.W, result.H) == 0
+
+
+def test_known_components_and_penalties_with_holes(X):
+    mask = known(X, 0.6)
+    V, known_one = from_rows(X, mask=mask), np.ones((20, 1))
+    penalties = Penalties(l2_h=0.1, l2_w=0.1)
+    result = factorize(V, 3, fixed=known_one, penalties=penalties)
+    np.testing.assert_array_equal(result.W[:, :1], known_one)
+    W, H = result.W, np.asarray(result.H)
+    value = weighted_error(X, mask, W, H) + 0.1 * ((W**2).sum() + (H**2).sum())
+    assert result.objective == pytest.approx(value, rel=1e-9)
+    sums = factorize(V, 3, penalties=Penalties(sum_to_one=True), max_iter=30)
+    np.testing.assert_allclose(np.asarray(sums.H).sum(axis=0), 1, atol=1e-9)
+    with pytest.raises(OptionError, match="complete data"):
+        factorize(V, 3, penalties=Penalties(min_volume=1.0))
+
+
+def test_threads_and_checkpoints_change_no_bit(tmp_path, X):
+    mask = known(X, 0.3)
+    one, two = (from_rows(X, mask=mask, n_threads=n, block_samples=9) for n in (1, 4))
+    options = {"tol": 0.0, "init": "nndsvd"}
+    whole = factorize(one, 3, max_iter=20, **options)
+    np.testing.assert_array_equal(factorize(two, 3, max_iter=20, **options).W, whole.W)
+    folder = Checkpoint(tmp_path / "run", every=0)
+    factorize(one, 3, max_iter=7, checkpoint=folder, **options)
+    resumed = factorize(one, 3, max_iter=20, checkpoint=folder, **options)
+    np.testing.assert_array_equal(resumed.W, whole.W)
+    other = from_rows(X, mask=known(X, 0.3, seed=1), block_samples=9)
+    with pytest.raises(ConeNMFError, match="another run"):
+        factorize(other, 3, max_iter=20, checkpoint=folder, **options)
+
+
+def test_files_with_holes(tmp_path, X):
+    mask = known(X, 0.3)
+    np.save(tmp_path / "X.npy", np.where(mask, X, np.nan))
+    V = open_data(tmp_path / "X.npy", missing="nan", max_memory="1MB")
+    turned = from_columns(np.where(mask, X, 5.0).T, mask=mask.T)
+    one, other = (factorize(data, 3, init="nndsvd", max_iter=50) for data in (V, turned))
+    np.testing.assert_allclose(one.W, other.W, rtol=1e-6, atol=1e-9)
+
+
+def test_wrong_weights_are_named(X):
+    with pytest.raises(NonFiniteError, match="missing='nan'"):
+        from_rows(np.where(X > X.mean(), np.nan, X))
+    with pytest.raises(ShapeError, match="mask has shape"):
+        from_rows(X, mask=np.ones((3, 3)))
+    with pytest.raises(OptionError, match="at least 0"):
+        from_rows(X, weights=-np.ones_like(X))
+    with pytest.raises(OptionError, match="at least 0"):
+        from_rows(X, weights=np.full_like(X, np.nan))
+    with pytest.raises(OptionError, match="missing"):
+        from_rows(X, missing="none")
+    with pytest.raises(OptionError, match="leave out mask"):
+        from_rows(sp.csr_array(X), missing="zeros", mask=np.ones_like(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_rows(X, mask=known(X, 0.5))
