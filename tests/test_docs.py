@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
 SHOWN = (
-    *("index", "getting_started", "choosing_k", "certificate", "from_sklearn", "extending", "faq"),
+    *("index", "getting_started", "choosing_k", "certificate", "from_sklearn", "extending"),
     *("faces", "hyperspectral", "text", "single_cell", "counts", "cluster", "report", "datasets"),
-    "grid_search",
+    *("grid_search", "missing", "known_components", "penalties"),
 )
 
 
