@@ -66,7 +66,7 @@ def holes() -> None:
 
 
 class forced:  # noqa: N801 - a context
-    """Fill holes in the loop, or use Gram matrices, whatever is missing."""
+    """Fill holes in the loop, or use Gram matrices."""
 
     def __init__(self, has_grams: bool) -> None:
         self.has_grams, self.before = has_grams, Weighted.__init__
