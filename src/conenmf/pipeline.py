@@ -162,8 +162,7 @@ def factorize(
         with stages.timed("finish"):
             goal, (W, history, stop_reason) = terms.goal(V, LOSSES[loss]), solved
             end = goal.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
-            error = goal.relative_error(end.squared_error)
-            end = unweighed(V, W, end, terms, LOSSES[loss])
+            error, end = goal.relative_error(end.squared_error), unweighed(V, W, end, terms, goal)
     return Factorization(
         W=np.ascontiguousarray(W[:, end.order]),
         H=V.keep_aligned(end.H.T).T,

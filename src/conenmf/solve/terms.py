@@ -184,17 +184,15 @@ class Terms:
         return arrays
 
 
-def unweighed(
-    V: DataMatrix, W: Array, end: Finish, terms: Terms, loss: Callable[..., Loss]
-) -> Finish:
+def unweighed(V: DataMatrix, W: Array, end: Finish, terms: Terms, goal: Loss) -> Finish:
     """Return the end of a fit with the coefficients of the samples, if V is a view of weighed ones.
 
     They do not depend on weights; one more pass.
     """
     if V.unweighed is None:
         return end
-    goal = terms.goal(V.unweighed.V, loss)
-    again = goal.finish(W[:, end.order], **terms.at_the_end(W, sort=False))
+    how = terms.at_the_end(W, sort=False)
+    again = terms.goal(V.unweighed.V, type(goal)).finish(W[:, end.order], **how)
     return end._replace(H=again.H, labels=again.labels)
 
 
