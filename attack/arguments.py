@@ -20,7 +20,8 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 
 # What results are made of, protocols and tables: they are not called with values of one's own.
 NOT_CALLED = {
-    *("Factorization", "Comparison", "Selection", "Certificate", "Diagnosis"),
+    *("Factorization", "Comparison", "Selection", "Certificate", "Diagnosis", "Stability"),
+    *("judge.consensus.Consensus", "judge.stability_range.StabilityRange"),
     *("datasets.Dataset", "datasets.DATASETS", "datasets.Description", "datasets.Download"),
     *("data.matrix.DataMatrix", "data.sketch.Sketch", "data.cluster.Traffic"),
     *("linalg.energy.EnergyBound", "linalg.energy.energy_above", "linalg.energy.tail_above"),
@@ -196,6 +197,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "share": lambda: 0.9,
     "outliers": lambda: 2,
     "samples": lambda: [0, 1, 2],
+    "spectra": lambda: np.stack([result().W] * 3),
     "texts": lambda: ["oak elm", "elm oak", "salt pepper", "pepper salt"],
 }
 OWN: dict[str, dict[str, Callable[[], Any]]] = {
@@ -209,6 +211,7 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         )[0],
         "Z": lambda: conenmf.cones.clustering.choose_centres(result().data, 3, None, 0, "exact")[1],
     },
+    "data.resampled.redrawn": {"V": lambda: conenmf.from_columns(np.floor(9 * _matrix()))},
     "data.resampled.thinned": {
         "V": lambda: conenmf.from_columns(np.floor(9 * _matrix())),
         "share": lambda: 0.5,
@@ -227,6 +230,8 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         "max_iter": lambda: 3,
         "watch": lambda: None,
     },
+    "stability": {"n_runs": lambda: 3, "max_iter": lambda: 5},
+    "stability_over": {"n_runs": lambda: 3},
     "select_k": {"ks": lambda: [2, 3], "methods": lambda: ["ratio"]},
     "datasets.load": {"progress": lambda: None},
 }

@@ -96,6 +96,7 @@ WRONG = {
     "data": [*NO_ARRAY, *TEXTS, X, True, [X]],
     "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
+    "spectra": [*NO_ARRAY, np.full((2, F, K), NAN), -np.ones((2, F, K)), np.ones((F, K))],
     "alpha": ["zebra", "", None, NAN, -1, [], {}, int],
     "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1)), np.zeros((1, F))],
     "weights": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3), object(), int],
@@ -168,6 +169,9 @@ FACTORS = {"W": ("factor", W), "H": ("factor", H)}
 MAPPED = {**FACTORS, "pixels_shape": ("shape", (1, N))}
 NAMED = {"W": ("array", W), "names": ("object", NAMES)}
 SHOWN = {"result": ("object", RESULT)}
+REPLICATES = {"n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
+    "start"), "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1), "max_iter":
+    ("integer", 3), "tol": ("share", 1e-3), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
     "exact")}
 SOLVED = {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)}
@@ -218,6 +222,9 @@ CALLS = {
     "Comparison.rows": {},
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "methods": ("words?", ["ratio"]), **DRAWING,
         **SPECTRAL, "callback": ("function?", None)},
+    "stability": {**DATA, "K": ("size", 2), **REPLICATES},
+    "stability_over": {**DATA, "ks": ("ks", [2]), "callback": ("function?", None), **REPLICATES},
+    "Stability.plot": {"axes": ("axes?", None)},
     "Selection.plot": {"axes": ("axes?", None)},
     "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
         False), **SPECTRAL},
@@ -270,6 +277,8 @@ CALLS = {
     "data.views.unit_samples": DATA,
     "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
     "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
+    "data.resampled.redrawn": {"V": ("data", COUNTS), "rng": ("rng", RNG)},
+    "data.resampled.bootstrapped": {**DATA, "rng": ("rng", RNG), "loss": ("choice", "poisson")},
     "data.resampled.thinned": {"V": ("data", COUNTS), "rng": ("rng", RNG), "share": ("share", 0.5)},
     "data.resampled.drawn_counts": {**DATA, "W": ("factor", W), "H": ("factor", H), "rng": ("rng",
         RNG)},
@@ -434,6 +443,9 @@ CALLS = {
     "judge.metrics.dice": SCORED,
     "judge.metrics.purity": SCORED,
     "judge.metrics.scores": SCORED,
+    "judge.consensus.consensus": {"spectra": ("spectra", np.stack([W] * 3)), "density_threshold":
+        ("share", 0.5)},
+    "judge.stability_range.StabilityRange.plot": AXIS,
     "judge.metrics.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
         "passes"), "below": ("number?", 0.1)},
@@ -475,10 +487,12 @@ INSTANCES = {
     "Selection": conenmf.select_k(V, [2, 3], methods=["ratio"]),
     "Solver": SOLVERS["hals"],
     "Spectrum": SPECTRUM,
+    "Stability": conenmf.stability(V, 2, 3, max_iter=3),
+    "StabilityRange": conenmf.stability_over(V, [2], 3, max_iter=3),
 }
 RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
-    (Finish|JudgesItself|Observed|Weighed|
+    (Finish|JudgesItself|Observed|Weighed|Stability|StabilityRange|Consensus|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseFloor|

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .judge.certifying import certify
     from .judge.diagnosis import Diagnosis, diagnose
     from .judge.selection import Selection, select_k
+    from .judge.stability import Stability, stability
+    from .judge.stability_range import stability_over
     from .pipeline import factorize
     from .report import write_report
     from .result import Factorization
@@ -45,6 +47,7 @@ _HOMES = {
     "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
     "Selection": "judge.selection",
+    "Stability": "judge.stability",
     "Words": "data.vocabulary",
     "certify": "judge.certifying",
     "cluster_cones": "cones.clustering",
@@ -60,6 +63,8 @@ _HOMES = {
     "open_data": "data.doors",
     "prepare": "data.prepared",
     "select_k": "judge.selection",
+    "stability": "judge.stability",
+    "stability_over": "judge.stability_range",
     "write_report": "report",
 }
 _FOLDERS = ("cones", "data", "errors", "judge", "linalg", "solve")
@@ -72,6 +77,7 @@ __all__ = [
     "Diagnosis",
     "Factorization",
     "Selection",
+    "Stability",
     "Words",
     "certify",
     "cluster_cones",
@@ -88,6 +94,8 @@ __all__ = [
     "open_data",
     "prepare",
     "select_k",
+    "stability",
+    "stability_over",
     "tl",
     "write_report",
 ]

@@ -6,8 +6,9 @@ from scipy.stats import chi2
 from conenmf import from_columns
 from conenmf.data import resampled
 from conenmf.data.blocks import dense, is_sparse
-from conenmf.data.resampled import drawn_counts, holds_counts, thinned
+from conenmf.data.resampled import bootstrapped, drawn_counts, holds_counts, redrawn, thinned
 from conenmf.errors import DataTypeError
+from conenmf.solve.goals import best_coefficients
 
 
 @pytest.fixture
@@ -79,3 +80,28 @@ def test_draws_are_poisson(monkeypatch, way):
     np.testing.assert_allclose(drawn[possible].var(axis=1) / rates[possible], 1.0, atol=0.25)
     between = np.corrcoef(drawn[possible])[np.triu_indices(possible.sum(), 1)]
     assert abs(between).max() < 0.1  # features are independent
+
+
+def test_counts_drawn_again_are_poisson_and_the_same_in_every_storage(
+    main_backend, small_blocks, counts
+):
+    again = [
+        redrawn(V, np.random.default_rng(3)) for V in (main_backend(counts), from_columns(counts))
+    ]
+    np.testing.assert_array_equal(everything(again[0]), everything(again[1]))
+    drawn = everything(redrawn(from_columns(np.full((50, 400), 7.0)), np.random.default_rng(1)))
+    assert drawn.mean() == pytest.approx(7, abs=4 * np.sqrt(7 / drawn.size))
+    assert drawn.var() == pytest.approx(7, rel=0.05)
+    with pytest.raises(DataTypeError, match="drawn again"):
+        redrawn(from_columns([[1.0, 2.5]]), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_samples_count_as_often_as_they_are_drawn(main_backend, small_blocks, counts, loss):
+    drawn = bootstrapped(main_backend(counts), np.random.default_rng(4), loss=loss)
+    times = np.random.default_rng(4).poisson(1.0, counts.shape[1])
+    assert {0, 1, 2} <= set(times)
+    W = 0.1 + np.random.default_rng(0).random((counts.shape[0], 3))
+    repeated = from_columns(np.repeat(counts, times, axis=1))
+    expected = best_coefficients(repeated, W, loss)[2]
+    assert best_coefficients(drawn, W, loss)[2] == pytest.approx(expected, rel=1e-6)

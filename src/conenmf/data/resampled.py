@@ -1,21 +1,21 @@
-"""Counts drawn at random: split into two parts, or new ones at the rates of factors.
+"""Data drawn at random: counts split or drawn again, and samples drawn with replacement.
 
-Both are views: a block is drawn when it is read, in any storage, and nothing is kept. The numbers
+All are views: a block is drawn when it is read, in any storage, and nothing is kept. The numbers
 of a sample depend on its index and a seed alone (`sampling`), and on its nonzero entries in their
 order, so every pass and every storage draws the same. Sparse data stay sparse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..arguments import generator, number
+from ..arguments import choice, generator, number
 from ..errors import DataTypeError
-from .blocks import Array, Block, dense, exact, is_sparse
+from .blocks import Array, Block, dense, exact, is_sparse, scaled
 from .entries import Entries, block_of_counts, entries_of, with_values
 from .matrix import DataMatrix
 from .sampling import Seed, new_seed
@@ -23,7 +23,7 @@ from .steps import sample_indices
 from .validate import check_factors, require_data_matrix
 from .views import MappedMatrix
 
-__all__ = ["drawn_counts", "holds_counts", "thinned"]
+__all__ = ["bootstrapped", "drawn_counts", "holds_counts", "redrawn", "thinned"]
 
 _LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
 _DIRECT_RATE = 0.2  # mean rate from which on every entry is drawn by itself
@@ -76,15 +76,57 @@ def thinned(
     require_data_matrix(V, whole=True)
     seed = new_seed(generator("rng", rng))
     share = number("share", share, above=0, below=1)
-    if not holds_counts(V):
-        raise DataTypeError(
-            "the data are not counts, since some entries are not integers: only counts can be "
-            "split at random, so give them before they are scaled or weighted"
-        )
+    _require_counts(V, "split at random")
     index, _ = V.map(sample_indices)
     changes = (partial(_thin, seed=seed, share=share, rest=rest) for rest in (False, True))
     first, second = (MappedMatrix(V, change, index, dtype=V.dtype) for change in changes)
     return first, second
+
+
+def redrawn(V: DataMatrix, rng: np.random.Generator) -> MappedMatrix:
+    """Return Poisson counts whose rates are the counts of V: what another measurement might give.
+
+    One pass, which checks that entries are counts.
+
+    >>> from conenmf import from_rows
+    >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
+    array([[54.,  0.,  3.]])
+    """
+    require_data_matrix(V, whole=True)
+    seed = new_seed(generator("rng", rng))
+    _require_counts(V, "drawn again")
+    index, _ = V.map(sample_indices)
+    return MappedMatrix(V, partial(_redraw, seed=seed), index, dtype=V.dtype)
+
+
+def bootstrapped(
+    V: DataMatrix, rng: np.random.Generator, *, loss: str = "frobenius"
+) -> MappedMatrix:
+    """Return V with samples as often as they are drawn: Poisson numbers of mean 1.
+
+    A sample that is drawn w times counts w times in the loss. That is a sample scaled by w for the
+    Poisson loss, and by the root of w for least squares; those not drawn are zero.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    rng : numpy.random.Generator
+    loss : {"frobenius", "poisson"}
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> V = from_rows([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
+    >>> bootstrapped(V, np.random.default_rng(1), loss="poisson").columns([0, 1, 2])
+    array([[2., 3., 5.],
+           [4., 0., 6.]])
+    """
+    require_data_matrix(V, whole=True)
+    generator("rng", rng)
+    weights = rng.poisson(1.0, V.shape[1]).astype(np.float64)
+    if choice("loss", loss, ("frobenius", "poisson")) == "frobenius":
+        weights = np.sqrt(weights)
+    return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 
 
 def drawn_counts(V: DataMatrix, W: Any, H: Any, rng: np.random.Generator) -> MappedMatrix:
@@ -131,6 +173,14 @@ def _places(W: Array, sums: Array) -> Array:
     return places
 
 
+def _require_counts(V: DataMatrix, done: str) -> None:
+    if not holds_counts(V):
+        raise DataTypeError(
+            "the data are not counts, since some entries are not integers: only counts can be "
+            f"{done}, so give them before they are scaled or weighted"
+        )
+
+
 # --- steps ------------------------------------------------------------------------------------
 
 
@@ -157,15 +207,41 @@ def _generators(index: Array, seed: Seed) -> Iterator[np.random.Generator]:
 def _thin(block: Block, index: Array, *, seed: Seed, share: float, rest: bool) -> Block:
     entries = entries_of(block)
     counts = entries.values.astype(np.int64)
-    drawn = np.empty_like(counts)
+    drawn = _drawn(entries, index, seed, lambda rng, own: rng.binomial(counts[own], share))
+    return _with_counts(block, entries, counts - drawn if rest else drawn)
+
+
+def _redraw(block: Block, index: Array, *, seed: Seed) -> Block:
+    entries = entries_of(block)
+    rates = exact(entries.values)
+    drawn = _drawn(entries, index, seed, lambda rng, own: rng.poisson(rates[own]))
+    return _with_counts(block, entries, drawn)
+
+
+def _drawn(
+    entries: Entries,
+    index: Array,
+    seed: Seed,
+    draw: Callable[[np.random.Generator, slice], Array],
+) -> Array:
+    """A number for every entry, from the generator of its sample."""
+    drawn = np.empty(len(entries.values), np.int64)
     starts = np.searchsorted(entries.samples, np.arange(len(index) + 1)).tolist()
     for n, rng in enumerate(_generators(index, seed)):
         own = slice(starts[n], starts[n + 1])
-        drawn[own] = rng.binomial(counts[own], share)
-    part = counts - drawn if rest else drawn
-    kept = part > 0
+        drawn[own] = draw(rng, own)
+    return drawn
+
+
+def _with_counts(block: Block, entries: Entries, counts: Array) -> Block:
+    kept = counts > 0
     left = Entries(*(array[kept] for array in entries))
-    return with_values(block, left, part[kept].astype(block.dtype))
+    return with_values(block, left, counts[kept].astype(block.dtype))
+
+
+def _weigh(block: Block, weights: Array) -> Block:
+    weighed: Block = scaled(block, weights.astype(block.dtype))
+    return weighed
 
 
 def _draw_directly(block: Block, index: Array, H: Array, *, seed: Seed, W: Array) -> Block:

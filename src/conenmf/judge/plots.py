@@ -25,6 +25,7 @@ from ..solve.stopping import History
 from .maps import abundance_maps
 
 __all__ = [
+    "bands",
     "components",
     "cones",
     "curves",
@@ -33,6 +34,7 @@ __all__ = [
     "maps",
     "scores",
     "spectrum",
+    "stability_and_error",
 ]
 
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
@@ -205,6 +207,32 @@ def _component(w: Array, names: Names, ax: Any, top: int) -> None:
         ax.plot(w)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("feature")
+
+
+def bands(W: Array, lower: Array, upper: Array, axes: Any = None, *, titles: list[str]) -> Array:
+    """Draw components (F, K) over their features, each with limits for its entries."""
+    F, K = W.shape
+    if axes is None:
+        axes = _subplots(*_rows_and_columns(K), width=3.4, height=2.2)
+    flat = _flat(axes, K, "components")
+    for k, ax in enumerate(flat[:K]):
+        ax.fill_between(np.arange(F), lower[:, k], upper[:, k], step="mid", color="C0", alpha=0.35)
+        ax.step(np.arange(F), W[:, k], where="mid", color="C0", linewidth=0.8)
+        ax.set(title=titles[k])
+    return flat[:K]
+
+
+def stability_and_error(ks: Array, values: Array, errors: Array, K: int, ax: Any = None) -> Any:
+    """Draw the stability of components, and the error, against their number; return both axes."""
+    ax = _axes(ax)
+    ax.plot(ks, values, marker="o", color="C0")
+    ax.axvline(K, color="0.4", linestyle="--")
+    ax.set(xlabel="number of components K", title=f"Stability and error: {K}")
+    ax.set_ylabel("mean silhouette", color="C0")
+    right = ax.twinx()
+    right.plot(ks, errors, marker="s", color="C1")
+    right.set_ylabel("relative error", color="C1")
+    return ax, right
 
 
 def maps(

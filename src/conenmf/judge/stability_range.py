@@ -1,0 +1,141 @@
+"""How many components are found again: stability and error for several numbers of components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arguments import components, function, generator, optional, several
+from ..data.blocks import Array
+from ..data.matrix import DataMatrix
+from ..data.validate import checked_components, require_data_matrix
+from ..errors import ComponentsError, Message, Option
+from . import plots
+from .stability import Stability, stability
+
+__all__ = ["StabilityRange", "stability_over"]
+
+_MIN_STABLE_SHARE = 0.9  # of the components
+
+
+@dataclass(frozen=True, eq=False)
+class StabilityRange:
+    """What is found again for several numbers of components.
+
+    Attributes
+    ----------
+    K : int
+        The recommended number.
+    reason : str
+        Why.
+    found : dict
+        From each number to its `Stability`.
+    """
+
+    K: int
+    reason: str
+    found: dict[int, Stability]
+
+    @property
+    def ks(self) -> Array:
+        """The numbers of components."""
+        return np.array(list(self.found))
+
+    @property
+    def silhouettes(self) -> Array:
+        """The mean silhouette for each number; 0 where there is no consensus."""
+        return np.array([np.nan_to_num(one.silhouettes).mean() for one in self.found.values()])
+
+    @property
+    def relative_errors(self) -> Array:
+        """The relative error of the best run for each number."""
+        return np.array([one.best_relative_error for one in self.found.values()])
+
+    def __str__(self) -> str:
+        rows = ["   K  stable  silhouette  error, consensus  error, best run"]
+        for (k, one), silhouette in zip(self.found.items(), self.silhouettes, strict=True):
+            rows.append(
+                f"{k:>4}  {int(one.is_stable.sum()):>6}  {silhouette:>10.3f}"
+                f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
+            )
+        return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw stability and error against K; return the two matplotlib axes."""
+        return plots.stability_and_error(
+            self.ks, self.silhouettes, self.relative_errors, self.K, ax
+        )
+
+
+def stability_over(
+    V: DataMatrix,
+    ks: Iterable[int],
+    n_runs: int = 20,
+    *,
+    loss: str = "frobenius",
+    resample: str = "samples",
+    density_threshold: float = 0.5,
+    max_excess: float = 0.01,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    rng: np.random.Generator | None = None,
+    callback: Callable[[Stability], object] | None = None,
+) -> StabilityRange:
+    """Return what is found again for several numbers of components, and recommend one.
+
+    It is the largest number of which at least 90 % of the components are stable; without any, the
+    one with the largest mean silhouette.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    ks : integers
+    n_runs : int
+    loss, resample, density_threshold, max_excess, max_iter, tol, rng
+        As in `stability`.
+    callback : callable, optional
+        Called with the `Stability` of each number as soon as it is known.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
+    [2, 3]
+    """
+    require_data_matrix(V, nonzero=True)
+    optional(function, "callback", callback, takes=1)
+    candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
+    if candidates.size == 0:
+        raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
+    checked_components(int(candidates[-1]), V)
+    rng = optional(generator, "rng", rng)
+    rng = np.random.default_rng(0) if rng is None else rng
+    found: dict[int, Stability] = {}
+    for k in candidates.tolist():
+        found[k] = stability(
+            V,
+            k,
+            n_runs,
+            loss=loss,
+            resample=resample,
+            density_threshold=density_threshold,
+            max_excess=max_excess,
+            max_iter=max_iter,
+            tol=tol,
+            rng=rng,
+        )
+        if callback is not None:
+            callback(found[k])
+    return StabilityRange(*_recommended(found), found)
+
+
+def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
+    stable = [k for k, one in found.items() if one.is_stable.mean() >= _MIN_STABLE_SHARE]
+    if stable:
+        return stable[-1], f"the most of which {_MIN_STABLE_SHARE:.0%} are stable"
+    means = {k: float(np.nan_to_num(one.silhouettes).mean()) for k, one in found.items()}
+    return max(means, key=means.__getitem__), "none is stable; this has the largest silhouette"
