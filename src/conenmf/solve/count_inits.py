@@ -38,8 +38,9 @@ _WARMING_ITERATIONS = 10
 _INITS = ("nndsvd", "cr1-robust", "random", "random", "random", "random")
 _INITS_ON_SMALL = ("random", "nndsvd", "random", "cr1-robust", "random", "random")
 _PLAN = Plan(4, 2, (10, 30, 60))
-_PLAN_ON_SMALL = Plan(6, 3, (20, 60, 100))
-_MAX_SMALL_ENTRIES = 1 << 18
+_PLAN_ON_MODERATE = Plan(6, 3, (20, 60, 100))
+_MAX_SMALL_ENTRIES = 1 << 16  # up to which singular vectors take longer than a random init
+_MAX_MODERATE_ENTRIES = 1 << 18
 _MIN_PART_ENTRIES = 1 << 22  # of V, from which on inits compete on some of the samples
 _NO_PROSPECT = Prospect(0.0, 1.0)
 
@@ -146,9 +147,9 @@ class _CountTrack(Track):
     ) -> None:
         self.method = method
         self.spectrum = Spectrum(unit_sums(arena.V))
-        is_small = arena.V.n_entries <= _MAX_SMALL_ENTRIES
-        self.inits = _INITS_ON_SMALL if is_small else _INITS
-        plan = _PLAN_ON_SMALL if is_small else _PLAN
+        n_entries = arena.V.n_entries
+        self.inits = _INITS_ON_SMALL if n_entries <= _MAX_SMALL_ENTRIES else _INITS
+        plan = _PLAN_ON_MODERATE if n_entries <= _MAX_MODERATE_ENTRIES else _PLAN
         super().__init__(arena, K, rng, plan, _NO_PROSPECT, remaining, callback)
 
     def initial(self, number: int) -> InitialFactors:
