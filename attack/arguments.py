@@ -230,6 +230,7 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         "max_iter": lambda: 3,
         "watch": lambda: None,
     },
+    "tl.consensus": {"n_runs": lambda: 3},
     "stability": {"n_runs": lambda: 3, "max_iter": lambda: 5},
     "stability_over": {"n_runs": lambda: 3},
     "select_k": {"ks": lambda: [2, 3], "methods": lambda: ["ratio"]},

@@ -255,6 +255,9 @@ CALLS = {
     "Words": {"stop_words": ("choice", "none"), "min_df": ("integer", 1), "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},
+    "tl.consensus": {"adata": ("annotated", AnnData(X)), "n_components": ("size", 2), "n_runs":
+        ("size", 3), "layer": ("choice?", None), "key_added": ("text", "nmf"), "options": (ANYTHING,
+        {"max_iter": 3})},
     "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("size", K), "layer": ("choice?",
         None), "key_added": ("text", "nmf"), "options": (ANYTHING, {})},
     "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":

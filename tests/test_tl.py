@@ -71,3 +71,13 @@ def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata)
     adata.raw = None
     with pytest.raises(NegativeValueError, match=r"before sc\.pp\.scale keeps them"):
         conenmf.tl.nmf(adata, 3)
+
+
+def test_a_consensus_is_added_with_what_is_found_again():
+    rng = np.random.default_rng(0)
+    cells = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
+    found = conenmf.tl.consensus(cells, 3, 5, key_added="programs", n_threads=1)
+    np.testing.assert_array_equal(cells.varm["programs"], found.W)
+    np.testing.assert_array_equal(cells.obsm["X_programs"], np.asarray(found.H).T)
+    np.testing.assert_array_equal(cells.uns["programs_stability"]["found_in"], found.found_in)
+    assert cells.obs["programs"].nunique() == 3

@@ -1,4 +1,4 @@
-"""One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``.
+"""One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``, or ``tl.consensus``.
 
 It reads the counts by `data.doors.from_rows`, fits by `pipeline.factorize` and annotates by
 `export.annotate`; the name of the module is scanpy's for tools.
@@ -10,14 +10,16 @@ from typing import Any
 
 from .arguments import choice, optional, text
 from .data.doors import from_rows
+from .data.matrix import DataMatrix
 from .errors import NegativeValueError, OptionError
 from .export import annotate, check_annotated
+from .judge.stability import Stability, stability
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
 from .text import visible
 
-__all__ = ["nmf"]
+__all__ = ["consensus", "nmf"]
 
 _READING_OPTIONS = ("negative", "n_threads", "max_memory")
 
@@ -63,20 +65,81 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
+    V, options = _opened(adata, layer, options)
+    key_added = text("key_added", key_added)
+    result = factorize(V, n_components, **options)
+    annotate(adata, result, key_added)
+    return result
+
+
+def consensus(
+    adata: Any,
+    n_components: int,
+    n_runs: int = 20,
+    *,
+    layer: str | None = None,
+    key_added: str = "conenmf",
+    **options: Any,
+) -> Stability:
+    """Factor the counts of an AnnData object many times, and add the consensus to it.
+
+    It is added as `nmf` adds a result; ``adata.uns["conenmf_stability"]`` has the shares of the
+    runs that have each component, and its silhouette.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory or backed by its file.
+    n_components : int
+    n_runs : int
+    layer : str, optional
+        The layer to factor; by default X.
+    key_added : str
+    **options
+        As in `conenmf.stability` and `conenmf.from_rows`.
+
+    Returns
+    -------
+    Stability
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> rng = np.random.default_rng(0)
+    >>> adata = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
+    >>> found = consensus(adata, 3, 6)
+    >>> found.verdict, adata.obsm["X_conenmf"].shape
+    ('stable', (27, 3))
+    """
+    V, options = _opened(adata, layer, options)
+    key_added = text("key_added", key_added)
+    found = stability(V, n_components, n_runs, **options)
+    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None, sketch=None)
+    annotate(adata, result, key_added)
+    adata.uns[f"{key_added}_stability"] = {
+        "found_in": found.found_in,
+        "silhouettes": found.silhouettes,
+    }
+    return found
+
+
+def _opened(
+    adata: Any, layer: str | None, options: dict[str, Any]
+) -> tuple[DataMatrix, dict[str, Any]]:
+    """The counts, and the options that were not for reading them."""
     check_annotated(adata)
     optional(choice, "layer", layer, adata.layers.keys())
-    key_added = text("key_added", key_added)
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
-    reading = {name: options.pop(name) for name in _READING_OPTIONS if name in options}
+    reading = {name: options[name] for name in _READING_OPTIONS if name in options}
+    others = {name: value for name, value in options.items() if name not in reading}
     names = Names.of(adata.obs_names, adata.var_names)
     try:
         V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
     except NegativeValueError as problem:
         raise NegativeValueError(_in_words_of_cells(problem, adata, layer)) from None
-    result = factorize(V, n_components, **options)
-    annotate(adata, result, key_added)
-    return result
+    return V, others
 
 
 def _in_words_of_cells(problem: NegativeValueError, adata: Any, layer: str | None) -> str:

@@ -20,6 +20,7 @@ __all__ = ["app"]
 _HOMES = {
     "fit": "fitting",
     "rank": "judging",
+    "stability": "judging",
     "diagnose": "judging",
     "compare": "judging",
     "transform": "saved_results",
@@ -30,6 +31,7 @@ _HOMES = {
 _SHORT_HELP = {
     "fit": "Factorise DATA; write the factors, labels, history and a report to a folder.",
     "rank": "Estimate how many components DATA has: a table of estimators, and a recommendation.",
+    "stability": "Fit DATA many times; say which components are found again, and how exactly.",
     "diagnose": "Report whether DATA lie in cones, how good a fit is, and which init suits them.",
     "compare": "Compare inits and solvers on DATA: error, time, and clustering scores.",
     "transform": "Compute the coefficients of new samples DATA in the components of MODEL.",

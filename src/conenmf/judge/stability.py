@@ -157,19 +157,19 @@ class Stability(NamedComponents):
         named = "relative divergence" if self.loss == "poisson" else "relative error"
         errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"
         n_kept = int(self.is_kept.sum())
-        left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} of them"
+        left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs"
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
             f"{named}: {errors} the best run",
-            f"{self.n_minima} of the {self.n_runs} runs are different; the consensus leaves out "
+            f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
             f"{left_out}",
         ]
         if self.problem:
             sentences[1:] = [
                 f"no consensus: {self.problem}; the components are those of the best run",
                 f"{named}: {self.best_relative_error:.4g}",
-                f"{self.n_minima} of the {self.n_runs} runs are different",
+                f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
             ]
         return sentences
 
