@@ -18,8 +18,6 @@ from .stability import Stability, stability
 
 __all__ = ["StabilityRange", "stability_over"]
 
-_MIN_STABLE_SHARE = 0.9  # of the components
-
 
 @dataclass(frozen=True, eq=False)
 class StabilityRange:
@@ -86,8 +84,8 @@ def stability_over(
 ) -> StabilityRange:
     """Return what is found again for several numbers of components, and recommend one.
 
-    It is the largest number of which at least 90 % of the components are stable; without any, the
-    one with the largest mean silhouette.
+    It is the largest number of which all components are stable; without any, the one with the
+    largest mean silhouette.
 
     Parameters
     ----------
@@ -134,8 +132,8 @@ def stability_over(
 
 
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
-    stable = [k for k, one in found.items() if one.is_stable.mean() >= _MIN_STABLE_SHARE]
+    stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
-        return stable[-1], f"the most of which {_MIN_STABLE_SHARE:.0%} are stable"
+        return stable[-1], "the most that are all stable"
     means = {k: float(np.nan_to_num(one.silhouettes).mean()) for k, one in found.items()}
     return max(means, key=means.__getitem__), "none is stable; this has the largest silhouette"
