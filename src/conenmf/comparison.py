@@ -18,7 +18,7 @@ from .arguments import choices, classes, components, function, integer, optional
 from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
-from .data.validate import require_data_matrix
+from .data.validate import require_data_matrix, require_nonnegative
 from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import scores
@@ -202,6 +202,7 @@ def compare(
     (True, ['dice', 'nmi', 'purity'])
     """
     require_data_matrix(V, nonzero=True)
+    require_nonnegative(V, "a comparison")
     K, seed = components(K), integer("seed", seed, at_least=0)
     inits = choices("inits", inits, ("auto", *INITS))
     solvers = choices("solvers", solvers, SOLVERS)

@@ -23,7 +23,7 @@ from .errors import DataTypeError, FactorError, OptionError
 from .judge.named import matched_rows
 from .names import Names, names_of
 from .result import Factorization
-from .solve.fixed import Fixed
+from .solve.fixed import FIXED_TABLE, Fixed
 from .solve.initial import check_factor
 from .solve.inits import Init
 from .solve.penalties import Penalties
@@ -55,7 +55,7 @@ class ReadsInputs:
             return None
         names = names_of(self.fixed)
         W = factor("fixed", self.fixed, ("n", "F")).T
-        return Fixed(matched_rows(W, names, V), names.sample_names)
+        return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
 
     def _named_components(self) -> tuple[Array, Names]:
         check_is_fitted(self)

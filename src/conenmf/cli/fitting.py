@@ -15,6 +15,7 @@ from .. import __version__
 from ..arguments import path as checked_path
 from ..data.aligned import remove_kept_file
 from ..data.files.atomic import writing
+from ..data.matrix import DataMatrix
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
     ANNOTATED_FILE,
@@ -30,12 +31,14 @@ from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..solve.inits import INITS
+from ..solve.penalties import Penalties
 from ..solve.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption
+from .known_parts import ENTRY_OPTIONS, TERM_OPTIONS, read_fixed, why_not_judged
 from .labels import GivenClasses
 from .losses import LOSS_OPTION
 from .options import (
@@ -86,11 +89,25 @@ class _FitOptions:
     classes: str | None
     title: str | None
     force: bool
+    fixed: str | None
+    alpha_W: float  # noqa: N815  scikit-learn calls them so
+    alpha_H: float | None  # noqa: N815
+    l1_ratio: float
 
     @property
     def limits(self) -> dict[str, Any]:
         """When to stop."""
         return {"max_iter": self.max_iter, "tol": self.tol, "max_time": self.max_time}
+
+    def terms(self, V: DataMatrix, **reading: Any) -> dict[str, Any]:
+        """Known components and penalties, for `factorize`."""
+        penalties = Penalties.as_in_sklearn(
+            V.shape,
+            alpha_W=self.alpha_W,
+            alpha_H="same" if self.alpha_H is None else self.alpha_H,
+            l1_ratio=self.l1_ratio,
+        )
+        return {"fixed": read_fixed(self.fixed, V, **reading), "penalties": penalties}
 
 
 _FORCE_OPTION = click.option(
@@ -103,6 +120,7 @@ _FORCE_OPTION = click.option(
 @with_options(
     COMPONENTS_OPTION,
     *PREPARING_OPTIONS,
+    *ENTRY_OPTIONS,
     click.option(
         "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
     ),
@@ -121,6 +139,7 @@ _FORCE_OPTION = click.option(
         show_default=True,
         help="How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
     ),
+    *TERM_OPTIONS,
     *STOPPING_OPTIONS,
     click.option(
         "--checkpoint",
@@ -157,6 +176,8 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit words.npz -k 20 --tfidf
     conenmf fit words.npz -k 20 --loss poisson
+    conenmf fit ratings.npz -k 8 --missing zeros --alpha-w 0.005
+    conenmf fit spectra.csv -k 5 --fixed library.csv
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far.
@@ -170,6 +191,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     with interruption, new_result(target) as new:
         V = common.open(display, options.image_shape)
         check_view(options.view, V.names)
+        terms = options.terms(V, **common.of_other_files)
         replaces = bool(earlier_files(target))
         known = {} if options.no_report else given.known(V.shape[1], V.names)
         show = display.iterations(**options.limits, what="solving")
@@ -184,6 +206,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 callback=interruption.watch(show),
                 checkpoint=options.checkpoint,
                 **options.limits,
+                **terms,
             )
         remove_kept_file(result.H)  # one beside the data, if it is large: the result will have it
         command = shlex.join(["conenmf", *context.obj["arguments"]])
@@ -192,7 +215,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             stop_reason=StopReason.INTERRUPTED if interruption.asked else result.stop_reason,
             settings={**result.settings, **common.origin, "seed": common.seed, "command": command},
         )
-        if not (interruption.asked or options.no_report):
+        if not (interruption.asked or options.no_report or why_not_judged(result)):
             with interruption.optional(), display.working("judging the result"):
                 result.diagnose(effort=options.effort)
         with interruption.finishing(), display.working(f"writing {target}"):

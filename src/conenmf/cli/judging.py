@@ -31,13 +31,13 @@ from .options import (
     EFFORT_OPTION,
     STOPPING_OPTIONS,
     CommonOptions,
-    NameList,
     choosing,
     reads_data,
     with_options,
 )
 from .places import check_parent, check_picture, save_picture, write_csv
 from .preparing import PREPARING_OPTIONS
+from .text_options import NameList
 
 __all__ = ["compare", "diagnose", "rank", "stability"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from ..names import Names
 from ..report import VIEWS
 from ..text import visible
 from .console import Display
+from .known_parts import KnownEntries
 from .text_options import NAME_OPTIONS, TEXT_OPTIONS, ParamType, Shape
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "REPORT_OPTIONS",
     "STOPPING_OPTIONS",
     "CommonOptions",
-    "NameList",
     "choosing",
     "json_values",
     "reads_data",
@@ -70,6 +70,9 @@ class CommonOptions:
     log1p: bool = False
     tfidf: bool = False
     normalize: bool = False
+    missing: str | None = None
+    mask: str | None = None
+    weights: str | None = None
 
     @functools.cached_property
     def _member(self) -> tuple[str, str | None]:
@@ -100,6 +103,9 @@ class CommonOptions:
             "sample_names": self.sample_names,
             "text_column": self.text_column,
             "negative": self.negative,
+            "missing": self.missing,
+            "mask": self.mask,
+            "weights": self.weights,
             **self.preparing,
         }
 
@@ -143,6 +149,8 @@ class CommonOptions:
         words = Words(self.stop_words, self.min_df, self.max_df, self.max_words)
         with display.working(f"reading {self.data}"):
             path, member = self._member
+            files = {"mask": self.mask, "weights": self.weights}
+            known = KnownEntries.read(files, self.samples_in, **self.of_other_files)
             V = open_data(
                 path,
                 samples_in=self.samples_in,  # type: ignore[arg-type]
@@ -156,8 +164,17 @@ class CommonOptions:
                 n_threads=self.n_threads,
                 max_memory=self.max_memory,
                 names=self._names().updated(Names(image_shape=image_shape)),
+                missing=self.missing or "raise",
+                **known.arrays,
             )
+            known.check_names(V)
             return prepare(V, **self.preparing) if self.preparing else V
+
+    @property
+    def of_other_files(self) -> dict[str, Any]:
+        """How to read a matrix that belongs to the data, such as a mask."""
+        names = ("header", "n_threads", "max_memory")
+        return {name: getattr(self, name) for name in names}
 
     def _names(self) -> Names:
         """What the options say about samples and features."""
@@ -264,10 +281,10 @@ READING_OPTIONS = (
     *TEXT_OPTIONS,
     click.option(
         "--negative",
-        type=click.Choice(["raise", "clip"]),
+        type=click.Choice(["raise", "clip", "keep"]),
         default="raise",
         show_default=True,
-        help="What to do with tiny negative entries.",
+        help="What to do with negative entries: clip reads tiny ones as zeros, keep is for noise.",
     ),
     click.option(
         "--threads",
@@ -340,27 +357,6 @@ class _Components(ParamType):
         if K < 1:
             self.fail(f"{value!r} is neither 'auto' nor a number of at least 1", param, ctx)
         return K
-
-
-class NameList(ParamType):
-    """Names with commas between them."""
-
-    name = "NAME,..."
-
-    def __init__(self, choices: Sequence[str]) -> None:
-        self.choices = tuple(choices)
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """Split the names, and refuse unknown ones."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(part.strip() for part in str(value).split(",") if part.strip())
-        for name in names:
-            if name not in self.choices:
-                self.fail(f"{name!r} is not one of {', '.join(self.choices)}", param, ctx)
-        if not names:
-            self.fail(f"name some of {', '.join(self.choices)}", param, ctx)
-        return names
 
 
 COMPONENTS_OPTION = click.option(

@@ -18,14 +18,16 @@ from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
 from ..data.files.texts import TABLE_SUFFIXES
 from ..data.prepared import prepared
-from ..errors import OptionError, ShapeError
+from ..errors import NotAvailableError, OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..judge.named import matched_rows
 from ..report import write_report
 from ..result import Factorization
 from ..solve.goals import LOSSES, best_coefficients
 from ..solve.penalties import Penalties
+from ..solve.weighted import Weighted
 from ..text import visible
+from .known_parts import ENTRY_OPTIONS, why_not_judged
 from .labels import GivenClasses
 from .options import (
     PRINTING_OPTIONS,
@@ -62,14 +64,15 @@ _READ_AS_BEFORE = (
         type=click.Path(),
         required=True,
         help="The coefficients: .csv, .parquet or .npy.",
-    )
+    ),
+    *ENTRY_OPTIONS,
 )
 def transform(common: CommonOptions, model: str, output: str) -> None:
     """Compute the coefficients of new samples DATA in the components of MODEL.
 
     MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
     both have names; texts are read with the words of MODEL, and counts are prepared as for MODEL,
-    by --tfidf and the like.
+    by --tfidf and the like. --missing is that of MODEL unless it is given.
 
     \b
     conenmf transform result new.csv -o coefficients.csv
@@ -89,7 +92,8 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
         W = W.astype(V.dtype, copy=False)
         H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
     write_coefficients(output, H.T, V.names)
-    error = LOSSES[result.loss](V, rescale=False).relative_error(value) if V.total else 0.0
+    loss = LOSSES[result.loss] if V.observed is None else Weighted
+    error = loss(V, rescale=False).relative_error(value) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
         "n_samples": V.shape[1],
@@ -107,7 +111,12 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
 
 
 def _like_those_of(result: Factorization, common: CommonOptions) -> CommonOptions:
-    """Read new texts from the column that those of the result were in, unless another is named."""
+    """Read new texts from the column that those of the result were in, unless another is named.
+
+    What is missing is missing here too.
+    """
+    if common.missing is None:
+        common = replace(common, missing=result.settings.get("missing"))
     column = result.settings.get("text_column")
     is_table = common.path.suffix.lower() in TABLE_SUFFIXES
     if common.text_column is None and column is not None and is_table:
@@ -203,6 +212,8 @@ def _judged(
     factorization: Factorization, result: str, data: str | None, common: CommonOptions
 ) -> Factorization:
     """A result with its diagnosis, which may have to be computed from the data."""
+    if why := why_not_judged(factorization):
+        raise NotAvailableError(f"{result} has no report: {why}")
     if data is None:
         if factorization.diagnosis is None:
             source = factorization.settings.get("source")
@@ -220,6 +231,8 @@ def _judged(
     if factorization.preparation is not None:
         V = prepared(V, factorization.preparation)
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
+    if why := why_not_judged(factorization):
+        raise NotAvailableError(f"{result} has no report: {why}")
     with common.display.working("judging the result"):
         factorization.diagnose()
     return factorization

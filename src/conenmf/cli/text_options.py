@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS", "ParamType", "Shape"]
+__all__ = ["NAME_OPTIONS", "TEXT_OPTIONS", "NameList", "ParamType", "Shape"]
 
 
 if TYPE_CHECKING:
@@ -28,6 +29,27 @@ class Shape(ParamType):
         if not (rows.isdecimal() and columns.isdecimal()):
             self.fail(f"{value!r} is not a shape such as 92x112", param, ctx)
         return int(rows), int(columns)
+
+
+class NameList(ParamType):
+    """Names with commas between them."""
+
+    name = "NAME,..."
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = tuple(choices)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Split the names, and refuse unknown ones."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(",") if part.strip())
+        for name in names:
+            if name not in self.choices:
+                self.fail(f"{name!r} is not one of {', '.join(self.choices)}", param, ctx)
+        if not names:
+            self.fail(f"name some of {', '.join(self.choices)}", param, ctx)
+        return names
 
 
 NAME_OPTIONS = (

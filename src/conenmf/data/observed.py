@@ -146,7 +146,10 @@ def observed_only(
         raise OptionError(
             Message(
                 Option("missing", "zeros"),
-                " takes what is stored of sparse data as known: leave out mask and weights",
+                " takes what is stored of sparse data as known: leave out ",
+                Option("mask"),
+                " and ",
+                Option("weights"),
             )
         )
     view = copy.copy(V) if rows is None else MappedMatrix(V, hidden, rows, dtype=V.dtype)
@@ -228,20 +231,20 @@ def _checked(V: DataMatrix, name: str, array: Any) -> Aligned:
         except Exception:  # rows that differ in length, an object of the caller's own
             array = np.empty((), dtype=object)
     if array.dtype.kind not in "fiub":
-        raise DataTypeError(f"{name} has entries of type {array.dtype}, expected numbers")
+        problem = f" has entries of type {array.dtype}, expected numbers"
+        raise DataTypeError(Message(Option(name), problem))
     if tuple(array.shape) != (N, F):
-        raise ShapeError(
-            f"{name} has shape {tuple(array.shape)}, expected one entry for each of the data, "
-            f"{(N, F)}"
-        )
+        problem = f" has shape {tuple(array.shape)}, expected one entry for each of the data, "
+        raise ShapeError(Message(Option(name), problem, f"{(N, F)}"))
     if name == "mask":
-        array = array.astype(bool)
+        array = array.astype(bool, copy=False)
     (lowest, highest) = V.map(_extremes, array, reduce=_wider)[0]
     if not (lowest >= 0 and np.isfinite(highest)):
         raise OptionError(
             Message(
-                f"{name} has entries from {lowest:g} to {highest:g}: expected finite numbers that "
-                "are at least 0; an entry that is missing has weight 0"
+                Option(name),
+                f" has entries from {lowest:g} to {highest:g}: expected finite numbers that "
+                "are at least 0; an entry that is missing has weight 0",
             )
         )
     return V.align(array)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from ..arguments import flag, instance, number, optional
-from ..errors import Message, Option, OptionError, ShapeError
+from ..errors import Message, NotAvailableError, Option, OptionError, ShapeError
 from .blocks import (
     Array,
     Block,
@@ -92,6 +92,11 @@ def prepared(V: DataMatrix, preparation: Preparation) -> PreparedMatrix:
     """
     require_data_matrix(V)
     instance("preparation", preparation, Preparation, "the preparation of a result")
+    if V.observed is not None:
+        raise NotAvailableError(
+            "data are prepared with all their entries, and some of these are missing or weighted: "
+            "prepare the data first, or leave the preparation out"
+        )
     if V.preparation is not None:
         raise OptionError("the data are prepared already: ask for all steps in one call")
     if preparation.idf is not None and preparation.idf.size != V.shape[0]:

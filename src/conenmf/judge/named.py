@@ -42,17 +42,17 @@ def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
     ]
 
 
-def matched_rows(W: Array, names: Names, V: DataMatrix) -> Array:
+def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model") -> Array:
     """W (F, K) with its rows, which have these names, in the order of the features of V.
 
     Where both have names, features are matched by them; the error names those that are missing in
-    V, and those that only V has.
+    V, and those that only V has, and calls W what `owner` says.
     """
     known, given = names.feature_names, V.names.feature_names
     if known is None or given is None:
         if len(W) != V.shape[0]:
             raise ShapeError(
-                f"the data have {V.shape[0]} features, the model has {len(W)}: they must agree"
+                f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
             )
         return W
     if known == given:
@@ -61,15 +61,15 @@ def matched_rows(W: Array, names: Names, V: DataMatrix) -> Array:
     extra = [name for name in given if name not in place]
     missing = place.keys() - set(given)
     if extra or missing:
-        parts = [f"the data have {len(given)} features, the model has {len(known)}"]
+        parts = [f"the data have {len(given)} features, {owner} has {len(known)}"]
         if missing:
             parts.append(f"missing in the data: {_listed(n for n in known if n in missing)}")
         if extra:
-            parts.append(f"not in the model: {_listed(extra)}")
-        raise ShapeError(f"{'; '.join(parts)}: give the features of the model")
+            parts.append(f"not in {owner}: {_listed(extra)}")
+        raise ShapeError(f"{'; '.join(parts)}: give the features of {owner}")
     if len(place) < len(known) or len(given) != len(known):
         raise ShapeError(
-            "features share names and differ in order from the model: give each its own name"
+            f"features share names and differ in order from {owner}: give each its own name"
         )
     return W[[place[name] for name in given]]
 

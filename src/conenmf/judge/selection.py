@@ -32,7 +32,7 @@ from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.resampled import holds_counts
 from ..data.sampling import draw_samples
-from ..data.validate import require_data_matrix
+from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import take_samples
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
@@ -311,6 +311,7 @@ def select_k(
     (4, 'cones')
     """
     require_data_matrix(V, nonzero=True)
+    require_nonnegative(V, "the vote on the number of components")
     rng = optional(generator, "rng", rng)
     optional(function, "callback", callback, takes=2)
     evidence = _Evidence(V, spectrum, None)

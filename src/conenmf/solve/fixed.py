@@ -24,7 +24,10 @@ from .coefficients import coefficients
 from .penalties import times_gram
 from .solvers import Update
 
-__all__ = ["Fixed", "update_others", "what_is_left"]
+__all__ = ["FIXED_TABLE", "Fixed", "update_others", "what_is_left"]
+
+
+FIXED_TABLE = "the table of fixed components"  # what errors about features call it
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,154 @@
+"""Options that say what is known: entries, by masks and weights; components; and penalties.
+
+Masks, weights and components are matrices in files, which `open_data` reads as it reads the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import numpy as np
+
+from ..data.blocks import Array, Block, dense, exact
+from ..data.doors import open_data
+from ..data.matrix import DataMatrix
+from ..errors import ConeNMFError, Message, NonFiniteError, Option, ShapeError
+from ..judge.named import matched_rows
+from ..names import Names
+from ..result import Factorization
+from ..solve.fixed import FIXED_TABLE, Fixed
+
+__all__ = ["ENTRY_OPTIONS", "TERM_OPTIONS", "KnownEntries", "read_fixed", "why_not_judged"]
+
+ENTRY_OPTIONS = (
+    click.option(
+        "--missing",
+        type=click.Choice(["raise", "nan", "zeros"]),
+        help="Entries that are missing: NaN, or zeros (what a sparse matrix does not store); "
+        "by default NaN is an error.",
+    ),
+    click.option(
+        "--mask",
+        type=click.Path(),
+        metavar="FILE",
+        help="A matrix of the shape of DATA: 0 where an entry is missing.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Path(),
+        metavar="FILE",
+        help="A matrix of the shape of DATA: how much each entry counts, such as 1 / sigma^2.",
+    ),
+)
+TERM_OPTIONS = (
+    click.option(
+        "--fixed",
+        type=click.Path(),
+        metavar="FILE",
+        help="Known components, which stay: a row each, features matched by name.",
+    ),
+    click.option(
+        "--alpha-w",
+        "alpha_W",
+        type=click.FloatRange(0),
+        default=0.0,
+        show_default=True,
+        help="Penalty of the coefficients, as in scikit-learn's NMF.",
+    ),
+    click.option(
+        "--alpha-h",
+        "alpha_H",
+        type=click.FloatRange(0),
+        help="Penalty of the components; by default that of --alpha-w.",
+    ),
+    click.option(
+        "--l1-ratio",
+        "l1_ratio",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        show_default=True,
+        help="Share of the penalties that is L1; the rest is L2.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class KnownEntries:
+    """What files say about the entries of the data.
+
+    Attributes
+    ----------
+    arrays : dict
+        The mask and the weights that were given, in the orientation of the data.
+    names : dict
+        The names that their files have.
+    """
+
+    arrays: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Names] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, files: Mapping[str, str | None], samples_in: str, **reading: Any) -> KnownEntries:
+        """Read the files of options, by their names; `reading` is for `open_data`."""
+        known = cls()
+        for name, path in files.items():
+            if path is not None:
+                M = _opened(name, path, samples_in=samples_in, **reading)
+                step = _is_known if name == "mask" else _numbers
+                rows: Any = M.sweep(step)[0]
+                known.arrays[name] = rows if samples_in == "rows" else rows.T
+                known.names[name] = M.names
+        return known
+
+    def check_names(self, V: DataMatrix) -> None:
+        """Refuse a file whose samples or features have names, but not those of the data."""
+        for option, names in self.names.items():
+            for what in ("sample_names", "feature_names"):
+                own, others = getattr(names, what), getattr(V.names, what)
+                if own is not None and others is not None and own != others:
+                    side = what.replace("_", " ")
+                    problem = f" has other {side} than the data, or in another order: "
+                    raise ShapeError(Message(Option(option), problem, "write it as the data are"))
+
+
+def read_fixed(path: str | None, V: DataMatrix, **reading: Any) -> Fixed | None:
+    """Read components, a row each, in the order of the features of V; None without a file."""
+    if path is None:
+        return None
+    M = _opened("fixed", path, samples_in="rows", **reading)
+    W = exact(dense(M.columns(np.arange(M.shape[1]))))
+    return Fixed(matched_rows(W, M.names, V, FIXED_TABLE), M.names.sample_names)
+
+
+def why_not_judged(result: Factorization) -> str:
+    """Say why a result can have no report; nothing if it can."""
+    if result.settings.get("observed"):
+        return "no lower bound for the error is known where entries are missing or weighted"
+    if result.data is not None and result.data.measures.lowest < 0:
+        return "cones need nonnegative data, and negative entries were kept"
+    return ""
+
+
+def _opened(option: str, path: str, **reading: Any) -> DataMatrix:
+    """Open the matrix of an option, in whose name its errors speak."""
+    try:
+        M = open_data(path, negative="keep", missing="nan", **reading)
+    except ConeNMFError as problem:
+        message = problem.args[0]
+        parts = message.parts if isinstance(message, Message) else (message,)
+        raise type(problem)(Message(Option(option), ": ", *parts)) from problem
+    if M.observed is not None:
+        share = f"{M.observed.missing:.2g} of its entries are NaN: expected numbers"
+        raise NonFiniteError(Message(Option(option, path), ": ", share))
+    return M
+
+
+def _is_known(block: Block) -> tuple[Array, None]:
+    return np.ascontiguousarray(dense(block).T != 0), None
+
+
+def _numbers(block: Block) -> tuple[Array, None]:
+    return np.ascontiguousarray(dense(block).T), None

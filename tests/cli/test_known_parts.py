@@ -1,0 +1,132 @@
+"""Missing entries, weights, known components and penalties on the command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from conenmf import ConeNMF, Factorization
+
+PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
+
+
+@pytest.fixture
+def X(folder):
+    """The data of the folder."""
+    return pd.read_csv("cells.csv", index_col=0)
+
+
+@pytest.fixture
+def fitted(folder, run):
+    """Fit with some options; the result."""
+
+    def fit(data, *options):
+        assert run("fit", data, "-o", "out", *PLAIN, *options) == 0
+        return Factorization.load("out/result.npz")
+
+    return fit
+
+
+def model(**options):
+    return ConeNMF(3, tol=0.01, **options)
+
+
+def test_nan_is_missing_in_fit_and_in_transform(X, run, fitted, capsys):
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    X.to_csv("holes.csv")
+    assert run("fit", "holes.csv", "-o", "out") == 3
+    assert "--missing nan" in capsys.readouterr().err
+    result, expected = fitted("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
+    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert result.relative_error == expected.relative_error_
+    assert "No report written: no lower bound" in capsys.readouterr().out
+    assert not Path("out/report.html").exists()
+    assert run("report", "out", "--data", "holes.csv") == 4
+    assert "out has no report: no lower bound" in capsys.readouterr().err
+    assert run("transform", "out", "holes.csv", "-o", "new.npy", "--json", "-q") == 0
+    np.testing.assert_allclose(np.load("new.npy"), expected.transform(X), rtol=1e-12)
+    error = json.loads(capsys.readouterr().out)["relative_error"]
+    assert error == pytest.approx(result.relative_error, rel=1e-9)
+
+
+def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
+    ratings = sp.csr_array(X.to_numpy() * (np.random.default_rng(1).random(X.shape) < 0.4))
+    sp.save_npz("ratings.npz", ratings)
+    options = ("--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
+    result = fitted("ratings.npz", *options)
+    expected = model(missing="zeros", alpha_W=0.01, l1_ratio=0.5).fit(ratings)
+    np.testing.assert_array_equal(result.W, expected.components_.T)
+
+
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_masks_and_weights_are_files(X, fitted, samples_in):
+    rng = np.random.default_rng(2)
+    mask, weights = rng.random(X.shape) < 0.8, rng.uniform(0.5, 2, X.shape)
+    frames = {
+        "data.csv": X,
+        "mask.csv": pd.DataFrame(mask.astype(int), X.index, X.columns),
+        "weights.csv": pd.DataFrame(weights, X.index, X.columns),
+    }
+    for name, frame in frames.items():
+        (frame if samples_in == "rows" else frame.T).to_csv(name)
+    options = ("--mask", "mask.csv", "--weights", "weights.csv", "--samples-in", samples_in)
+    expected = model().fit(X, mask=mask, weights=weights)
+    np.testing.assert_array_equal(fitted("data.csv", *options).W, expected.components_.T)
+
+
+def test_fixed_components_are_matched_by_name(X, fitted):
+    library = pd.DataFrame(X.to_numpy()[[4, 70]], ["first", "second"], X.columns)
+    library.iloc[:, ::-1].to_csv("library.csv")
+    result = fitted("cells.csv", "--fixed", "library.csv", "--alpha-w", 0.1, "--alpha-h", 0)
+    expected = model(fixed=library, alpha_W=0.1, alpha_H=0.0).fit(X)
+    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)
+    assert result.component_names == ("first", "second", "component 2")
+    np.testing.assert_array_equal(result.W[:, :2].T, library)
+
+
+def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
+    Y = X.to_numpy() - 0.1
+    np.save("noise.npy", Y)
+    result = fitted("noise.npy", "--negative", "keep")
+    np.testing.assert_array_equal(result.W, model(negative="keep").fit(Y).components_.T)
+    assert "No report written: cones need nonnegative data" in capsys.readouterr().out
+    for command in ("rank", "diagnose", "compare"):
+        assert run(command, "noise.npy", "--negative", "keep", "-q") == 3
+        assert "which --negative keep kept" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "change", "code", "problem"),
+    [
+        ("mask", lambda A: A[:, 1:], 3, "--mask has shape (90, 29)"),
+        ("weights", lambda A: A - 3, 4, "--weights has entries from -2 to -2"),
+        ("weights", lambda A: A * np.nan, 3, "--weights: every entry is missing"),
+        ("weights", lambda A: np.where(np.eye(90, 30), np.nan, A), 3, "--weights wrong.npy: 0.011"),
+        ("fixed", lambda A: A[:2, 1:], 3, "the table of fixed components has 29"),
+        ("fixed", lambda A: -A[:2], 3, "--fixed is -1.0 at (0, 0)"),
+        ("fixed", lambda A: A[:4], 4, "4 components are fixed, more than the 3"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::conenmf.data.observed.MissingWarning")
+def test_files_that_do_not_suit_the_data(folder, run, capsys, option, change, code, problem):
+    np.save("wrong.npy", change(np.ones((90, 30))))
+    assert run("fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert problem in lines[0]
+
+
+def test_names_of_a_mask_must_be_those_of_the_data(X, run, capsys):
+    pd.DataFrame(1, X.index, X.columns[::-1]).to_csv("mask.csv")
+    assert run("fit", "cells.csv", "--mask", "mask.csv", *PLAIN) == 3
+    assert "--mask has other feature names than the data" in capsys.readouterr().err
+
+
+def test_data_with_holes_are_not_prepared(X, run, capsys):
+    X.iloc[0, 0] = np.nan
+    X.to_csv("holes.csv")
+    assert run("fit", "holes.csv", "--missing", "nan", "--log1p", *PLAIN) == 4
+    assert "prepare the data first" in capsys.readouterr().err
