@@ -47,6 +47,8 @@ def test_an_option_that_the_command_does_not_have_stays_as_it_is():
         ("max_time", "--max-time"),
         ("checkpoint", "--checkpoint"),
         ("tables", "--tables"),
+        ("missing", "--missing"),
+        ("alpha_W", "--alpha-w"),
     ],
 )
 def test_flags_are_found_by_the_names_of_python(name, flag):

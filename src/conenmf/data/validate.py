@@ -106,10 +106,9 @@ def unmasked(matrix: Any) -> Any:
     masked = np.argwhere(np.ma.getmaskarray(matrix))
     if len(masked):
         where = ", ".join(map(str, masked[0].tolist()))
-        raise MaskedDataError(
-            f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): remove "
-            "such samples or features, fill them, X.filled(0), or pass missing='nan'"
-        )
+        problem = f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): "
+        advice = "remove such samples or features, fill them, X.filled(0), or pass "
+        raise MaskedDataError(Message(problem, advice, Option("missing", "nan")))
     return np.ma.getdata(matrix)
 
 
