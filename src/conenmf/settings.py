@@ -94,10 +94,9 @@ class NeedsNumberOfComponents:
         if model is None:
             return self.method
         if model.loss != "frobenius":
-            raise NotAvailableError(
-                f"partial_fit minimises least squares, and there is none for loss={model.loss!r}: "
-                "fit all samples; files larger than memory are read a part at a time"
-            )
+            problem = "partial_fit minimises least squares, and there is none for "
+            advice = ": fit all samples; files larger than memory are read a part at a time"
+            raise NotAvailableError(Message(problem, Option("loss", model.loss), advice))
         if isinstance(model.n_components, str) and model.n_components == "auto":
             raise NotAvailableError(
                 "n_components='auto' needs all samples at once, and partial_fit has one batch: "

@@ -62,7 +62,7 @@ def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
 
 
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_masks_and_weights_are_files(X, fitted, samples_in):
+def test_masks_and_weights_are_files(X, run, fitted, capsys, samples_in):
     rng = np.random.default_rng(2)
     mask, weights = rng.random(X.shape) < 0.8, rng.uniform(0.5, 2, X.shape)
     frames = {
@@ -74,7 +74,13 @@ def test_masks_and_weights_are_files(X, fitted, samples_in):
         (frame if samples_in == "rows" else frame.T).to_csv(name)
     options = ("--mask", "mask.csv", "--weights", "weights.csv", "--samples-in", samples_in)
     expected = model().fit(X, mask=mask, weights=weights)
-    np.testing.assert_array_equal(fitted("data.csv", *options).W, expected.components_.T)
+    result = fitted("data.csv", *options)
+    np.testing.assert_array_equal(result.W, expected.components_.T)
+    capsys.readouterr()
+    assert run("transform", "out", "data.csv", "-o", "new.npy", "--json", "-q", *options) == 0
+    np.testing.assert_allclose(np.load("new.npy"), result.H.T, rtol=1e-9)
+    error = json.loads(capsys.readouterr().out)["relative_error"]
+    assert error == pytest.approx(result.relative_error, rel=1e-9)
 
 
 def test_fixed_components_are_matched_by_name(X, fitted):

@@ -82,7 +82,7 @@ def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
         return V
     if V.observed is not None:
         raise OptionError(
-            "sample_weight is for complete data: multiply the weights of entries, weights=, by it"
+            "sample_weight is for complete data: multiply the weights of the entries by it"
         )
     total = float(weights.sum())
     view: DataMatrix

@@ -81,9 +81,8 @@ class Terms:
                 "one: leave one of the two out"
             )
         if V.unweighed is not None and V.unweighed.repeated is None and loss != "frobenius":
-            raise OptionError(
-                "sample_weight must be whole numbers for small data, or loss='frobenius', so far"
-            )
+            problem = "sample_weight must be whole numbers for small data, or "
+            raise OptionError(Message(problem, Option("loss", "frobenius"), ", so far"))
         if is_signed and loss != "frobenius":
             require_nonnegative(V, f"loss={loss!r}")
         return cls(Fixed.of(fixed, V), penalties, loss, V.observed, is_signed)
