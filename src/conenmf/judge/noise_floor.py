@@ -79,8 +79,10 @@ def noise_floor(
     >>> V = from_columns(np.ones((30, 40)))
     >>> W, H = np.ones((30, 1)), np.full((1, 40), 100.0)
     >>> quick, floor = (noise_floor(V, W, H, refit=refit) for refit in (False, True))
-    >>> round(quick.value), round(floor.value)  # about half for each entry, less 69 parameters
-    (587, 552)
+    >>> 550 < quick.value < 650  # about half for each of 1200 entries
+    True
+    >>> 20 < quick.value - floor.value < 50  # half for each of 69 parameters
+    True
     """
     flag("refit", refit)
     n_draws = integer("n_draws", n_draws, at_least=2)
