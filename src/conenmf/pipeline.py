@@ -174,10 +174,10 @@ def factorize(
         history=history,
         stop_reason=stop_reason,
         seconds=stages.seconds,
+        first_certificate=_first_certificate(goal, error, end, spectrum, begun),
         passes=V.passes_here - passes,
         settings=settings,
         **begun.decided(),
-        first_certificate=_first_certificate(goal, error, end, spectrum, begun),
         spectrum=spectrum,
         **_kept_of(V),
     )

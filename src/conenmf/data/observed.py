@@ -136,6 +136,8 @@ def observed_only(
     if weights is not None:
         given = _checked(V, "weights", weights)
         rows = given if rows is None else V.map(_product, rows, given)[0]
+    if missing == "raise" and rows is None:
+        return V
     if missing == "nan":
         known, _ = V.sweep(_is_number)
         rows = known if rows is None else V.map(_product, rows, known)[0]
