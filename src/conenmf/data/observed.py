@@ -90,8 +90,6 @@ class Known(NamedTuple):
 
     def applied(self, V: DataMatrix, samples_in: str) -> DataMatrix:
         """Return V, or the view of it that knows its weights."""
-        if self.missing == "raise" and self.mask is None and self.weights is None:
-            return V
         mask, weights = self.mask, self.weights
         if samples_in == "columns":
             mask, weights = (_turned(one) for one in (mask, weights))
@@ -130,6 +128,8 @@ def observed_only(
             f"expected a DataMatrix, got {type(V).__name__}: use from_rows(X)"
         )
     choice("missing", missing, ("raise", "nan", "zeros"))
+    if missing == "raise" and mask is None and weights is None:
+        return V
     rows: Aligned | None = None
     if mask is not None:
         rows = _checked(V, "mask", mask)
