@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conenmf import factorize, from_columns, make_cones
+from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import OptionError, ShapeError
 from conenmf.export import write_tables
 from conenmf.names import Names
@@ -251,3 +251,11 @@ def test_typical_texts_begin_below_their_names(scene, parsed):
     assert "long " * 60 not in page.text  # only the beginning
     with pytest.raises(ShapeError, match=f"{N - 1} texts for {N} samples"):
         render(scene, texts=texts[1:])
+
+
+def test_components_of_counts_have_the_shares_of_the_result():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.3, size=(80, 3)) @ rng.gamma(0.5, size=(3, 12)) * 9)
+    result = factorize(from_rows(counts), 3, loss="poisson", init="nndsvd")
+    rows = rows_of_table(render(result))[1:]
+    assert [plain(row[1]) for row in rows] == [f"{100 * share:.0f}%" for share in result.shares]

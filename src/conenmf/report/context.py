@@ -163,6 +163,12 @@ class ReportContext:
         specific: Array = np.divide(units**2, total, out=np.zeros_like(units), where=total > 0)
         return specific
 
+    @property
+    def component_shares(self) -> Array:
+        """The share of the reconstruction that each component has, (K,); of counts, of the mass."""
+        known = self.result.shares
+        return self.diagnosis.shares if known is None else known
+
     @cached_property
     def shares(self) -> Array:
         """The share (S, K) of each component in the contributions to an inspected sample."""

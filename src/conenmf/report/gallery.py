@@ -149,7 +149,7 @@ def _component_facts(context: ReportContext, k: int) -> list[tuple[str, str, str
     size = int(context.diagnosis.sizes[k])
     mean_share = percent(float(context.shares[:, k].mean()))
     facts = [
-        ("Share", percent(float(context.diagnosis.shares[k])), "of the reconstruction"),
+        ("Share", percent(float(context.component_shares[k])), "of the reconstruction"),
         ("Samples", f"{size:,} of {context.N:,}", "to which it contributes most"),
         ("Mean share", mean_share, "of a sample"),
     ]

@@ -39,7 +39,7 @@ def table(context: ReportContext) -> Html:
         titles.append("largest class")
     if context.view != "images":
         titles.append("largest features" if context.view == "terms" else "peaks at")
-    shares = context.diagnosis.shares
+    shares = context.component_shares
     rows = (_row(context, int(k)) for k in np.argsort(-shares, kind="stable"))
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     return element(
@@ -53,8 +53,8 @@ def table(context: ReportContext) -> Html:
 
 
 def _row(context: ReportContext, k: int) -> Html:
-    share = float(context.diagnosis.shares[k])
-    widest, size = float(context.diagnosis.shares.max()) or 1.0, int(context.diagnosis.sizes[k])
+    share = float(context.component_shares[k])
+    widest, size = float(context.component_shares.max()) or 1.0, int(context.diagnosis.sizes[k])
     cells = [
         element(
             "td",
