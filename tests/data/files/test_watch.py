@@ -4,6 +4,7 @@ import contextlib
 import os
 import warnings
 from pathlib import Path
+from uuid import uuid4
 
 import anndata
 import h5py
@@ -329,7 +330,7 @@ def in_memory_zarr(X):
 
 
 def in_memory_hdf5(X):
-    file = h5py.File(f"no file {id(X)}", "w", driver="core", backing_store=False)
+    file = h5py.File(f"no file {uuid4()}", "w", driver="core", backing_store=False)
     dataset = file.create_dataset("X", data=X)
     return dataset, dataset
 
