@@ -62,10 +62,13 @@ def load(name: str) -> Any:
 def catalogue(path: Path) -> Any:
     """A table of mutation types x samples, of which the first columns name the type."""
     with path.open(newline="") as lines:
-        header, *rows = csv.reader(lines)
-    n_names = sum(not cell.replace(".", "", 1).isdigit() for cell in rows[0])
-    assert len(header) > n_names
+        _, *rows = csv.reader(lines)
+    n_names = next(n for n in range(len(rows[0])) if all(is_number(row[n]) for row in rows))
     return np.array([row[n_names:] for row in rows], dtype=np.float64).T
+
+
+def is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).isdigit()
 
 
 def topics(n_samples: int = 100_000, n_features: int = 30_000, K: int = 20) -> Any:
