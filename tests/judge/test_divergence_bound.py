@@ -104,5 +104,5 @@ def test_it_is_the_same_in_every_storage(main_backend, small_blocks):
     V = topics(np.random.default_rng(2), 60, 20)
     found, expected = divergence_bound(main_backend(V), 3), divergence_bound(from_columns(V), 3)
     assert found.of_margins == pytest.approx(expected.of_margins, rel=1e-6)
-    assert found.value == pytest.approx(expected.value, rel=1e-2)
+    assert found.value == pytest.approx(expected.value, rel=1e-6)
     assert expected.value > 0

@@ -22,6 +22,7 @@ from ..data.entries import entries_of, products_at, with_values
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import FactorError
+from ..solve.poisson_regression import dual_gaps
 
 __all__ = ["PoissonGaps", "poisson_gaps"]
 
@@ -90,7 +91,7 @@ def poisson_gaps(V: DataMatrix, W: Any, H: Any) -> PoissonGaps:
             "is infinite: fit again, or leave out the features or samples whose factors are zero"
         )
     of_H, v, x = sums["of_H"], sums["features"], W @ sums["of_H"]
-    component_gap = float(_gaps(x, v, sums["VH"], of_H).sum())
+    component_gap = float(dual_gaps(sums["VH"], of_H, W, v).sum())
     total = float(v.sum())
     margins = sums["v_log_v"] - sums["c_log_c"] - float(_xlogx(v).sum()) + float(_xlogx(total))
     divergence = max(sums["v_log_ratio"] - total + float(x.sum()), 0.0)
@@ -109,22 +110,13 @@ def _judge(block: Block, H: Array, *, W: Array, of_W: Array) -> tuple[dict[str, 
         "v_log_ratio": float(entries.values @ np.log(ratios)),
         "v_log_v": float(_xlogx(entries.values).sum()),
         "c_log_c": float(_xlogx(c).sum()),
-        "coefficient_gap": float(_gaps(H @ of_W, c, products(divided, W), of_W).sum()),
+        "coefficient_gap": float(dual_gaps(products(divided, W), of_W, H, c).sum()),
         "VH": weighted_sums(divided, H),
         "features": np.bincount(entries.features, entries.values, minlength=F),
         "of_H": H.sum(axis=0),
         "impossible": int(np.count_nonzero(impossible)),
     }
     return (sums,)
-
-
-def _gaps(x: Array, v: Array, C: Array, sums: Array) -> Array:
-    """Return sum x - s - s log a of each row, with 1 / a = max_k C_k / sums_k; never below 0."""
-    used = sums > 0
-    largest = (C[:, used] / sums[used]).max(axis=1, initial=0.0)
-    logs = np.log(largest, out=np.zeros_like(largest), where=largest > 0)
-    gaps: Array = np.maximum(x - v + v * logs, 0.0)
-    return gaps
 
 
 def _xlogx(values: Any) -> Array:

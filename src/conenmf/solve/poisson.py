@@ -57,7 +57,7 @@ __all__ = [
     "regressions",
 ]
 
-_MAX_CURVATURE_BYTES = 1 << 25
+_MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features, which every thread sums
 _KEPT_SHARE = 0.1  # of an entry, that is left when it is moved further
 
 POISSON_SOLVERS: dict[str, Solver] = {
