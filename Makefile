@@ -42,6 +42,10 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/around.py
+	$(BIN)/python benchmarks/counts.py
+	set -e; for part in bounds floors thinning; do $(BIN)/python benchmarks/count_quality.py $$part; done
+	$(BIN)/python benchmarks/holes.py
+	$(BIN)/python benchmarks/stability.py --drawn
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/choosing_k.py
 	$(BIN)/python benchmarks/inits.py

@@ -267,7 +267,8 @@ class ConeNMF(
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
         if self.fixed is not None or V.observed is not None or not self._penalties(V).are_none:
-            raise NotAvailableError("partial_fit takes no penalties, fixed or missing entries: fit")
+            problem = "partial_fit takes no penalties, fixed components or missing entries: use fit"
+            raise NotAvailableError(problem)
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
         if stream.K != K:
             raise OptionError(
