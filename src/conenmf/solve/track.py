@@ -118,7 +118,7 @@ class Track(ABC):
         self._ahead: list[Entered] = []
         self._callback, self._lowest_error, self._lowest_on_sketch = callback, np.inf, np.inf
         self._is_on_all = arena.name == "all"
-        self._seeds: list[int | None] = [None, *range(1, len(self.inits))]
+        self._seeds = list(range(len(self.inits)))
         if rng is not None:
             self._seeds[1:] = [int(seed) for seed in rng.integers(2**32, size=len(self.inits) - 1)]
         left = remaining()
@@ -129,9 +129,13 @@ class Track(ABC):
         """Return the factors of an init."""
 
     def rng(self, number: int) -> Generator:
-        """Return the generator of an init, which is the same at every call."""
-        seed = self._seeds[number]
-        return None if seed is None else np.random.default_rng(seed)
+        """Return the generator of an init, which is the same at every call.
+
+        The first init is the same whatever the seed: without a generator, if it needs none.
+        """
+        if number == 0 and self.inits[0] != "random":
+            return None
+        return np.random.default_rng(self._seeds[number])
 
     def run(self) -> Entered:
         """Hold the race, and return the winner, or the one that leads when it is stopped."""
