@@ -27,7 +27,7 @@ from .consensus import Consensus, consensus, distinct, found_again
 from .named import NamedComponents
 from .replicates import RESAMPLINGS, Replicates, replicate
 
-__all__ = ["Stability", "stability"]
+__all__ = ["Stability", "judged_replicates", "stability"]
 
 _FOUND_COSINE = 0.9  # above which a component counts as found in a run
 _STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
@@ -244,11 +244,23 @@ def stability(
     rng = np.random.default_rng(0) if rng is None else rng
     with V.own_threads():
         runs = replicate(V, K, n_runs, loss=loss, resample=resample, rng=rng, stopping=stopping)
-        is_kept = np.full(n_runs, True)
-        if resample == "start":
-            is_kept = _best(runs.errors, max_excess)
-        found = consensus(runs.spectra[is_kept], density_threshold=threshold)
-        return _judged(V, runs, is_kept, found, loss, resample)
+        return judged_replicates(V, runs, loss, resample, threshold, max_excess)
+
+
+def judged_replicates(
+    V: DataMatrix,
+    runs: Replicates,
+    loss: str,
+    resample: str,
+    density_threshold: float,
+    max_excess: float,
+) -> Stability:
+    """Return what runs have in common; arguments are those of `stability`, checked."""
+    is_kept = np.full(len(runs.errors), True)
+    if resample == "start":
+        is_kept = _best(runs.errors, max_excess)
+    found = consensus(runs.spectra[is_kept], density_threshold=density_threshold)
+    return _judged(V, runs, is_kept, found, loss, resample)
 
 
 def _best(errors: Array, max_excess: float) -> Array:
