@@ -422,6 +422,7 @@ CALLS = {
     "solve.online.ConeStream.update": DATA,
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
+    "judge.identifiability.proved_unique": {**DATA, **FACTORS},
     "judge.uniqueness.component_freedom": {**DATA, **FACTORS},
     "judge.uniqueness.Freedom.turned": {**FACTORS, "k": ("integer", 1)},
     "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0)},

@@ -180,6 +180,7 @@ class Diagnosis:
             "freedom_angles": (K,),
             "freedom_exchange": (K, K),
             "freedom_spare": (K,),
+            "freedom_unique": (K,),
             "rank_singular_values": (R + 1,),
             "rank_ratios": (R,),
             "inspected_indices": (S,),
@@ -206,7 +207,7 @@ class Diagnosis:
             "rank_K": (1, R + 1),
             "freedom_angles": (0, np.pi),
         }
-        required = (name for name in shapes if not name.startswith("cones_"))
+        required = (name for name in shapes if not name.startswith(("cones_", "freedom_unique")))
         if missing := next((name for name in required if name not in arrays), None):
             raise ShapeError(f"its {missing} is missing")
         for name, array in arrays.items():

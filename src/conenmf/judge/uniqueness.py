@@ -7,13 +7,14 @@ A small error does not make components true: other factors may have the same pro
 have the product W H, and are factors as long as nothing is negative: t_k is at most the least
 h_k(n) / h_l(n) over the samples that use component l, and w_l + sum_k t_k w_k >= 0. This module
 looks for such t that turn w_l far. What it finds is a proof that a component is not unique; where
-it finds nothing, nothing is proven. It does not read V: the error is that of W H before and after.
+it finds nothing, `identifiability` may have a proof that it is. V is not read: the error is that
+of W H before and after.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import NotAvailableError
+from .identifiability import ROUNDING_RATIO, highest_of, unique_given_highest
 from .metrics import unit_columns
 
 __all__ = ["VISIBLE_ANGLE", "Freedom", "component_freedom"]
@@ -31,7 +33,6 @@ __all__ = ["VISIBLE_ANGLE", "Freedom", "component_freedom"]
 VISIBLE_ANGLE = math.radians(5)
 """A turn that can be seen: components that are closer look alike as curves or images."""
 
-_ROUNDING_RATIO = 1e-12  # entries below this share of the largest of their component are zeros
 _MAX_STEPS = 5  # of a turn: components added or subtracted one after the other
 _MIN_SQUARED_NORM = 1e-8  # of what is left of a unit vector, so that its direction has 12 digits
 _MAX_LISTED = 8  # components that a sentence names by number
@@ -56,11 +57,18 @@ class Freedom:
     spare : array (K,), bool
         Whether the other components can make W H without it: a spare component may be any
         nonnegative vector, and its angle is that to the farthest one.
+    unique : array (K,), bool
+        Whether it is proved that no other factors of W H move it; see `proved_unique`.
     """
 
     angles: Array
     exchange: Array
     spare: Array
+    unique: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    def __post_init__(self) -> None:
+        if self.unique is None or not self.unique.size:  # not known, of a result saved before
+            object.__setattr__(self, "unique", np.zeros(self.angles.size, dtype=bool))
 
     @property
     def visible(self) -> list[int]:
@@ -147,16 +155,17 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     require_data_matrix(V)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():
-        (highest,) = V.map(_highest, Ht, reduce=np.maximum)
-        zero = _ROUNDING_RATIO * highest
+        (highest,) = V.map(highest_of, Ht, reduce=np.maximum)
+        zero = ROUNDING_RATIO * highest
         (ratios,) = V.map(_ratios_of_samples, Ht, reduce=np.minimum, zero=zero)
-    return _freedom(W, _finite(ratios), highest == 0)
+        unique = unique_given_highest(V, W, Ht, highest)
+    return _freedom(W, _finite(ratios), highest == 0, unique)
 
 
-def _freedom(W: Array, ratios: Array, unused: Array) -> Freedom:
+def _freedom(W: Array, ratios: Array, unused: Array, unique: Array) -> Freedom:
     """Judge each component, given the least ratios between the rows of H."""
     U, norms = unit_columns(W), np.linalg.norm(W, axis=0)
-    U = np.asfortranarray(np.where(U > _ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
+    U = np.asfortranarray(np.where(U > ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
     component_ratios = _finite(_least_ratios(U, np.zeros(norms.size)))
     scale = np.divide(norms[:, None], norms, out=np.zeros_like(ratios), where=norms > 0)
     most = ratios * scale  # that can be added, in units of norm 1
@@ -168,7 +177,7 @@ def _freedom(W: Array, ratios: Array, unused: Array) -> Freedom:
         if most[:, k].any() or component_ratios[k].any():
             exchange[:, k] = _farthest_turn(U, most[:, k], k)
             angles[k] = _angle(U[:, k], np.maximum(U[:, k] + U @ exchange[:, k], 0))
-    return Freedom(angles, exchange, spare)
+    return Freedom(angles, exchange, spare, unique)
 
 
 def _farthest_turn(U: Array, most: Array, k: int) -> Array:
@@ -203,10 +212,6 @@ def _most_subtracted(x: Array, U: Array) -> Array:
 # --- ratios -----------------------------------------------------------------------------------
 
 
-def _highest(index: range, H: Array) -> tuple[Array]:
-    return (exact(H.max(axis=0)),)
-
-
 def _ratios_of_samples(index: range, H: Array, *, zero: Array) -> tuple[Array]:
     return (_least_ratios(exact(H), zero),)
 
@@ -238,7 +243,7 @@ def _finite(ratios: Array) -> Array:
 
 def _is_parallel(ratios: Array) -> Array:
     """Whether each vector is a multiple of another, given the least ratios (K, K)."""
-    return np.asarray((ratios * ratios.T >= 1 - _ROUNDING_RATIO).any(axis=0))
+    return np.asarray((ratios * ratios.T >= 1 - ROUNDING_RATIO).any(axis=0))
 
 
 def _angle(u: Array, x: Array) -> float:

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import factorize, from_columns
+from conenmf.errors import FactorError, NotADataMatrixError
+from conenmf.judge.identifiability import proved_unique
+from conenmf.judge.metrics import match_components
+from conenmf.judge.uniqueness import component_freedom
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def unique_of(W, H):
+    return proved_unique(from_columns(W @ H + 1.0), W, H)
+
+
+@st.composite
+def sparse_factors(draw):
+    """Factors with so many zeros that some components are unique and others are not."""
+    rng = np.random.default_rng(draw(SEEDS))
+    K = draw(st.integers(1, 5))
+    W, H = rng.integers(1, 9, (2 * K + 3, K)), rng.integers(1, 9, (K, 2 * K + 4))
+    W = W * (rng.random(W.shape) < draw(st.sampled_from([0.35, 0.5, 0.7])))
+    H = H * (rng.random(H.shape) < draw(st.sampled_from([0.35, 0.5, 0.7])))
+    return W.astype(float), H.astype(float), rng
+
+
+@given(sparse_factors())
+def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
+    W, H, rng = drawn
+    unique = unique_of(W, H)
+    product, other, other_H = W @ H, W, H
+    for _ in range(6):  # turns one after the other: each component, and so the others' freedom
+        freedom = component_freedom(from_columns(product + 1.0), other, other_H)
+        movable = np.flatnonzero(~freedom.spare & (freedom.angles > 0.01))
+        if not movable.size:
+            break
+        k = int(rng.choice(movable))
+        share = freedom.exchange * rng.choice([0.3, 1.0])
+        turned = type(freedom)(freedom.angles, share, freedom.spare).turned(other, other_H, k)
+        np.testing.assert_allclose(turned[0] @ turned[1], product, 0, 1e-9 * (product.max() or 1))
+        other, other_H = turned
+    cosines = match_components(W, other)[1]
+    assert (cosines[unique] > 1 - 1e-9).all()
+
+
+@given(sparse_factors())
+@settings(max_examples=40)
+def test_a_unique_component_cannot_be_turned_and_is_not_spare(drawn):
+    W, H, _ = drawn
+    freedom = component_freedom(from_columns(W @ H + 1.0), W, H)
+    np.testing.assert_array_equal(freedom.unique, unique_of(W, H))
+    assert not freedom.spare[freedom.unique].any()
+    assert (freedom.angles[freedom.unique] < 1e-9).all()
+
+
+@given(SEEDS)
+@settings(max_examples=30)
+def test_pure_samples_and_anchor_features_prove_all(seed):
+    rng = np.random.default_rng(seed)
+    K = int(rng.integers(1, 6))
+    W = np.vstack([np.diag(rng.random(K) + 0.1), rng.random((7, K))])[rng.permutation(K + 7)]
+    H = np.hstack([np.diag(rng.random(K) + 0.1), rng.random((K, 9))])[:, rng.permutation(K + 9)]
+    scale = 10.0 ** rng.integers(-9, 9, K)
+    assert unique_of(W * scale, H / scale[:, None]).all()
+    assert unique_of(W, H.astype(np.float32)).all()
+
+
+@given(SEEDS)
+@settings(max_examples=8)
+def test_a_solver_that_reaches_the_product_finds_unique_components(seed):
+    rng = np.random.default_rng(seed)
+    W = np.vstack([np.eye(3), rng.random((5, 3))])
+    H = np.hstack([np.eye(3)[:, [0, 1]], rng.random((3, 12)) + 0.2])  # component 2 is never pure
+    V = from_columns(W @ H)
+    unique = proved_unique(V, W, H)
+    assert unique.tolist() == [True, True, False]
+    result = factorize(V, 3, init="random", tol=0, max_iter=400, sketch=None, rng=rng)
+    if result.relative_error < 1e-6:
+        assert (match_components(W, result.W)[1][unique] > 1 - 1e-6).all()
+
+
+# --- each condition is needed -----------------------------------------------------------------
+
+
+EYE = np.eye(3)
+MIXED = np.array([[1.0, 2.0, 1.0], [2.0, 1.0, 1.0], [1.0, 1.0, 2.0], [1.0, 1.0, 1.0]])
+
+
+def test_strictly_positive_factors_prove_nothing():
+    assert not unique_of(MIXED, MIXED.T).any()
+
+
+def test_one_component_is_unique():
+    assert unique_of(np.array([[1.0], [2.0]]), np.array([[3.0, 1.0]])).tolist() == [True]
+
+
+def test_a_window_of_full_rank_serves_as_well_as_anchor_features():
+    # No feature is in one component alone, but those without component 0 have rank 2.
+    W = np.vstack([MIXED, [[0, 1, 2], [0, 2, 1]]])
+    H = np.hstack([EYE[:, :1], MIXED.T])
+    assert unique_of(W, H).tolist() == [True, False, False]
+    assert not unique_of(W[:-1], H).any()  # rank 1
+
+
+def test_a_component_is_unique_if_the_coefficients_of_all_others_are():
+    # Rows 1 and 2 of H: anchors, and samples without them of rank 2. Component 0 is never pure.
+    W = np.vstack([EYE[1:], MIXED])
+    H = np.vstack([EYE[1:], MIXED]).T[[0, 1, 2]]
+    H = np.hstack([H, [[1, 2], [0, 0], [1, 1]], [[1, 2], [1, 1], [0, 0]]])
+    assert unique_of(W, H)[0]
+    assert not unique_of(W[1:], H)[0]  # without the anchor of component 1
+
+
+def test_rank_matters():
+    # The fourth component is the sum of two others: then no pure sample proves anything.
+    W = np.hstack([np.vstack([EYE, MIXED]), np.vstack([EYE, MIXED])[:, :1] * 0])
+    W[:, 3] = W[:, 0] + W[:, 1]
+    H = np.hstack([np.eye(4), np.ones((4, 3))])
+    assert not unique_of(W, H).any()
+
+
+@pytest.mark.parametrize("factor", ["W", "H"])
+def test_zero_components_prove_nothing(factor):
+    W, H = np.vstack([EYE, MIXED]), np.hstack([EYE, MIXED.T])
+    assert unique_of(W, H).all()
+    if factor == "W":
+        W[:, 1] = 0
+    else:
+        H[1] = 0
+    assert not unique_of(W, H).any()
+
+
+def test_rounding_counts_as_zero_and_more_does_not():
+    W, H = np.vstack([EYE, MIXED]), np.hstack([EYE, MIXED.T])
+    assert unique_of(np.maximum(W, 1e-13), H).all()
+    assert not unique_of(np.maximum(W, 1e-10), np.maximum(H, 1e-10)).any()
+
+
+def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_blocks):
+    rng = np.random.default_rng(0)
+    W = np.vstack([np.eye(4), rng.random((16, 4))])
+    H = rng.random((4, 90))
+    H[:, 70], H[:, 3], H[:2, 80:] = [0, 0, 2, 0], [0, 0, 0, 1], 0
+    V = main_backend(W @ H)
+    passes = V.passes
+    unique = proved_unique(V, W, V.align(np.ascontiguousarray(H.T)).T)
+    assert V.passes == passes
+    assert unique.tolist() == [False, False, True, True]
+
+
+def test_bad_arguments():
+    V = from_columns(np.ones((4, 5)))
+    with pytest.raises(NotADataMatrixError):
+        proved_unique(np.ones((4, 5)), np.ones((4, 1)), np.ones((1, 5)))
+    with pytest.raises(FactorError):
+        proved_unique(V, np.ones((3, 1)), np.ones((1, 5)))
