@@ -83,8 +83,8 @@ def unique_given_highest(V: DataMatrix, W: Array, Ht: Aligned, highest: Array) -
         return unique
     (windows,) = V.map(_windows_of_samples, Ht, highest=highest)
     rows = np.array([has_anchor[k] > 0 and _has_full_rank(windows[k]) for k in range(K)])
-    are_others_unique = rows.sum() - rows == K - 1
-    return unique | are_others_unique
+    unique |= rows.sum() - rows == K - 1  # those of all others
+    return unique
 
 
 def _scaled_rows(Y: Array, highest: Array) -> Array:
@@ -105,7 +105,8 @@ def _alone_and_gram(Y: Array) -> tuple[Array, Array]:
 def _window(Y: Array, k: int) -> Array:
     """The Gram matrix (K - 1, K - 1) of the rows that do not have component k."""
     rows = np.delete(Y[Y[:, k] == 0], k, axis=1)
-    return rows.T @ rows
+    gram: Array = rows.T @ rows
+    return gram
 
 
 def _samples_alone_and_gram(
