@@ -131,7 +131,7 @@ class Track(ABC):
     def rng(self, number: int) -> Generator:
         """Return the generator of an init, which is the same at every call.
 
-        The first init is the same whatever the seed: without a generator, if it needs none.
+        The first init has none unless it draws: so it is the same for all seeds.
         """
         if number == 0 and self.inits[0] != "random":
             return None
