@@ -12,6 +12,7 @@ from conenmf.data.blocks import (
     weighted_sums,
 )
 from conenmf.errors import ShapeError
+from conenmf.solve.poisson import margins
 
 
 def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
@@ -84,3 +85,13 @@ def test_cross_products(main_backend, sample_matrix):
     V = main_backend(sample_matrix)
     products = cross_products(V.columns(np.arange(40)), V.columns([3, 7]))
     np.testing.assert_allclose(products, sample_matrix.T @ sample_matrix[:, [3, 7]], atol=1e-14)
+
+
+def test_samples_without_entries_may_come_first(main_backend, small_blocks):
+    X = np.random.default_rng(0).random((5, 30))
+    X[:, :20] = 0.0  # whole blocks
+    V = main_backend(X)
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=0), rtol=1e-12)
+    found = margins(V)
+    np.testing.assert_allclose(found.samples, X.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.features, X.sum(axis=1), rtol=1e-12)

@@ -21,6 +21,7 @@ from distributed.utils import get_mp_context
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.cones.simulate import make_cones
 from conenmf.data.cluster import RechunkWarning, Traffic
+from conenmf.data.resampled import bootstrapped
 from conenmf.errors import (
     CheckpointError,
     ClusterError,
@@ -31,6 +32,7 @@ from conenmf.errors import (
     ReadError,
     ShapeError,
 )
+from conenmf.judge.stability import stability
 from conenmf.solve.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
@@ -276,6 +278,23 @@ def test_everything_runs_on_the_cluster(client, X):
     assert model.certify().relative_error == pytest.approx(model.relative_error_)
 
 
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss):
+    counts = np.random.default_rng(0).poisson(3.0, (60, 12)).astype(float)
+    V = from_rows(chunked(counts, 20))
+    options = {"loss": loss, "max_iter": 3, "tol": 0.0}
+    rounds = [V.traffic.rounds]
+    found = stability(V, 2, 3, rng=np.random.default_rng(7), **options)
+    for W, rng in zip(found.spectra, np.random.default_rng(7).spawn(3), strict=True):
+        rounds.append(V.traffic.rounds)
+        data = bootstrapped(V, rng, loss=loss)
+        alone = factorize(data, 2, init="random", sketch=None, rng=rng, **options).W
+        W, alone = (Y / Y.sum(axis=0) for Y in (W, alone))
+        np.testing.assert_allclose(np.sort(W, axis=1), np.sort(alone, axis=1), rtol=1e-13)
+    together, *each = np.diff([*rounds, V.traffic.rounds])
+    assert together < 2 * max(each) + 20  # not three times as many
+
+
 @pytest.mark.parametrize("persist", [True, False], ids=["persisted", "read-again"])
 def test_a_killed_worker_changes_nothing_but_the_time(client, X, undisturbed, persist):
     def kill(progress):
@@ -295,7 +314,8 @@ CLIENT = """
     import numpy as np
     from distributed import Client
     from conenmf import factorize, from_rows
-    from conenmf.solve.checkpoint import Checkpoint
+    from conenmf.judge.stability import stability
+from conenmf.solve.checkpoint import Checkpoint
     def callback(progress):
         if sys.argv[1] == "die" and progress.iteration == 4:
             os.kill(os.getpid(), signal.SIGKILL)

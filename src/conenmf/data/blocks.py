@@ -38,6 +38,7 @@ __all__ = [
     "scaled",
     "sparse_block",
     "subtracted",
+    "sums_at",
     "weighted_sums",
     "with_entries",
 ]
@@ -273,6 +274,15 @@ def feature_gram(block: Block, weights: Array | None = None) -> Array:
 def cross_products(block: Block, other: Block) -> Array:
     """Return the products of all samples of two blocks, (n, m) in float64."""
     return dense(exact(block).T @ exact(other))
+
+
+def sums_at(places: Array, values: Array, size: int) -> Array:
+    """Return the sums (size,) of the values at each place, in float64 also if there are none.
+
+    >>> sums_at(np.array([0, 2, 2]), np.array([1.0, 2.0, 3.0]), 3)
+    array([1., 0., 5.])
+    """
+    return np.bincount(places, values, size).astype(np.float64, copy=False)
 
 
 def entropies(block: Block) -> Array:

@@ -51,6 +51,7 @@ class DiskMatrix(LocalMatrix):
 
     Attributes
     ----------
+    budget : int
     bytes_read : int
         How much was read from the file so far.
     """
@@ -78,7 +79,7 @@ class DiskMatrix(LocalMatrix):
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._source, self.watch = source, source.watch
-        self._budget = budget
+        self.budget = budget
         self.bytes_read = 0
         self.max_gather = min(self.max_gather, block_samples)
         self.visit_samples = min(max(1, budget // _VISITED_SAMPLE_BYTES), N)
@@ -88,9 +89,9 @@ class DiskMatrix(LocalMatrix):
 
     def turned(self) -> LocalMatrix:
         """Return the same data with the features as samples, read from the same file."""
-        rows, options = self._source.turned().readable(self._budget), self._turned_options()
+        rows, options = self._source.turned().readable(self.budget), self._turned_options()
         if isinstance(rows, Source):
-            return DiskMatrix(rows, self._budget, **options)
+            return DiskMatrix(rows, self.budget, **options)
         return hold(canonical_rows(rows), **options)
 
     def _blocks(self) -> Borders:
@@ -148,11 +149,12 @@ class DiskMatrix(LocalMatrix):
 
     # --- aligned arrays that do not fit ---
 
-    def _fits(self, size_bytes: int) -> bool:
-        return _ALIGNED_IN_BUDGET * size_bytes <= self._budget
+    def fits(self, size_bytes: int) -> bool:
+        """Return whether an aligned array of this size is kept in memory, not in a file."""
+        return _ALIGNED_IN_BUDGET * size_bytes <= self.budget
 
     def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        if self._fits(int(np.prod(shape)) * dtype.itemsize):
+        if self.fits(int(np.prod(shape)) * dtype.itemsize):
             return np.empty(shape, dtype)
         return new_file(self._source.folder, self._source.stem, shape, dtype)
 
@@ -160,7 +162,7 @@ class DiskMatrix(LocalMatrix):
         release_rows(array, start, stop)
 
     def _load(self, path: Path) -> Array:
-        return super()._load(path) if self._fits(path.stat().st_size) else map_file(path)
+        return super()._load(path) if self.fits(path.stat().st_size) else map_file(path)
 
     def keep_aligned(self, aligned: Array) -> Array:
         """Give a file that holds an aligned array a lasting name beside the data."""

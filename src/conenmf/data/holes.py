@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import Array, Block, exact, is_sparse, products, weighted_sums
+from .blocks import Array, Block, exact, is_sparse, products, sums_at, weighted_sums
 
 __all__ = [
     "hidden",
@@ -59,7 +59,7 @@ def observed_squares(block: Block, weights: Array | None) -> Array:
     if is_sparse(entries):
         values = entries.data * exact(block).data  # type: ignore[attr-defined]
         owner = np.repeat(np.arange(block.shape[1]), np.diff(entries.indptr))
-        return np.bincount(owner, values, minlength=block.shape[1])
+        return sums_at(owner, values, block.shape[1])
     rows: Array = np.einsum("nf,nf->n", np.asarray(entries.T), exact(np.asarray(block.T)))
     return rows
 
@@ -77,7 +77,7 @@ def observed_residual(
             product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
             left[part] = data[part] - product
         rest: Block = sp.csc_array((left, block.indices, block.indptr), shape=block.shape)
-        return rest, np.bincount(owner, left**2, minlength=block.shape[1])
+        return rest, sums_at(owner, left**2, block.shape[1])
     values: Any = block.toarray() if is_sparse(block) else block
     rows = np.asarray(values.T) - H @ W.T
     if weights is None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels import SMALLEST_SQUARE
-from .blocks import Array, Block, exact, is_sparse
+from .blocks import Array, Block, exact, is_sparse, sums_at
 
-__all__ = ["Measures", "measure"]
+__all__ = ["Measures", "join_sums", "measure", "measure_block"]
 
 _MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
 
@@ -56,16 +56,17 @@ class _Sums(NamedTuple):
 
 def measure(sweep: Callable[..., tuple[Any, ...]]) -> Measures:
     """Measure the samples of a matrix, given its `sweep`; one pass."""
-    norms_squared, sums = sweep(_measure_block, reduce=_join_sums)
+    norms_squared, sums = sweep(measure_block, reduce=join_sums)
     return Measures(norms_squared, *sums)
 
 
-def _measure_block(block: Block) -> tuple[Array, _Sums]:
+def measure_block(block: Block) -> tuple[Array, _Sums]:
+    """Step: the squared norm of each sample, and what is known of the block."""
     with np.errstate(over="ignore", invalid="ignore"):
         if is_sparse(block):
             entries = exact(block.data)
             owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
-            squared = np.bincount(owner, weights=entries * entries, minlength=block.shape[1])
+            squared = sums_at(owner, entries * entries, block.shape[1])
             lowest = float(entries.min(initial=0.0))
             n_entries = int(np.count_nonzero(entries))
         else:
@@ -99,7 +100,8 @@ def _n_entries(rows: Array, lowest: float) -> int:
     return rows.size if lowest > 0 else int(np.count_nonzero(rows != 0))
 
 
-def _join_sums(a: _Sums, b: _Sums) -> _Sums:
+def join_sums(a: _Sums, b: _Sums) -> _Sums:
+    """Return what is known of two blocks together."""
     return _Sums(
         a.total + b.total,
         a.nonzero + b.nonzero,

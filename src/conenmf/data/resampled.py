@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,20 +27,23 @@ from .views import MappedMatrix
 __all__ = ["bootstrapped", "drawn_counts", "holds_counts", "redrawn", "thinned"]
 
 _LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
+_known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
 _DIRECT_RATE = 0.2  # mean rate from which on every entry is drawn by itself
 
 
 def holds_counts(V: DataMatrix) -> bool:
-    """Return whether all entries are integers; one pass.
+    """Return whether all entries are integers; one pass, the first time.
 
     >>> from conenmf import from_rows
     >>> holds_counts(from_rows([[2.0, 0.0, 1.0]])), holds_counts(from_rows([[0.5, 1.0, 2.0]]))
     (True, False)
     """
     require_data_matrix(V)
-    with V.own_threads():
-        (all_counts,) = V.sweep(_are_counts, reduce=min)
-    return bool(all_counts)
+    if V not in _known:
+        with V.own_threads():
+            (all_counts,) = V.sweep(_are_counts, reduce=min)
+        _known[V] = bool(all_counts)
+    return _known[V]
 
 
 def thinned(
@@ -86,7 +90,7 @@ def thinned(
 def redrawn(V: DataMatrix, rng: np.random.Generator) -> MappedMatrix:
     """Return Poisson counts whose rates are the counts of V: what another measurement might give.
 
-    One pass, which checks that entries are counts.
+    One pass the first time, which checks that entries are counts.
 
     >>> from conenmf import from_rows
     >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T

@@ -95,8 +95,8 @@ class MappedMatrix(View):
         dtype: np.dtype[Any],
     ) -> None:
         super().__init__(V, dtype)
-        self._change = change
-        self._arrays = tuple(V.align(array) for array in aligned)
+        self.change = change
+        self.arrays = tuple(V.align(array) for array in aligned)
 
     @property
     def is_one_block(self) -> bool:
@@ -106,11 +106,11 @@ class MappedMatrix(View):
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return a copy of the samples, changed, if those of V are in memory."""
         rows = self.V.held_rows(max_dense_entries)
-        return None if rows is None else canonical_rows(self._change(rows.T, *self._arrays).T)
+        return None if rows is None else canonical_rows(self.change(rows.T, *self.arrays).T)
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         self.V._count(1.0)
-        return self.V._sweep(self._mapped(_on_block, work))
+        return self.V._sweep(self._mapped(on_block, work))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         before = self.V.passes_here
@@ -119,15 +119,15 @@ class MappedMatrix(View):
         return results
 
     def _gather(self, indices: Array) -> Block:
-        rows = (np.asarray(array[indices]) for array in self._arrays)
-        return self._change(self.V.columns(indices), *rows)
+        rows = (np.asarray(array[indices]) for array in self.arrays)
+        return self.change(self.V.columns(indices), *rows)
 
     def _mapped(self, call: Step, work: Work) -> Work:
-        step = partial(call, work.step, self._change, len(self._arrays))
-        return work._replace(step=step, aligned=(*self._arrays, *work.aligned))
+        step = partial(call, work.step, self.change, len(self.arrays))
+        return work._replace(step=step, aligned=(*self.arrays, *work.aligned))
 
 
-def _on_block(
+def on_block(
     step: Step,
     change: Change,
     n_own: int,
@@ -155,7 +155,7 @@ class _MappedReader:
     """A `Reader` whose blocks are changed."""
 
     def __init__(self, reader: Reader, change: Change, arrays: tuple[Array, ...]) -> None:
-        self._reader, self._change, self._arrays = reader, change, arrays
+        self._reader, self.change, self.arrays = reader, change, arrays
         self.index, self.max_gather = reader.index, reader.max_gather
 
     def columns(self, indices: Array) -> Block:
@@ -168,7 +168,7 @@ class _MappedReader:
         return self._reader.each(on_changed, indices)
 
     def _changed(self, block: Block, indices: Array) -> Block:
-        return self._change(block, *(array[indices] for array in self._arrays))
+        return self.change(block, *(array[indices] for array in self.arrays))
 
 
 def unit_samples(V: DataMatrix) -> MappedMatrix:

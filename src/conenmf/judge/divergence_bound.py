@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import components, integer
-from ..data.blocks import Array, Block, products
+from ..data.blocks import Array, Block, products, sums_at
 from ..data.entries import Entries, entries_of, products_at, with_values
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
@@ -293,8 +293,8 @@ def _over(numbers: Array, divisors: Array) -> Array:
 def _margins(block: Block) -> tuple[Array, Array]:
     F, n = block.shape
     entries = entries_of(block)
-    c = np.bincount(entries.samples, entries.values, minlength=n)
-    return c, np.bincount(entries.features, entries.values, minlength=F)
+    c = sums_at(entries.samples, entries.values, n)
+    return c, sums_at(entries.features, entries.values, F)
 
 
 def _log_weights(entries: Entries, c: Array, rights: tuple[Array, ...], weights: _Weights) -> Array:
@@ -318,8 +318,8 @@ def _sums(block: Block, c: Array, *rights: Array, weights: _Weights) -> tuple[Ar
     root_r = np.sqrt(weights.r)[entries.features]
     root_c = np.sqrt(c / weights.total)[entries.samples]
     A = np.exp(log_b) * root_r * root_c
-    y = np.bincount(entries.samples, A * root_r, minlength=n)
-    z = np.bincount(entries.features, A * root_c, minlength=F)
+    y = sums_at(entries.samples, A * root_r, n)
+    z = sums_at(entries.features, A * root_c, F)
     first = float((A * root_r * root_c).sum())
     return y, (float(entries.values @ log_b), first, float(A @ A), z)
 

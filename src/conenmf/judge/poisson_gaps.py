@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block, exact, products, weighted_sums
+from ..data.blocks import Array, Block, exact, products, sums_at, weighted_sums
 from ..data.entries import entries_of, products_at, with_values
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
@@ -105,14 +105,14 @@ def _judge(block: Block, H: Array, *, W: Array, of_W: Array) -> tuple[dict[str, 
     impossible = rates <= 0
     ratios = entries.values / np.where(impossible, 1.0, rates)
     divided = with_values(block, entries, ratios)
-    c = np.bincount(entries.samples, entries.values, minlength=n)
+    c = sums_at(entries.samples, entries.values, n)
     sums = {
         "v_log_ratio": float(entries.values @ np.log(ratios)),
         "v_log_v": float(_xlogx(entries.values).sum()),
         "c_log_c": float(_xlogx(c).sum()),
         "coefficient_gap": float(dual_gaps(products(divided, W), of_W, H, c).sum()),
         "VH": weighted_sums(divided, H),
-        "features": np.bincount(entries.features, entries.values, minlength=F),
+        "features": sums_at(entries.features, entries.values, F),
         "of_H": H.sum(axis=0),
         "impossible": int(np.count_nonzero(impossible)),
     }

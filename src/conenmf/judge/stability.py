@@ -17,9 +17,11 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..names import Names
-from ..solve.count_inits import initialize_counts
+from ..solve.coefficients import squared_errors
+from ..solve.count_inits import with_all_features
 from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
+from ..solve.poisson import divergences
 from ..solve.stopping import Stopping
 from ..text import counted
 from . import plots
@@ -222,8 +224,10 @@ def stability(
 
     Notes
     -----
-    Runs that differ by their init alone share every pass over V, and each has the bits that it
-    would have alone. Data that are drawn again are read for each run by itself.
+    All runs share every pass over V until they have converged, and each has the bits that it would
+    have alone. If their coefficients would take more than half of the memory, they do so in groups.
+    Data that are drawn again are drawn from every block that is read, unless V is in memory and
+    small: then each run keeps its own.
 
     Examples
     --------
@@ -286,10 +290,8 @@ def _judged(
     V: DataMatrix, runs: Replicates, is_kept: Array, found: Consensus, loss: str, resample: str
 ) -> Stability:
     goal = LOSSES[loss](V, rescale=False)
-    if resample == "start":
-        best = _ended(goal, runs.spectra[np.argmin(runs.errors)])
-    else:  # their errors are those of other data
-        best = min((_ended(goal, W) for W in runs.spectra), key=lambda end: end.objective)
+    errors = runs.errors if resample == "start" else _errors(goal, runs.spectra)
+    best = _ended(goal, runs.spectra[np.argmin(errors)])
     end = best if found.W is None else _ended(goal, found.W)
     cosines = found_again(end.W, runs.spectra)
     lower, upper, silhouettes = _spread(runs.spectra[is_kept], found, end.order)
@@ -318,11 +320,20 @@ def _judged(
     )
 
 
+def _errors(goal: Loss, spectra: Array) -> Array:
+    """The objective of V itself for each run, whose own error is that of the data it drew."""
+    each = [_components(goal, W) for W in spectra]
+    return divergences(goal.V, each) if goal.name == "poisson" else squared_errors(goal.V, each)
+
+
+def _components(goal: Loss, W: Array) -> Array:
+    """W in the type of V; a rate must not be zero where a count is not."""
+    W = np.ascontiguousarray(W, goal.V.dtype)
+    return with_all_features(goal.V, W) if goal.name == "poisson" else W
+
+
 def _ended(goal: Loss, W: Array) -> _Ended:
-    V = goal.V
-    W = np.ascontiguousarray(W, V.dtype)
-    if goal.name == "poisson":  # a rate must not be zero where a count is not
-        W = initialize_counts(V, W.shape[1], W).W
+    W = _components(goal, W)
     end = goal.finish(W)
     error = goal.relative_error(end.squared_error)
     sorted_W = np.ascontiguousarray(W[:, end.order])

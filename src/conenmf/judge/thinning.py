@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..data.blocks import Array, Block, exact
+from ..data.blocks import Array, Block, exact, sums_at
 from ..data.entries import entries_of, products_at
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
@@ -128,4 +128,4 @@ def _miss(
     rates = np.maximum(rates, _UNSEEN * shares.min())  # of a sample without fitted counts
     values = entries.values * (np.log(entries.values / rates) - 1.0)
     mass = (1 - _MARGINS_SHARE) * (H @ W.sum(axis=0)) + _MARGINS_SHARE * sums
-    return np.bincount(entries.samples, values, minlength=block.shape[1]) + mass, None
+    return sums_at(entries.samples, values, block.shape[1]) + mass, None

@@ -9,6 +9,7 @@ then sort its components by what they contribute (`shares_of`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ __all__ = [
     "own_order",
     "shares_of",
     "sorting",
+    "squared_errors",
 ]
 
 ORDINARY = 1e-6, 1e6
@@ -219,6 +221,25 @@ def _finish_block(
     returned, residual, _, H = _exact_rows(block, squared, W, G, **how)
     labels = _labels((np.sqrt(np.diagonal(G)) * H)[:, places], squared)
     return np.ascontiguousarray(returned[:, places]), labels, residual
+
+
+def squared_errors(V: DataMatrix, factors: Sequence[Array]) -> Array:
+    """Return ||V - WH||^2 of each W (F, K) with its best H, as `coefficients` does.
+
+    One pass for all of them, and no H is kept.
+    """
+    each = [finishing(V, W, own=True) for W in factors]
+    with V.own_threads():
+        (squared,) = V.sweep(_squared_errors, V.norms_squared, each=each)
+    return np.asarray(squared)
+
+
+def _squared_errors(block: Block, squared: Array, *, each: list[dict[str, Any]]) -> tuple[Array]:
+    errors = []
+    for how in each:
+        how = {name: value for name, value in how.items() if name != "places"}
+        errors.append(_exact_rows(block, squared, **how)[1])
+    return (np.array(errors),)
 
 
 def _finish_and_judge(

@@ -10,7 +10,7 @@ be zero where a count is not. H begins with equal shares of all components.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..data.matrix import DataMatrix
 from ..data.preparation import Preparation
 from ..data.prepared import PreparedMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.together import sweep_together
 from ..linalg.spectrum import Spectrum
 from .arena import Arena, part_of
 from .initial import Generator, InitialFactors
@@ -31,7 +32,14 @@ from .race import RaceOutcome, race_of
 from .stopping import Callback
 from .track import Plan, Track
 
-__all__ = ["initialize_counts", "race_of_counts", "unit_sums", "warmed_up"]
+__all__ = [
+    "initialize_counts",
+    "race_of_counts",
+    "unit_sums",
+    "warmed_up",
+    "warmed_up_together",
+    "with_all_features",
+]
 
 _LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
 _WARMING_ITERATIONS = 10
@@ -165,13 +173,30 @@ def warmed_up(V: DataMatrix, initial: InitialFactors) -> InitialFactors:
     They are short: Newton's steps from far away often end in a worse minimum. On mutation
     catalogues the divergence from random inits was 3 % to 7 % higher without them.
     """
-    V = V.as_one_block()  # if it is small: these steps take no time
-    assert initial.H is not None
-    loss, W, Ht = Poisson(V, rescale=False), initial.W, initial.H.T
-    with V.own_threads():
+    return warmed_up_together(V, [V], [initial])[0]
+
+
+def warmed_up_together(
+    V: DataMatrix, views: Sequence[DataMatrix], initials: Sequence[InitialFactors]
+) -> list[InitialFactors]:
+    """Return what `warmed_up` does for each, a view of V or V itself, in the same passes."""
+    are_same = all(view is V for view in views)
+    base = V.as_one_block() if are_same else V  # if it is small: these steps take no time
+    losses = [Poisson(base if view is V else view, rescale=False) for view in views]
+    factors = [(initial.W, initial.H.T) for initial in initials if initial.H is not None]
+    with base.own_threads():
         for _ in range(_WARMING_ITERATIONS):
-            W, Ht = loss.multiplied(W, Ht)
-    return initial._replace(W=W, H=Ht.T)
+            parts = [loss.multiplying(*pair) for loss, pair in zip(losses, factors, strict=True)]
+            outcomes = sweep_together(base, parts)
+            factors = [
+                (loss.multiplied(part, W, Ht, sums), Ht)
+                for loss, part, (W, _), (Ht, sums) in zip(
+                    losses, parts, factors, outcomes, strict=True
+                )
+            ]
+    return [
+        initial._replace(W=W, H=Ht.T) for initial, (W, Ht) in zip(initials, factors, strict=True)
+    ]
 
 
 def _mean_composition(V: DataMatrix) -> Array:
@@ -185,6 +210,11 @@ def _lifted(W: Array, mean: Array) -> Array:
     columns = np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), mean[:, None])
     lifted: Array = (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
     return lifted
+
+
+def with_all_features(V: DataMatrix, W: Array) -> Array:
+    """Return W (F, K) with a little of every component in features that have counts and none."""
+    return np.ascontiguousarray(_with_counts(W, _mean_composition(V)), V.dtype)
 
 
 def _with_counts(W: Array, mean: Array) -> Array:

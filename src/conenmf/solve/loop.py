@@ -8,21 +8,20 @@ rows of the new H and the sums from which the new W and the value of the objecti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from ..arguments import function, instance, optional, several
-from ..data.blocks import Array, Block
+from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
+from ..data.together import Part, sweep_together
 from ..data.validate import require_data_matrix
-from .losses import Sums
 from .methods import Method
 from .runs import Leap, Outcome, Run, Solution
 from .solvers import Solver, Update
 from .state import Saved
 from .stopping import Callback, Stopping
 
-__all__ = ["alternate", "iterate"]
+__all__ = ["alternate", "ending", "iterate"]
 
 
 def alternate(
@@ -81,21 +80,32 @@ def alternate(
 def iterate(V: DataMatrix, runs: Sequence[Run]) -> list[Solution]:
     """Advance runs on V until each has stopped; every pass over V serves all that have not.
 
-    Each run ends with the bits that it would have alone.
+    Each run ends with the bits that it would have alone. It may be on a view of V.
+    """
+    runs = [instance("runs", run, Run) for run in several("runs", runs, "a list of runs")]
+    for _ in ending(V, runs):
+        pass
+    return [run.solution() for run in runs]
+
+
+def ending(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
+    """Do the same, and return each run with its number as soon as it has stopped.
+
+    What has stopped is not kept here: its H may be large.
     """
     require_data_matrix(V)
-    runs = [instance("runs", run, Run) for run in several("runs", runs, "a list of runs")]
     with V.own_threads():
         _advance(V, [run for run in runs if run.lacks_sums])
-        active = [run for run in runs if run.reason is None]
+        active = dict(enumerate(runs))
+        del runs
         while active:
-            for run in active:
+            for number in [number for number, run in active.items() if run.reason is not None]:
+                yield number, active.pop(number)
+            for run in active.values():
                 run.save(ended=False)
-            _advance(V, active)
-            for run in active:
+            _advance(V, list(active.values()))
+            for run in active.values():
                 run.end_iteration()
-            active = [run for run in active if run.reason is None]
-        return [run.solution() for run in runs]
 
 
 def _advance(V: DataMatrix, runs: list[Run]) -> None:
@@ -103,38 +113,17 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
     if not runs:
         return
     proposals = [run.propose() for run in runs]
-    inputs = [
-        (*run.loss.aligned, *proposal.aligned)
+    parts = [
+        Part(
+            run.V,
+            run.loss.step,
+            (*run.loss.aligned, *proposal.aligned),
+            run.arguments(proposal),
+            n_rows=len(proposal.aligned),
+            out=proposal.out,
+        )
         for run, proposal in zip(runs, proposals, strict=True)
     ]
-    old = [array for proposal in proposals for array in proposal.out]
-    *rows, sums = V.sweep(
-        _step_runs,
-        *(array for arrays in inputs for array in arrays),
-        steps=[run.loss.step for run in runs],
-        counts=[len(arrays) for arrays in inputs],
-        arguments=[run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)],
-        out=old if any(array is not None for array in old) and not V.is_one_block else (),
-    )
-    for run, proposal, part in zip(runs, proposals, sums, strict=True):
-        count = len(proposal.aligned)
-        mine, rows = rows[:count], rows[count:]
-        run.settle(proposal, Outcome(mine[0], mine[-1], part))
-
-
-def _step_runs(
-    block: Block,
-    *aligned: Array,
-    steps: list[Callable[..., tuple[Any, ...]]],
-    counts: list[int],
-    arguments: list[dict[str, Any]],
-) -> tuple[Any, ...]:
-    """Do the step of every run with one block; each takes `count` of the aligned arrays."""
-    rows: list[Array] = []
-    sums: list[Sums] = []
-    for step, count, shared in zip(steps, counts, arguments, strict=True):
-        mine, aligned = aligned[:count], aligned[count:]
-        *updated, part = step(block, *mine, **shared)
-        rows += updated
-        sums.append(part)
-    return *rows, tuple(sums)
+    outcomes = sweep_together(V, parts)
+    for run, proposal, (*rows, sums) in zip(runs, proposals, outcomes, strict=True):
+        run.settle(proposal, Outcome(rows[0], rows[-1], sums))

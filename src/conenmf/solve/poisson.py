@@ -18,15 +18,17 @@ entry keeps a share of itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..arguments import choice, factor
-from ..data.blocks import Array, Block, exact, features_scaled, weighted_sums
+from ..data.blocks import Array, Block, exact, features_scaled, sums_at, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import DenseMatrix
+from ..data.together import Part, sweep_together
 from ..data.validate import require_data_matrix
 from ..errors import FactorError, Message, Option
 from .coefficients import Finish, own_order, sorting
@@ -52,7 +54,9 @@ __all__ = [
     "Margins",
     "Poisson",
     "Regressions",
+    "divergences",
     "margins",
+    "margins_together",
     "poisson_method",
     "regressions",
 ]
@@ -104,19 +108,27 @@ def margins(V: DataMatrix) -> Margins:
     array([3., 9.])
     """
     require_data_matrix(V, nonzero=True)
-    if V not in _measured:
-        with V.own_threads():
-            samples, (features, logs) = V.sweep(_measure)
+    margins_together(V, [V])
+    return _measured[V]
+
+
+def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
+    """Measure the margins of views of V, or of V itself, in one pass for all of them."""
+    parts = [Part(view, _measure, (), {}, n_rows=1) for view in views if view not in _measured]
+    if not parts:
+        return
+    with V.own_threads():
+        measured = sweep_together(V, parts)
+    for part, (samples, (features, logs)) in zip(parts, measured, strict=True):
         total = float(features.sum())
         (of_samples,) = V.map(_sum_of_logs, samples)
         null = logs + _xlogx(np.array([total])) - _xlogx(features) - float(of_samples)
-        _measured[V] = Margins(samples, features, total, max(float(null), 0.0))
-    return _measured[V]
+        _measured[part.V] = Margins(samples, features, total, max(float(null), 0.0))
 
 
 def _measure(block: Block) -> tuple[Array, tuple[Array, float]]:
     counts = counts_of(block)
-    features = np.bincount(counts.indices, weights=exact(counts.data), minlength=block.shape[0])
+    features = sums_at(counts.indices, exact(counts.data), block.shape[0])
     return sample_sums(counts), (features, _xlogx(exact(counts.data)))
 
 
@@ -199,15 +211,19 @@ class Poisson(Loss):
         self._known = np.asarray(updated), last["logs"]
         return self._known[0]
 
-    def multiplied(self, W: Array, Ht: Aligned) -> tuple[Array, Aligned]:
-        """Return W (F, K) and H (N, K) after one multiplicative iteration; nothing is judged."""
+    def multiplying(self, W: Array, Ht: Aligned) -> Part:
+        """Return the part of a pass in which H (N, K) takes a multiplicative step, and W then."""
         options = {"update": multiplicative, "beta": 0.0, "floor": 0.0, **self.shared(W)}
-        Ht, sums = self.V.sweep(Poisson.step, Ht, **options)
+        return Part(self.V, Poisson.step, (Ht,), options, n_rows=1)
+
+    def multiplied(self, part: Part, W: Array, Ht: Aligned, sums: Sums) -> Array:
+        """Return W (F, K) after a multiplicative step for the H of that pass; none is judged."""
         if self.turned is None:
-            return _multiplied(W, sums["ratios"], sums["H"]), Ht
-        W, _ = self.turned.sweep(Poisson.step, W, **options | {"side": Side.of(np.asarray(Ht))})
+            return _multiplied(W, sums["ratios"], sums["H"])
+        options = part.shared | {"side": Side.of(np.asarray(Ht))}
+        W, _ = self.turned.sweep(Poisson.step, W, **options)
         self.V._count(1.0)
-        return np.asarray(W), Ht
+        return np.asarray(W)
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
         """Return W moved on, but no entry to less than a share of itself."""
@@ -307,12 +323,34 @@ def regressions(V: DataMatrix, W: Array) -> tuple[Aligned, Aligned, Regressions]
     return Ht.T, labels, Regressions(**sums)
 
 
+def divergences(V: DataMatrix, factors: Sequence[Array]) -> Array:
+    """Return the divergence that each W (F, K) leaves with its best H, as `regressions` does.
+
+    One pass for all of them, and no H is kept.
+    """
+    each = []
+    for W in factors:
+        W = factor("W", W, (V.shape[0], "K"))
+        order = own_order(W)
+        side = Side.of(W[:, order])
+        places, is_seen = np.argsort(order), side.W.any(axis=1)
+        each.append({"side": side, "places": places, "is_seen": is_seen})
+    with V.own_threads():
+        (sums,) = V.sweep(_divergences, each=each)
+    found: Array = np.maximum(sums, 0.0)
+    return found
+
+
+def _divergences(block: Block, *, each: list[dict[str, Any]]) -> tuple[Array]:
+    return (np.array([_regress(block, **one)[2]["divergence"] for one in each]),)
+
+
 def _regress(
     block: Block, *, side: Side, places: Array, is_seen: Array
 ) -> tuple[Array, Array, dict[str, Any]]:
     """The step of `regressions`; columns are in their own order, `places` are the caller's."""
     counts = counts_of(block)
-    unseen = np.bincount(counts.indices, weights=exact(counts.data), minlength=len(is_seen))
+    unseen = sums_at(counts.indices, exact(counts.data), len(is_seen))
     unseen[is_seen] = 0.0
     if unseen.any():
         counts = counts_of(features_scaled(counts, is_seen.astype(np.float64)))

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..data.blocks import Array, Block, SparseBlock, exact, weighted_sums
+from ..data.blocks import Array, Block, SparseBlock, exact, sums_at, weighted_sums
 from ..data.entries import compressed, entries_of, products_at, with_data
 
 __all__ = [
@@ -193,7 +193,7 @@ def sample_sums(counts: SparseBlock) -> Array:
 
 def _sums_of_samples(counts: SparseBlock, values: Array) -> Array:
     owner = np.repeat(np.arange(counts.shape[1]), np.diff(counts.indptr))
-    return np.bincount(owner, weights=values, minlength=counts.shape[1])
+    return sums_at(owner, values, counts.shape[1])
 
 
 def _newton(

@@ -1,0 +1,139 @@
+"""One pass over V for several steps, each on V itself or on a view of it.
+
+Many fits of the same data, or of data drawn from them, each do a step of their own with every
+block. `sweep_together` reads a block once and gives it to all of them, changed as the view of each
+changes it. What each gets back has the bits that a sweep of its own would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from .blocks import Array, Block
+from .disk import DiskMatrix
+from .local import LocalMatrix
+from .matrix import DataMatrix
+from .measures import Measures, join_sums, measure_block
+from .memory import DenseMatrix, SparseMatrix
+from .resources import available_memory
+from .steps import Aligned, Reduce, Step, add
+from .views import MappedMatrix, View, on_block
+
+__all__ = ["Part", "is_in_memory", "measure_together", "room_for_aligned", "sweep_together"]
+
+_UNLIMITED = 1 << 40
+
+
+class Part(NamedTuple):
+    """A step that takes part in a pass; the fields are those of `DataMatrix.sweep`.
+
+    Attributes
+    ----------
+    V : DataMatrix
+        The matrix that is read, or a `MappedMatrix` of it.
+    step : callable
+    aligned : tuple of arrays (N, ...)
+    shared : dict
+    n_rows : int
+        How many results the step returns for every sample.
+    out : tuple
+        For each of these an array to be overwritten, or None.
+    reduce : callable
+    """
+
+    V: DataMatrix
+    step: Step
+    aligned: tuple[Aligned, ...]
+    shared: dict[str, Any]
+    n_rows: int
+    out: tuple[Aligned | None, ...] = ()
+    reduce: Reduce = add
+
+
+def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
+    """Read V once for all parts; return for each what ``part.V.sweep(...)`` would return."""
+    inputs, steps = [], []
+    for part in parts:
+        step, own = part.step, ()
+        if part.V is not V:
+            if not (isinstance(part.V, MappedMatrix) and part.V.V is V):
+                raise AssertionError("a part reads V, or a view of it")
+            step, own = partial(on_block, step, part.V.change, len(part.V.arrays)), part.V.arrays
+            part.V._count(1.0)
+        inputs.append((*own, *part.aligned))
+        steps.append(step)
+    out = [array for part in parts for array in part.out or [None] * part.n_rows]
+    *rows, totals = V.sweep(
+        _steps_together,
+        *(array for arrays in inputs for array in arrays),
+        reduce=partial(_reduce_each, [part.reduce for part in parts]),
+        out=out if any(array is not None for array in out) and not V.is_one_block else (),
+        steps=steps,
+        counts=[len(arrays) for arrays in inputs],
+        shared=[part.shared for part in parts],
+    )
+    results = []
+    for part, total in zip(parts, totals, strict=True):
+        results.append((*rows[: part.n_rows], total))
+        rows = rows[part.n_rows :]
+    return results
+
+
+def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
+    """Measure views of V in one pass, so that none has to make its own."""
+    parts = [
+        Part(view, measure_block, (), {}, n_rows=1, reduce=join_sums)
+        for view in views
+        if view is not V and view._measures is None
+    ]
+    if parts:
+        for part, (norms, sums) in zip(parts, sweep_together(V, parts), strict=True):
+            part.V._measures = Measures(norms, *sums)
+
+
+def is_in_memory(V: DataMatrix) -> bool:
+    """Return whether reading V, or what it is a view of, is reading memory of this process."""
+    while isinstance(V, View):
+        V = V.V
+    return isinstance(V, DenseMatrix | SparseMatrix) and V.watch is None
+
+
+def room_for_aligned(V: DataMatrix, row_bytes: int) -> int:
+    """Return how many aligned arrays with rows of this size may be kept in memory at a time.
+
+    They may take half of what V may take of it. Arrays in files or on a cluster take none of it.
+    """
+    while isinstance(V, View):
+        V = V.V
+    size = max(row_bytes * V.shape[1], 1)
+    if isinstance(V, DiskMatrix):
+        return V.budget // 2 // size if V.fits(size) else _UNLIMITED
+    return available_memory() // 2 // size if isinstance(V, LocalMatrix) else _UNLIMITED
+
+
+def _steps_together(
+    block: Block,
+    *aligned: Array,
+    steps: list[Step],
+    counts: list[int],
+    shared: list[dict[str, Any]],
+) -> tuple[Any, ...]:
+    """Do every step with one block; each takes `count` of the aligned arrays."""
+    rows: list[Array] = []
+    sums: list[Any] = []
+    for step, count, own in zip(steps, counts, shared, strict=True):
+        mine, aligned = aligned[:count], aligned[count:]
+        *results, part = step(block, *mine, **own)
+        rows += results
+        sums.append(part)
+    return *rows, tuple(sums)
+
+
+def _reduce_each(
+    reducers: list[Reduce], total: tuple[Any, ...], part: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    return tuple(
+        reduce(one, other) for reduce, one, other in zip(reducers, total, part, strict=True)
+    )
