@@ -70,7 +70,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path, cones, monkeypatch):
         stream.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("conenmf.storage.write_array", full_disk)
+    monkeypatch.setattr("conenmf.data.saving.write_array", full_disk)
     with pytest.raises(
         DiskFullError,
         match=r"not enough disk space to write .*result.npz: free some.*the earlier one is intact",

@@ -20,12 +20,12 @@ from .data.preparation import Preparation
 from .data.vocabulary import Vocabulary
 from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
 from .judge import plots
-from .judge.certifying import AnyCertificate
+from .judge.certifying import AnyCertificate, quality_in_words
 from .judge.diagnosis import Diagnosis
 from .judge.judging import JudgesItself
 from .judge.named import NamedComponents
 from .judge.notebook import component_picture, error_picture
-from .judge.words import cones_in_words, error_in_words, quality_in_words, shown_bound
+from .judge.words import cones_in_words, error_in_words, shown_bound
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .pictures import card, table

@@ -126,7 +126,7 @@ def test_a_full_disk_is_said(folder, monkeypatch, capsys, run):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("conenmf.storage.write_array", full)
+    monkeypatch.setattr("conenmf.data.saving.write_array", full)
     assert run("fit", "cells.csv", "-o", "out", "--no-report") == 5
     assert "not enough disk space to write" in capsys.readouterr().err
     assert not Path("out").exists()

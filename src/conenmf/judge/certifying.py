@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from ..arguments import integer, optional
 from ..cones import certificate as least_squares
 from ..cones.certificate import Certificate
 from ..cones.dual_bound import default_effort
+from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.spectrum import Spectrum
 from ..solve.goals import checked_loss
+from ..text import counted
 from . import divergence_bound
 from .count_certificate import CountCertificate, certify_counts
 
-__all__ = ["AnyCertificate", "certify", "usual_effort"]
+__all__ = [
+    "AnyCertificate",
+    "bound_in_words",
+    "certificate_of_numbers",
+    "certify",
+    "certify_beside",
+    "numbers_of_certificate",
+    "quality_in_words",
+    "usual_effort",
+]
 
 AnyCertificate: TypeAlias = Certificate | CountCertificate
 
@@ -85,3 +98,66 @@ def certify(
 def usual_effort(V: DataMatrix, loss: str) -> int:
     """Return how many steps to take if none are asked for."""
     return default_effort(V) if loss == "frobenius" else divergence_bound.DEFAULT_EFFORT
+
+
+def certify_beside(
+    V: DataMatrix,
+    known: AnyCertificate,
+    W: npt.ArrayLike,
+    H: Any,
+    *,
+    spectrum: Spectrum | None = None,
+) -> AnyCertificate:
+    """Judge other factors of V with as many components, given the certificate of some.
+
+    The lower bound is the same and is not computed again; nor is a noise floor.
+    """
+    other: AnyCertificate
+    if isinstance(known, CountCertificate):
+        other = certify_counts(V, W, H, effort=0, floor=False)
+    else:
+        other = least_squares.certify(V, W, H, effort=0, spectrum=spectrum)
+        other = replace(other, eckart_young=known.eckart_young, is_attained=known.is_attained)
+    return replace(
+        other,
+        lower_bound=known.lower_bound,
+        gap=other.relative_error - known.lower_bound,
+        failure_probability=known.failure_probability,
+        effort=known.effort,
+    )
+
+
+def numbers_of_certificate(certificate: AnyCertificate) -> Array:
+    """Return all that a certificate says as an array, to be saved."""
+    return np.array(list(vars(certificate).values()), dtype=np.float64)
+
+
+def certificate_of_numbers(numbers: Array, loss: str) -> AnyCertificate:
+    """Return the certificate of which these are the numbers."""
+    kind = CountCertificate if loss == "poisson" else Certificate
+    values: dict[str, Any] = dict(
+        zip((field.name for field in fields(kind)), numbers.tolist(), strict=True)
+    )
+    for field in fields(kind):
+        if field.type in ("bool", "int"):
+            values[field.name] = {"bool": bool, "int": int}[field.type](values[field.name])
+    return kind(**values)
+
+
+def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
+    """Say what a certificate means for a factorisation with K components, in sentences."""
+    if not isinstance(certificate, CountCertificate):
+        return [bound_in_words(certificate, K)]
+    floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
+    return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)
+
+
+def bound_in_words(certificate: Certificate, K: int) -> str:
+    """Say what the lower bound means for factorisations with K components."""
+    below = f"{certificate.lower_bound:.4g}"
+    bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
+    if certificate.gap < 0:
+        return f"{bound}, yet this one has: one of the two numbers is wrong"
+    chance = certificate.failure_probability
+    certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
+    return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"

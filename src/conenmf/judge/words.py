@@ -6,7 +6,6 @@ the usual case, and no fault of the fit: the sentences say so.
 
 from __future__ import annotations
 
-from ..cones.certificate import Certificate
 from ..text import counted
 from .certifying import AnyCertificate
 from .count_certificate import CountCertificate
@@ -14,10 +13,8 @@ from .diagnosis import ConeDiagnosis
 
 __all__ = [
     "NO_GUARANTEE",
-    "bound_in_words",
     "cones_in_words",
     "error_in_words",
-    "quality_in_words",
     "shown_bound",
 ]
 
@@ -33,31 +30,12 @@ def error_in_words(loss: str, relative_error: float, objective: float) -> str:
     return f"divergence {objective:.6g}, {explained:.1%} of the deviance explained"
 
 
-def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
-    """Say what a certificate means for a factorisation with K components, in sentences."""
-    if not isinstance(certificate, CountCertificate):
-        return [bound_in_words(certificate, K)]
-    floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
-    return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)
-
-
 def shown_bound(certificate: AnyCertificate | None) -> float | None:
     """Return the lower bound if there is one, and it is high enough to be shown."""
     if certificate is None:
         return None
     is_low = isinstance(certificate, CountCertificate) and not certificate.is_bound_telling
     return None if is_low else certificate.lower_bound
-
-
-def bound_in_words(certificate: Certificate, K: int) -> str:
-    """Say what the lower bound means for factorisations with K components."""
-    below = f"{certificate.lower_bound:.4g}"
-    bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
-    if certificate.gap < 0:
-        return f"{bound}, yet this one has: one of the two numbers is wrong"
-    chance = certificate.failure_probability
-    certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
-    return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"
 
 
 def cones_in_words(cones: ConeDiagnosis | None) -> str:
