@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -24,6 +23,7 @@ from .arguments import path as checked_path
 from .data.blocks import Array
 from .data.files.atomic import files_written_whole, output_file, writing, written_whole
 from .errors import DataTypeError, Message, Option, OptionError, OutputError, ShapeError
+from .h5ad import Annotation, annotated_copy, categories
 from .names import Names
 from .result import Factorization
 from .text import shown
@@ -279,23 +279,14 @@ def _checked_key(value: Any) -> str:
     return key
 
 
-def _annotations(result: Factorization, key: str) -> list[tuple[str, str, Any]]:
+def _annotations(result: Factorization, key: str) -> list[Annotation]:
     coefficients: Array = np.ascontiguousarray(np.asarray(result.H).T)
     return [
         ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
-        ("obs", key, _categories(np.asarray(result.labels))),
+        ("obs", key, categories(np.asarray(result.labels))),
         ("uns", key, json.dumps(facts(result))),
     ]
-
-
-def _categories(labels: Array) -> Any:
-    """Labels as scanpy takes groups: categories "0", "1", ...; a cell without any has none."""
-    import pandas as pd
-
-    present = np.unique(labels[labels >= 0])
-    codes = np.where(labels < 0, -1, np.searchsorted(present, labels))
-    return pd.Categorical.from_codes(codes, [str(k) for k in present])
 
 
 def annotate_file(
@@ -314,16 +305,5 @@ def annotate_file(
     if path.exists() and os.path.samefile(source, path):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)
-    import h5py
-    from anndata.io import write_elem
-
-    with open(source, "rb") as original, writing(path), written_whole(path) as stream:
-        shutil.copyfileobj(original, stream)
-        stream.flush()
-        # The file is locked already, as all that are not complete.
-        with h5py.File(stream.name, "r+", locking=False) as copy:
-            for place, name, values in _annotations(result, key):
-                write_elem(copy.require_group(place), name, values)
-            attributes = copy["obs"].attrs
-            columns = [name for name in attributes["column-order"] if name != key]
-            attributes["column-order"] = np.array([*columns, key], dtype=object)
+    with writing(path), written_whole(path) as stream:
+        annotated_copy(source, stream, _annotations(result, key))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import instance, integer, optional, rows_and_columns, several
+from .arguments import indices, instance, integer, optional, rows_and_columns, several
 from .errors import Message, Option, OptionError, ShapeError
 from .text import shown, visible
 
@@ -97,6 +97,18 @@ class Names:
         """These names, but for what the others have: that replaces it."""
         given = vars(instance("other", other, Names)).items()
         return replace(self, **{key: value for key, value in given if value is not None})
+
+    def taking(self, features: npt.NDArray[np.intp]) -> Names:
+        """These names for some of the features, which are an image no more.
+
+        >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
+        ('oak', 'ash')
+        """
+        chosen = self.feature_names
+        if chosen is not None:
+            places = indices("features", features, len(chosen)).tolist()
+            chosen = tuple(chosen[place] for place in places)
+        return replace(self, feature_names=chosen, image_shape=None)
 
     def turned(self) -> Names:
         """Swap what belongs to samples and to features: the names of the transposed matrix."""

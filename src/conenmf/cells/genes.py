@@ -1,0 +1,107 @@
+"""Genes that vary more than their mean explains, from one pass over raw counts.
+
+They are chosen as cNMF 1.7 does (Kotliar et al., eLife 8, 2019): of counts that are scaled to a
+million in each cell (TPM), the variance over the mean of each gene is compared with a line in the
+mean that fits most genes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array, Block, entrywise, exact, products, weighted_sums
+from ..data.entries import entries_of
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import DataTypeError
+from ..text import excerpt
+
+__all__ = ["TPM", "GeneStatistics", "gene_statistics", "overdispersion"]
+
+TPM = 1e6  # the sum to which a cell is scaled
+_TOP_GENES = 20  # by their mean, which show the least variation
+_WINSOR = (0.1, 0.9)  # quantiles, between which most genes lie
+_SHOWN = 8  # digits
+
+
+class GeneStatistics(NamedTuple):
+    """What one pass over counts (F genes, N cells) learns.
+
+    Attributes
+    ----------
+    totals : aligned (N,)
+        The counts of each cell.
+    mean, variance : arrays (F,)
+        Of counts; the variance divides by N - 1.
+    tpm_mean, tpm_variance : arrays (F,)
+        Of counts scaled to a million in each cell; the variance divides by N.
+    """
+
+    totals: Aligned
+    mean: Array
+    variance: Array
+    tpm_mean: Array
+    tpm_variance: Array
+
+
+def gene_statistics(V: DataMatrix) -> GeneStatistics:
+    """Measure genes in one pass; refuse entries that are not counts."""
+    N = V.shape[1]
+    with V.own_threads():
+        totals, sums = V.sweep(_measure)
+    if sums["fractions"]:
+        raise DataTypeError(_no_counts(V))
+    first, second = sums["first"] / N, sums["second"] / N
+    spread = np.maximum(second - first**2, 0.0)
+    variance = spread[:, 0] * (N / max(N - 1, 1))
+    return GeneStatistics(totals, first[:, 0], variance, first[:, 1], spread[:, 1])
+
+
+def overdispersion(statistics: GeneStatistics) -> Array:
+    """Return variance over mean of each gene, relative to what its mean lets expect.
+
+    The line is A^2 mean + B^2: A is the least variation of the most expressed genes, B^2 the median
+    of variance over mean of genes that are extreme in neither. NaN for genes without counts.
+    """
+    mean, variance = statistics.tpm_mean, statistics.tpm_variance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fano, variation = variance / mean, np.sqrt(variance) / mean
+    A = np.nanmin(variation[np.argsort(-mean, kind="stable")[:_TOP_GENES]])
+    low, high = np.quantile(mean, _WINSOR)
+    least, most = np.nanquantile(fano, _WINSOR)
+    usual = (fano > least) & (fano < most) & (mean > low) & (mean < high)
+    B2 = np.median(fano[usual]) if usual.any() else np.nanmedian(fano)
+    ratio: Array = fano / (A**2 * mean + B2)
+    return ratio
+
+
+def _measure(block: Block) -> tuple[Array, dict[str, Array | int]]:
+    """Totals of cells, and sums over cells of counts and TPM, and of their squares."""
+    counts = exact(block)
+    totals = products(counts, np.ones((block.shape[0], 1)))[:, 0]
+    factors = np.column_stack([np.ones(len(totals)), TPM / np.where(totals > 0, totals, 1.0)])
+    values = entries_of(counts).values
+    return totals, {
+        "first": weighted_sums(counts, factors),
+        "second": weighted_sums(entrywise(counts, np.square), factors**2),
+        "fractions": int(np.count_nonzero(values != np.floor(values))),
+    }
+
+
+def _no_counts(V: DataMatrix) -> str:
+    """The first entry that is no count, and what to do."""
+    for start in range(0, V.shape[1], V.max_gather):
+        cells = np.arange(start, min(start + V.max_gather, V.shape[1]))
+        entries = entries_of(V.columns(cells))
+        wrong = np.flatnonzero(entries.values != np.floor(entries.values))
+        if wrong.size:
+            cell = V.names.sample(int(cells[entries.samples[wrong[0]]]))
+            gene = V.names.feature(int(entries.features[wrong[0]]))
+            value = float(entries.values[wrong[0]])
+            return (
+                f"gene {excerpt(gene)!r} is {value:.{_SHOWN}g} in cell {excerpt(cell)!r}, which is "
+                "no count: give raw counts, from before scaling and logarithms, such as those of "
+                "a layer (layers/counts) or of raw (raw/X)"
+            )
+    raise AssertionError("an entry is no count")

@@ -1,0 +1,363 @@
+"""Programs of cells by consensus: genes are chosen and scaled, and many fits compared.
+
+The steps are those of cNMF 1.7 (Kotliar et al., "Identifying gene expression programs of cell-type
+identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). Counts are read through
+views: genes are chosen and scaled, and cells brought to a million counts, while blocks are read;
+nothing is written. What cNMF computes approximately, such as usages, is exact here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..arguments import (
+    choice,
+    components,
+    flag,
+    function,
+    generator,
+    integer,
+    number,
+    optional,
+    several,
+)
+from ..data.aligned import remove_kept_file
+from ..data.blocks import Array, Block, entrywise, exact, scaled, weighted_sums
+from ..data.matrix import Aligned, DataMatrix
+from ..data.prepared import prepare
+from ..data.sampling import evenly_spaced
+from ..data.selected import SelectedMatrix, held, take_features
+from ..data.validate import checked_components, require_data_matrix, require_nonnegative
+from ..data.views import MappedMatrix, take_samples
+from ..errors import ComponentsError, OptionError
+from ..judge.replicates import Replicates, replicate
+from ..judge.selection import choose_k
+from ..judge.stability import Stability, judged_replicates
+from ..linalg.nnls import nnls
+from ..names import Names
+from ..solve.coefficients import coefficients
+from ..solve.stopping import Stopping
+from ..text import counted, excerpt
+from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
+
+__all__ = ["Programs", "find_programs"]
+
+Progress: TypeAlias = Callable[[str, float], object]
+"""Called with what is done, and the share of the work that is done."""
+
+_HELD_ENTRIES = 1 << 25  # of the chosen genes, to be kept in memory
+_H_BYTES = 1 << 30  # for the coefficients of all runs that share a pass
+_COPIES_OF_H = 4  # of a run
+_CELLS_FOR_K = 20_000  # from which the number of programs is estimated
+_CELL_TOTAL = 1e4  # before logarithms
+_RESAMPLINGS = ("start", "samples")
+_MIN_RUNS, _MAX_RUNS = 2, 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """Programs of N cells with F genes, the one with the largest share of the reconstruction first.
+
+    Attributes
+    ----------
+    usages : array (N, K)
+        How much each cell uses each program, in units of its total counts.
+    labels : array (N,), integers
+        The program that contributes most to each cell; -1 for a cell without any.
+    spectra : array (n, K)
+        The consensus, of the genes that were factored, in units of their deviation; sums are one.
+    spectra_tpm : array (F, K)
+        Of all genes, in counts per million.
+    spectra_score : array (F, K)
+        Of all genes: by how many of its standard deviations a gene rises for a unit of usage of the
+        factored counts, the other programs held fixed. The largest are the markers of a program.
+    genes : array (n,), integers
+        The genes that were factored.
+    statistics : GeneStatistics
+    stability : Stability
+        How often each program was found again, and how exactly.
+    names : Names
+        Of cells and genes.
+    settings : dict
+        With which they were found.
+    """
+
+    usages: Array
+    labels: Array
+    spectra: Array
+    spectra_tpm: Array
+    spectra_score: Array
+    genes: Array
+    statistics: GeneStatistics
+    stability: Stability
+    names: Names
+    settings: Mapping[str, Any]
+
+    @property
+    def K(self) -> int:
+        """The number of programs."""
+        return int(self.spectra.shape[1])
+
+    def markers(self, n: int = 10) -> list[list[str]]:
+        """Return the names of the n genes with the largest scores of each program."""
+        n = integer("n", n, at_least=1)
+        order = np.argsort(-self.spectra_score, axis=0, kind="stable")[:n]
+        return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
+
+    def __str__(self) -> str:
+        (N, K), F = self.usages.shape, len(self.spectra_tpm)
+        rows = [
+            f"{counted(N, 'cell')}, {counted(len(self.genes), 'gene')} of {F:,}, "
+            f"{counted(K, 'program')}"
+        ]
+        sizes = np.bincount(self.labels[self.labels >= 0], minlength=K)
+        for k, names in enumerate(self.markers(6)):
+            found = f"in {self.stability.found_in[k]:.0%} of the runs"
+            rows.append(f"program {k + 1}: {found}, {counted(int(sizes[k]), 'cell')}")
+            rows[-1] += f"; {', '.join(names)}"
+        return "\n".join([*rows, *self.stability.sentences()])
+
+
+def find_programs(
+    V: DataMatrix,
+    K: int | str = "auto",
+    n_runs: int = 20,
+    *,
+    n_genes: int = 2000,
+    genes: Iterable[str] | None = None,
+    log1p: bool = False,
+    resample: str = "start",
+    density_threshold: float = 0.5,
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    rng: np.random.Generator | None = None,
+    callback: Progress | None = None,
+) -> Programs:
+    """Find the programs of cells from raw counts, in any storage, by the consensus of many fits.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        Raw counts: cells are samples, all genes are features. ``open_data("atlas.h5ad")`` leaves
+        them on disk.
+    K : int or "auto"
+        How many programs; "auto" estimates it from at most 20,000 cells.
+    n_runs : int
+        Fits, each from its own random init, on all cells, until it has converged.
+    n_genes : int
+        How many genes are factored: those that vary most for their mean.
+    genes : names, optional
+        The genes to factor instead.
+    log1p : bool
+        Factor log(1 + x) of counts that are scaled to 10,000 in each cell. By default, as in cNMF,
+        the counts themselves. In both cases genes are scaled to unit variance, not centred.
+    resample : {"start", "samples"}
+        As in `stability`: with "samples", each fit has cells drawn with replacement.
+    density_threshold : float
+        As in `consensus`.
+    max_iter, tol
+        As in `Stopping`.
+    rng : numpy.random.Generator, optional
+        By default one of a fixed seed.
+    callback : callable, optional
+        Called with what is done, a text, and the share of the work that is done.
+
+    Returns
+    -------
+    Programs
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> rng = np.random.default_rng(0)
+    >>> rates = np.kron(np.eye(3), np.ones((30, 10))) * 5 + 0.2
+    >>> programs = find_programs(from_rows(rng.poisson(rates).astype(float)), 3, 5)
+    >>> programs.usages.shape, programs.stability.verdict
+    ((90, 3), 'stable')
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    require_nonnegative(V, "counting")
+    K = components(K, auto=True)
+    n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
+    n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
+    resample = choice("resample", resample, _RESAMPLINGS)
+    threshold = number("density_threshold", density_threshold, above=0)
+    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
+    rng = np.random.default_rng(0) if rng is None else generator("rng", rng)
+    report: Progress = optional(function, "callback", callback, takes=2) or _silent
+    named = None if genes is None else _named_genes(V.names, genes)
+    with V.own_threads():
+        report("measuring genes", 0.0)
+        statistics = gene_statistics(V)
+        chosen = _chosen_genes(statistics, n_genes) if named is None else named
+        data = _scaled_genes(V, statistics, chosen, log1p)
+        K = _checked_number(K, data)
+        stability = _consensus(data, K, n_runs, resample, threshold, stopping, rng, report)
+        report("computing spectra of all genes", 0.95)
+        tpm, score = _spectra_of_all(V, statistics, stability.H.T)
+        report("computing usages", 0.98)
+        usages, labels = _usages(V, statistics, chosen, tpm)
+    settings = {
+        "n_components": K,
+        "n_runs": n_runs,
+        "n_genes": int(chosen.size),
+        "log1p": log1p,
+        "resample": resample,
+        "density_threshold": threshold,
+        "max_iter": max_iter,
+        "tol": tol,
+    }
+    return Programs(
+        usages, labels, stability.W, tpm, score, chosen, statistics, stability, V.names, settings
+    )
+
+
+def _silent(what: str, share: float) -> None:
+    """Say nothing."""
+
+
+# --- genes ------------------------------------------------------------------------------------
+
+
+def _named_genes(names: Names, genes: Iterable[str]) -> Array:
+    wanted = [str(gene) for gene in several("genes", genes, "a list of names of genes")]
+    if names.feature_names is None:
+        raise OptionError("the genes of these data have no names: leave the list of genes out")
+    place = {name: f for f, name in enumerate(names.feature_names)}
+    missing = [name for name in wanted if name not in place]
+    if missing or not wanted:
+        listed = ", ".join(repr(excerpt(name)) for name in missing[:5]) or "no gene is named"
+        raise OptionError(
+            f"{len(missing)} of {len(wanted)} genes are not in the data: {listed}; "
+            "name genes as the data do"
+        )
+    return np.unique([place[name] for name in wanted])
+
+
+def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
+    """The most overdispersed genes, in the order of the data."""
+    ratio = overdispersion(statistics)
+    there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
+    if there.size == 0:
+        raise OptionError("no gene varies from cell to cell: there are no programs to be found")
+    best: Array = there[np.argsort(-ratio[there], kind="stable")[:n_genes]]
+    return np.sort(best)
+
+
+def _scaled_genes(
+    V: DataMatrix, statistics: GeneStatistics, genes: Array, log1p: bool
+) -> DataMatrix:
+    """A view of these genes with unit variance, in single precision; held if it is small."""
+    variance, source = statistics.variance[genes], V
+    if log1p:
+        source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
+        (sums,) = take_features(source, genes).sweep(_moments)
+        N = V.shape[1]
+        variance = (sums[:, 1] - sums[:, 0] ** 2 / N) / max(N - 1, 1)
+    if not (variance > 0).all():
+        gene = V.names.feature(int(genes[np.argmin(variance)]))
+        raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
+    view = take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32")
+    return held(view) if view.n_entries <= _HELD_ENTRIES else view
+
+
+def _moments(block: Block) -> tuple[Array]:
+    ones, values = np.ones((block.shape[1], 1)), exact(block)
+    squares = entrywise(values, np.square)
+    return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
+
+
+def _checked_number(K: int | str, data: DataMatrix) -> int:
+    F, N = data.shape
+    if isinstance(K, str):
+        part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
+        return choose_k(part).K
+    if K > min(F, N):
+        raise ComponentsError(
+            f"there are {counted(N, 'cell')} and {counted(F, 'gene')} to factor, fewer than the "
+            f"{K} programs asked for: ask for fewer"
+        )
+    return checked_components(K, data)
+
+
+# --- consensus --------------------------------------------------------------------------------
+
+
+def _consensus(
+    data: DataMatrix,
+    K: int,
+    n_runs: int,
+    resample: str,
+    threshold: float,
+    stopping: Stopping,
+    rng: np.random.Generator,
+    report: Progress,
+) -> Stability:
+    """What runs have in common; as many of them share a pass as their H fit in memory."""
+    per_run = _COPIES_OF_H * data.shape[1] * K * data.dtype.itemsize
+    at_once = max(1, _H_BYTES // per_run)
+    parts = []
+    for start in range(0, n_runs, at_once):
+        report(f"fitting {n_runs} times", 0.05 + 0.85 * start / n_runs)
+        count = min(at_once, n_runs - start)
+        parts.append(
+            replicate(
+                data, K, count, loss="frobenius", resample=resample, rng=rng, stopping=stopping
+            )
+        )
+    report("forming the consensus", 0.9)
+    runs = Replicates(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    found = judged_replicates(data, runs, "frobenius", resample, threshold, np.inf)
+    remove_kept_file(found.H)
+    return found
+
+
+# --- all genes --------------------------------------------------------------------------------
+
+
+def _spectra_of_all(
+    V: DataMatrix, statistics: GeneStatistics, usages: Aligned
+) -> tuple[Array, Array]:
+    """Spectra of all genes in TPM, and their scores, from one pass.
+
+    TPM are explained by the shares of programs in cells, with nonnegative least squares; and,
+    standardised, by the usages themselves, with least squares.
+    """
+    (sums,) = V.sweep(_regress, statistics.totals, usages)
+    K = len(sums["U"])
+    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
+    centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
+    deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
+    score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
+    return tpm, np.ascontiguousarray(score)
+
+
+def _regress(block: Block, totals: Array, usages: Array) -> tuple[dict[str, Array]]:
+    U = exact(usages)
+    size = U.sum(axis=1, keepdims=True)
+    P = U / np.where(size > 0, size, 1.0)
+    tpm = _to_tpm(block, totals)
+    sums = weighted_sums(tpm, np.hstack([U, P]))
+    return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
+
+
+def _to_tpm(block: Block, totals: Array, *, dtype: Any = np.float64) -> Block:
+    factors = TPM / np.where(totals > 0, totals, 1.0)
+    return scaled(exact(block), factors).astype(dtype, copy=False)  # type: ignore[no-any-return]
+
+
+def _usages(
+    V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array
+) -> tuple[Array, Array]:
+    """The usages that explain the TPM of the chosen genes best, each over its deviation."""
+    N, variance = V.shape[1], statistics.tpm_variance[genes]
+    variance = np.where(variance > 0, variance, 1.0)
+    cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(np.float64))
+    factors = np.sqrt(max(N - 1, 1) / (N * variance))
+    view: SelectedMatrix = take_features(cells, genes, factors=factors, dtype="float32")
+    H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
+    return np.ascontiguousarray(np.asarray(H).T), np.asarray(labels)

@@ -1,0 +1,251 @@
+"""Programs in files: tables under the names that cNMF gives them, and an .h5ad with annotations.
+
+All files of a run are written under temporary names and moved into place when all are complete.
+Runs with other numbers of programs may share a folder, if they are of the same data and genes: that
+is what the file ``NAME.run.k_20.dt_0_5.json`` of each is for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arguments import flag, instance, number, optional, text
+from ..arguments import path as checked_path
+from ..data.blocks import Array
+from ..data.files.atomic import files_written_whole, writing
+from ..data.matrix import DataMatrix
+from ..errors import Message, Option, OptionError, OutputError
+from ..export import check_packages
+from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
+from ..text import visible
+from .programs import Programs
+
+__all__ = ["check_run", "file_names", "write_programs"]
+
+_TABLES = {
+    "genes": "{name}.overdispersed_genes.txt",
+    "spectra": "{name}.spectra.{run}.consensus.txt",
+    "usages": "{name}.usages.{run}.consensus.txt",
+    "tpm": "{name}.gene_spectra_tpm.{run}.txt",
+    "score": "{name}.gene_spectra_score.{run}.txt",
+    "starcat": "{name}.starcat_spectra.{run}.txt",
+    "facts": "{name}.run.{run}.json",
+    "annotated": "{name}.{run}.h5ad",
+}
+_SHARED = ("source", "genes")  # what runs in a folder have in common
+_ROWS = 10_000  # written at a time
+_STARCAT_SUM = 1e6
+
+
+def file_names(name: str, K: int, density_threshold: float) -> dict[str, str]:
+    """Return the names of the files of a run, by what they hold; those of tables are cNMF's.
+
+    >>> file_names("atlas", 20, 0.5)["usages"]
+    'atlas.usages.k_20.dt_0_5.consensus.txt'
+    """
+    name = _checked_name(name)
+    threshold = str(number("density_threshold", density_threshold, above=0)).replace(".", "_")
+    run = f"k_{K}.dt_{threshold}"
+    return {what: pattern.format(name=name, run=run) for what, pattern in _TABLES.items()}
+
+
+def _checked_name(value: Any) -> str:
+    name = text("name", value)
+    if not name or "/" in name or not name.isprintable() or name.startswith("."):
+        raise OptionError(f"name={name!r}, expected the beginning of the names of files")
+    return name
+
+
+def check_run(
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    source: str | None = None,
+    genes: str | None = None,
+    force: bool = False,
+) -> Path:
+    """Return a folder for the files of a run; refuse it if it has those of other data or genes.
+
+    Parameters
+    ----------
+    folder : path
+        It need not exist, but its parent must.
+    name : str
+        With which the names of files begin.
+    source, genes : str, optional
+        What was read, and how genes were chosen.
+    force : bool
+        Take the folder all the same; files of the same names are replaced.
+    """
+    target, name = Path(checked_path("folder", folder)), _checked_name(name)
+    if os.path.lexists(target) and not target.is_dir():
+        raise OutputError(f"{target} is a file: name a folder")
+    if not target.exists() and not target.absolute().parent.is_dir():
+        raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
+    here = {"source": source, "genes": genes}
+    if target.is_dir() and not flag("force", force):
+        known = [path for path in target.glob(f"{name}.run.k_*.json") if path.is_file()]
+        for path in known:
+            _refuse_other(target, path, here)
+        if not known:
+            found = [path.name for path in target.iterdir() if path.name.startswith(f"{name}.")]
+            if found:
+                problem = f"{target} holds another {sorted(found)[0]}: name another folder, or "
+                raise OutputError(Message(problem, "other files with ", Option("name")))
+    return target
+
+
+def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> None:
+    """Raise an error if a run in the folder is of other data or genes."""
+    try:
+        earlier = json.loads(path.read_bytes())
+        different = [key for key in _SHARED if earlier[key] != here[key]]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise OutputError(
+            f"{path} does not say which run it belongs to: name another folder"
+        ) from problem
+    for key in different:
+        what = "file" if key == "source" else "choice of genes"
+        both = f"({visible(earlier[key])}, now {visible(here[key])})"
+        reason = f"{target} holds a run of another {what} {both}: name another folder, or "
+        raise OutputError(Message(reason, "other files with ", Option("name")))
+
+
+def write_programs(
+    programs: Programs,
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    source: str | None = None,
+    genes: str | None = None,
+    counts: DataMatrix | None = None,
+    copy_of: str | os.PathLike[str] | None = None,
+    key: str = "conenmf",
+    force: bool = False,
+) -> list[Path]:
+    """Write tables as cNMF does, and an .h5ad with annotations; return the paths of all files.
+
+    Parameters
+    ----------
+    programs : Programs
+    folder, name, source, genes, force
+        See `check_run`.
+    counts : DataMatrix, optional
+        The counts, if they are to be written to a new .h5ad file.
+    copy_of : path, optional
+        The .h5ad file of which a copy is annotated instead. It is not changed.
+    key : str
+        ``obsm["X_" + key]`` gets the usages, ``varm[key]`` the spectra in TPM,
+        ``varm[key + "_score"]`` the scores, ``obs[key]`` the labels as categories, ``var[key]``
+        whether a gene was factored, and ``uns[key]`` the facts as JSON.
+    """
+    instance("programs", programs, Programs)
+    target = check_run(folder, name, source=source, genes=genes, force=force)
+    optional(instance, "counts", counts, DataMatrix)
+    key = text("key", key)
+    names = file_names(name, programs.K, programs.settings["density_threshold"])
+    if counts is None and copy_of is None:
+        del names["annotated"]
+    else:
+        check_packages("none", anndata=True)
+    facts = {**_facts(programs), "source": source, "genes": genes}
+    with writing(target):
+        target.mkdir(exist_ok=True)
+    paths = {what: target / file for what, file in names.items()}
+    with files_written_whole(list(paths.values())) as opened:
+        streams = dict(zip(paths, opened, strict=True))
+        for what, lines in _tables(programs).items():
+            with writing(paths[what]):
+                streams[what].writelines(lines)
+        streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
+        if "annotated" in streams:
+            added = _annotations(programs, key, facts)
+            with writing(paths["annotated"]):
+                if copy_of is not None:
+                    annotated_copy(checked_path("copy_of", copy_of), streams["annotated"], added)
+                elif counts is not None:
+                    annotated_counts(counts, streams["annotated"], added)
+    return list(paths.values())
+
+
+def _facts(programs: Programs) -> dict[str, Any]:
+    found = programs.stability
+    return {
+        **programs.settings,
+        "n_cells": len(programs.usages),
+        "n_all_genes": len(programs.spectra_tpm),
+        "verdict": found.verdict,
+        "problem": found.problem,
+        "found_in": found.found_in.tolist(),
+        "silhouettes": [None if np.isnan(one) else one for one in found.silhouettes.tolist()],
+        "relative_error": found.relative_error,
+        "best_relative_error": found.best_relative_error,
+        "n_left_out": found.n_left_out,
+        "markers": programs.markers(),
+    }
+
+
+def _annotations(programs: Programs, key: str, facts: Mapping[str, Any]) -> list[Annotation]:
+    chosen = np.zeros(len(programs.spectra_tpm), bool)
+    chosen[programs.genes] = True
+    return [
+        ("obsm", f"X_{key}", programs.usages),
+        ("varm", key, programs.spectra_tpm),
+        ("varm", f"{key}_score", programs.spectra_score),
+        ("obs", key, categories(programs.labels, first=1)),
+        ("var", key, chosen),
+        ("uns", key, json.dumps(facts)),
+    ]
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _tables(programs: Programs) -> dict[str, Iterable[bytes]]:
+    """The lines of each table: programs in rows, but for usages, where cells are."""
+    names, K = programs.names, programs.K
+    all_genes = [names.feature(f) for f in range(len(programs.spectra_tpm))]
+    chosen = [all_genes[f] for f in programs.genes.tolist()]
+    numbers = [str(k + 1) for k in range(K)]
+    N = len(programs.usages)
+    cells = names.sample_names or [names.sample(n) for n in range(N)]
+    deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
+    tpm = programs.spectra_tpm
+    starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]
+    starcat /= np.where(deviation > 0, deviation, 1.0)[:, None]
+    return {
+        "genes": ["\n".join(chosen).encode()],
+        "spectra": _lines(chosen, numbers, programs.spectra.T),
+        "usages": _lines(numbers, cells, programs.usages),
+        "tpm": _lines(all_genes, numbers, tpm.T),
+        "score": _lines(all_genes, numbers, programs.spectra_score.T),
+        "starcat": _lines(chosen, [f"GEP{number}" for number in numbers], starcat.T),
+    }
+
+
+def _lines(columns: Sequence[str], rows: Sequence[str], numbers: Array) -> Iterator[bytes]:
+    """A table with tabs, as pandas writes it: an empty cell above the names of rows."""
+    yield _quoted(["", *columns])
+    digits = 9 if numbers.dtype == np.float32 else 17
+    pattern = "\t".join([f"%.{digits}g"] * len(columns)) + "\n"
+    for start in range(0, len(rows), _ROWS):
+        batch = zip(rows[start : start + _ROWS], numbers[start : start + _ROWS], strict=True)
+        parts = (_quoted([row])[:-1].decode() + "\t" + pattern % tuple(line) for row, line in batch)
+        yield "".join(parts).encode()
+
+
+def _quoted(cells: Sequence[str]) -> bytes:
+    """A line of texts; those with a quote in them are quoted."""
+    if not any('"' in cell for cell in cells):
+        return ("\t".join(cells) + "\n").encode()
+    line = io.StringIO(newline="")
+    csv.writer(line, delimiter="\t", lineterminator="\n").writerow(cells)
+    return line.getvalue().encode()
