@@ -21,6 +21,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 # What results are made of, protocols and tables: they are not called with values of one's own.
 NOT_CALLED = {
     *("Factorization", "Comparison", "Selection", "Certificate", "Diagnosis", "Stability"),
+    "Programs",
     *("judge.consensus.Consensus", "judge.stability_range.StabilityRange"),
     *("datasets.Dataset", "datasets.DATASETS", "datasets.Description", "datasets.Download"),
     *("data.matrix.DataMatrix", "data.sketch.Sketch", "data.cluster.Traffic"),
@@ -231,11 +232,20 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         "watch": lambda: None,
     },
     "tl.consensus": {"n_runs": lambda: 3},
+    "find_programs": {"V": lambda: _counts(), "n_runs": lambda: 3, "max_iter": lambda: 5},
+    "cells.tables.write_programs": {
+        "programs": lambda: conenmf.find_programs(_counts(), 3, 3, max_iter=5)
+    },
+    "data.selected.take_features": {"features": lambda: [0, 2]},
     "stability": {"n_runs": lambda: 3, "max_iter": lambda: 5},
     "stability_over": {"n_runs": lambda: 3},
     "select_k": {"ks": lambda: [2, 3], "methods": lambda: ["ratio"]},
     "datasets.load": {"progress": lambda: None},
 }
+
+
+def _counts() -> Any:
+    return conenmf.from_columns(np.floor(9 * _matrix()))
 
 
 def _written_anndata() -> Path:

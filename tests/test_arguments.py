@@ -62,6 +62,7 @@ V = from_columns(MODEL.V)
 X = np.ascontiguousarray(MODEL.V.T)
 COUNTS = from_columns(np.floor(9 * MODEL.V))
 RESULT = factorize(V, K, init="cr1", sketch=None)
+PROGRAMS = conenmf.find_programs(COUNTS, 2, 2, max_iter=3)
 RESULT.diagnose(effort=0)
 W, H = RESULT.W, RESULT.H
 CONES = cluster_cones(V, K)
@@ -224,6 +225,11 @@ CALLS = {
         **SPECTRAL, "callback": ("function?", None)},
     "stability": {**DATA, "K": ("size", 2), **REPLICATES},
     "stability_over": {**DATA, "ks": ("ks", [2]), "callback": ("function?", None), **REPLICATES},
+    "find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size", 3), "n_genes":
+        ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "resample": ("choice",
+        "start"), "density_threshold": ("share", 0.5), "max_iter": ("integer", 3), "tol": ("share",
+        1e-3), **DRAWING, "callback": ("function?", quiet)},
+    "Programs.markers": {"n": ("integer", 3)},
     "Stability.plot": {"axes": ("axes?", None)},
     "Selection.plot": {"axes": ("axes?", None)},
     "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
@@ -274,6 +280,8 @@ CALLS = {
     "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
         ("flag", False), "normalize": ("flag", True)},
     "data.prepared.prepared": {**DATA, "preparation": ("object", Preparation(log1p=True))},
+    "data.selected.take_features": {**DATA, "features": ("indices", [0, 2]), "factors": ("vector?",
+        [1.0, 2.0]), "dtype": ("choice", "float32")},
     "data.preparation.Preparation": {"total": ("share?", 1.0), "log1p": ("flag", True), "idf":
         ("vector?", np.ones(F)), "normalize": ("flag", True)},
     "data.preparation.Preparation.reordered": {"features": ("indices", [0])},
@@ -297,6 +305,7 @@ CALLS = {
     "names.Names.checked": {"n_samples": ("integer?", N), "n_features": ("integer?", F)},
     "names.Names.sample": {"index": ("integer", 0)},
     "names.Names.feature": {"index": ("integer", 0)},
+    "names.Names.taking": {"features": ("indices", [0])},
     "names.Names.turned": {},
     "names.Names.updated": {"other": ("object", NAMES)},
     "names.names_of": {"table": (ANYTHING, X)},
@@ -470,6 +479,10 @@ CALLS = {
     "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf")},
     "export.annotate_file": {"source": ("path", "a.h5ad"), "target": ("path", "b.h5ad"), "result":
         ("object", RESULT), "key": ("text", "nmf")},
+    "cells.tables.write_programs": {"programs": ("object", PROGRAMS), "folder": ("path", "."),
+        "name": ("text", "a"), "source": ("text?", None), "genes": ("text?", None), "counts":
+        ("data?", COUNTS), "copy_of": ("path?", None), "key": ("text", "nmf"), "force": ("flag",
+        True)},
     "report.render": {**SHOWN, "title": ("text?", None), "source": ("text?", None), "view":
         ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape": ("shape?", None),
         "classes": ("classes?", LABELS), "coordinates": ("array?", H[:2].T), "texts":
@@ -487,6 +500,7 @@ INSTANCES = {
     "JudgesItself": RESULT,
     "NamedComponents": RESULT,
     "Preparation": Preparation(idf=np.ones(F)),
+    "Programs": PROGRAMS,
     "Names": NAMES,
     "Selection": conenmf.select_k(V, [2, 3], methods=["ratio"]),
     "Solver": SOLVERS["hals"],
@@ -496,7 +510,7 @@ INSTANCES = {
 }
 RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
-    (Finish|JudgesItself|Observed|Weighed|Stability|StabilityRange|Consensus|
+    (Finish|Programs|JudgesItself|Observed|Weighed|Stability|StabilityRange|Consensus|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseFloor|

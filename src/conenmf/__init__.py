@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import datasets, tl
+    from .cells.programs import Programs, find_programs
     from .comparison import Comparison, compare
     from .cones.certificate import Certificate
     from .cones.clustering import cluster_cones
@@ -46,6 +47,7 @@ _HOMES = {
     "ConeNMFError": "errors",
     "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
+    "Programs": "cells.programs",
     "Selection": "judge.selection",
     "Stability": "judge.stability",
     "Words": "data.vocabulary",
@@ -56,6 +58,7 @@ _HOMES = {
     "diagnose": "judge.diagnosis",
     "estimate_rank": "cones.rank",
     "factorize": "pipeline",
+    "find_programs": "cells.programs",
     "from_columns": "data.doors",
     "from_rows": "data.doors",
     "from_texts": "data.doors",
@@ -67,7 +70,7 @@ _HOMES = {
     "stability_over": "judge.stability_range",
     "write_report": "report",
 }
-_FOLDERS = ("cones", "data", "errors", "judge", "linalg", "solve")
+_FOLDERS = ("cells", "cones", "data", "errors", "judge", "linalg", "solve")
 
 __all__ = [
     "Certificate",
@@ -76,6 +79,7 @@ __all__ = [
     "ConeNMFError",
     "Diagnosis",
     "Factorization",
+    "Programs",
     "Selection",
     "Stability",
     "Words",
@@ -87,6 +91,7 @@ __all__ = [
     "diagnose",
     "estimate_rank",
     "factorize",
+    "find_programs",
     "from_columns",
     "from_rows",
     "from_texts",

@@ -72,7 +72,8 @@ def overdispersion(statistics: GeneStatistics) -> Array:
     least, most = np.nanquantile(fano, _WINSOR)
     usual = (fano > least) & (fano < most) & (mean > low) & (mean < high)
     B2 = np.median(fano[usual]) if usual.any() else np.nanmedian(fano)
-    ratio: Array = fano / (A**2 * mean + B2)
+    expected = A**2 * mean + B2
+    ratio: Array = np.divide(fano, expected, out=np.full(len(fano), np.nan), where=expected > 0)
     return ratio
 
 

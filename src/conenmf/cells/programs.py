@@ -119,7 +119,7 @@ class Programs:
             found = f"in {self.stability.found_in[k]:.0%} of the runs"
             rows.append(f"program {k + 1}: {found}, {counted(int(sizes[k]), 'cell')}")
             rows[-1] += f"; {', '.join(names)}"
-        return "\n".join([*rows, *self.stability.sentences()])
+        return "\n".join([*rows, *str(self.stability).splitlines()[K + 2 :]])
 
 
 def find_programs(
@@ -181,7 +181,7 @@ def find_programs(
     """
     require_data_matrix(V, nonzero=True, whole=True)
     require_nonnegative(V, "counting")
-    K = components(K, auto=True)
+    K = K if isinstance(K, str) and K == "auto" else components(K, auto=True)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
     resample = choice("resample", resample, _RESAMPLINGS)

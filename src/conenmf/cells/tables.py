@@ -86,12 +86,14 @@ def check_run(
         Take the folder all the same; files of the same names are replaced.
     """
     target, name = Path(checked_path("folder", folder)), _checked_name(name)
+    force = flag("force", force)
+    source, genes = optional(text, "source", source), optional(text, "genes", genes)
     if os.path.lexists(target) and not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder")
     if not target.exists() and not target.absolute().parent.is_dir():
         raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
     here = {"source": source, "genes": genes}
-    if target.is_dir() and not flag("force", force):
+    if target.is_dir() and not force:
         known = [path for path in target.glob(f"{name}.run.k_*.json") if path.is_file()]
         for path in known:
             _refuse_other(target, path, here)
@@ -150,6 +152,7 @@ def write_programs(
     instance("programs", programs, Programs)
     target = check_run(folder, name, source=source, genes=genes, force=force)
     optional(instance, "counts", counts, DataMatrix)
+    copy_of = optional(checked_path, "copy_of", copy_of)
     key = text("key", key)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
@@ -170,7 +173,7 @@ def write_programs(
             added = _annotations(programs, key, facts)
             with writing(paths["annotated"]):
                 if copy_of is not None:
-                    annotated_copy(checked_path("copy_of", copy_of), streams["annotated"], added)
+                    annotated_copy(copy_of, streams["annotated"], added)
                 elif counts is not None:
                     annotated_counts(counts, streams["annotated"], added)
     return list(paths.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -85,12 +86,9 @@ def cells(
     layer: str | None,
     genes: int,
     genes_file: str | None,
-    resample: str,
-    density_threshold: float,
-    max_iter: int,
-    tol: float,
     anndata: bool,
     force: bool,
+    **fitting: Any,
 ) -> None:
     """Find the gene programs of cells from raw counts DATA; write them as cNMF does.
 
@@ -106,8 +104,8 @@ def cells(
     name = name or common.path.name.partition(".")[0] or "cells"
     chosen = None if genes_file is None else read_names(genes_file, memory_budget(None))
     how = f"{genes} most overdispersed" if chosen is None else f"listed, {_digest(chosen)}"
-    identity = {"source": str(Path(common.data).absolute()), "genes": how, "force": force}
-    check_run(output, name, **identity)  # type: ignore[arg-type]
+    identity: dict[str, Any] = {"source": _place(common), "genes": how, "force": force}
+    check_run(output, name, **identity)
     if anndata:
         check_packages("none", anndata=True)
     display = common.display
@@ -120,12 +118,9 @@ def cells(
             n_genes=genes,
             genes=chosen,
             log1p=log1p,
-            resample=resample,
-            density_threshold=density_threshold,
-            max_iter=max_iter,
-            tol=tol,
             rng=common.rng,
             callback=lambda what, share: display.update("", share, what),
+            **fitting,
         )
     with display.working("writing"):
         is_copied = common.path.suffix.lower() == _ANNDATA
@@ -135,7 +130,7 @@ def cells(
             name,
             copy_of=common.path if anndata and is_copied else None,
             counts=V if anndata and not is_copied else None,
-            **identity,  # type: ignore[arg-type]
+            **identity,
         )
     answer = {
         **programs.settings,
@@ -158,6 +153,11 @@ def _of_counts(common: CommonOptions, layer: str | None) -> CommonOptions:
     if common.path.suffix.lower() != _ANNDATA:
         raise OptionError(f"--layer is for {_ANNDATA} files: leave it out")
     return replace(common, log1p=False, dataset=f"layers/{layer}")
+
+
+def _place(common: CommonOptions) -> str:
+    """Which matrix of which file is read."""
+    return str(Path(common.data).absolute()) + (f":{common.dataset}" if common.dataset else "")
 
 
 def _digest(names: list[str]) -> str:

@@ -152,10 +152,9 @@ class Stability(NamedComponents):
                 f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
                 f"  [{low[k]:.3f}, {high[k]:.3f}]{'' if self.is_stable[k] else '  not stable'}"
             )
-        return "\n".join([*rows, *self.sentences()])
+        return "\n".join([*rows, *self._sentences()])
 
-    def sentences(self) -> list[str]:
-        """Say how many are stable, how good the consensus is, and what it leaves out."""
+    def _sentences(self) -> list[str]:
         n_stable = int(self.is_stable.sum())
         named = "relative divergence" if self.loss == "poisson" else "relative error"
         errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"

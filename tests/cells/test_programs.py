@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import nnls
+
+from conenmf import from_rows, open_data
+from conenmf.cells import programs as module
+from conenmf.cells.programs import find_programs
+from conenmf.data.disk import DiskMatrix
+from conenmf.errors import ComponentsError, DataTypeError, NegativeValueError, OptionError
+from conenmf.judge.metrics import match_components
+
+
+def found(counts, K=3, n_runs=4, **options):
+    return find_programs(from_rows(sp.csr_array(counts)), K, n_runs, **options)
+
+
+def test_programs_are_found(counts, spectra):
+    programs = found(counts)
+    assert programs.stability.verdict == "stable"
+    deviation = programs.statistics.variance**0.5
+    truth = (spectra / deviation[:, None])[programs.genes]
+    assert match_components(truth, programs.spectra)[1].min() > 0.98
+    assert match_components(spectra, programs.spectra_tpm)[1].min() > 0.98
+    np.testing.assert_allclose(programs.spectra_tpm.sum(axis=0), 1e6, rtol=0.05)
+    order = match_components(spectra, programs.spectra_tpm)[0]
+    for k, names in enumerate(programs.markers(10)):
+        own = int(np.flatnonzero(order == k)[0])
+        assert set(names) == {f"feature {f}" for f in range(10 * own, 10 * own + 10)}
+    assert programs.labels[-1] == -1
+    assert set(programs.labels[:-1]) == {0, 1, 2}
+    assert "3 programs" in str(programs)
+
+
+def test_spectra_of_all_genes_and_usages_are_those_of_dense_least_squares(counts):
+    programs = found(counts, n_genes=30)
+    assert programs.genes.size == 30
+    U = np.asarray(programs.stability.H).T.astype(float)
+    totals = counts.sum(axis=1, dtype=float)
+    tpm = 1e6 * counts / np.where(totals > 0, totals, 1)[:, None]
+    P = U / np.where(U.sum(axis=1) > 0, U.sum(axis=1), 1)[:, None]
+    expected = np.array([nnls(P, gene)[0] for gene in tpm.T])
+    np.testing.assert_allclose(programs.spectra_tpm, expected, rtol=1e-5, atol=1e-3)
+    standard = (tpm - tpm.mean(axis=0)) / tpm.std(axis=0)
+    scores = np.linalg.solve(U.T @ U, U.T @ standard).T
+    np.testing.assert_allclose(programs.spectra_score, scores, rtol=1e-6, atol=1e-9)
+    genes = programs.genes
+    S = expected[genes] / tpm.std(axis=0)[genes, None]
+    data = tpm[:, genes] / tpm.std(axis=0, ddof=1)[genes]
+    usages = np.array([nnls(S, cell)[0] for cell in data])
+    np.testing.assert_allclose(programs.usages, usages, rtol=1e-3, atol=1e-4)
+
+
+def test_counts_on_disk_are_read_through_views(atlas, monkeypatch):
+    V = open_data("atlas.h5ad", dataset="layers/counts", max_memory="200MB")
+    assert isinstance(V, DiskMatrix)
+    whole = find_programs(V, 3, 4)
+    monkeypatch.setattr(module, "_HELD_ENTRIES", 10)
+    passes = V.passes
+    streamed = find_programs(V, 3, 4)
+    assert V.passes - passes < 40  # one pass serves all runs
+    assert streamed.usages.dtype == np.float32
+    np.testing.assert_allclose(streamed.spectra, whole.spectra, rtol=1e-3, atol=1e-6)
+    monkeypatch.setattr(module, "_H_BYTES", 1)  # one run after the other, with the same bits
+    alone = find_programs(V, 3, 4)
+    np.testing.assert_array_equal(alone.stability.spectra, streamed.stability.spectra)
+    np.testing.assert_array_equal(alone.usages, streamed.usages)
+
+
+def test_chosen_genes_logarithms_and_a_number_of_programs_by_estimate(atlas):
+    V = open_data("atlas.h5ad", dataset="layers/counts")
+    named = find_programs(V, 3, 3, genes=["gene7", "gene2", "gene15", "gene25"])
+    assert named.genes.tolist() == [2, 7, 15, 25]
+    assert named.spectra_tpm.shape == (50, 3)
+    logarithms = find_programs(V, 3, 3, log1p=True, rng=np.random.default_rng(2))
+    assert logarithms.stability.verdict == "stable"
+    view = module._scaled_genes(V, logarithms.statistics, logarithms.genes, True)
+    rows = view.columns(np.arange(240)).toarray()
+    np.testing.assert_allclose(rows.std(axis=1, ddof=1), 1, rtol=1e-4)
+    assert find_programs(V, "auto", 3).K in (3, 4)
+    said = []
+    find_programs(V, 2, 3, callback=lambda what, share: said.append(share))
+    assert said == sorted(said)
+    assert len(said) >= 4
+
+
+def test_other_seeds_are_other_runs_and_the_same_seed_is_the_same(counts):
+    one, two, other = (
+        found(counts, n_runs=2, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
+    )
+    np.testing.assert_array_equal(one.usages, two.usages)
+    assert not np.array_equal(one.stability.spectra, other.stability.spectra)
+
+
+def test_bad_input_is_named(counts):
+    with pytest.raises(DataTypeError, match=r"no count: give raw counts"):
+        found(np.log1p(counts))
+    with pytest.raises(NegativeValueError):
+        find_programs(from_rows(counts - 1.0, negative="keep"), 3)
+    with pytest.raises(ComponentsError, match=r"50 genes to factor, fewer than the 51 programs"):
+        found(counts, 51)
+    with pytest.raises(OptionError, match="no names"):
+        found(counts, genes=["a"])
+    V = from_rows(counts, names=module.Names.of(feature_names=[f"g{f}" for f in range(50)]))
+    with pytest.raises(OptionError, match=r"2 of 3 genes are not in the data: 'x', 'y'"):
+        find_programs(V, 2, 2, genes=["g1", "x", "y"])
+    same = np.array(counts)
+    same[:, 1] = 3
+    V = from_rows(same, names=V.names)
+    with pytest.raises(OptionError, match="'g1' is the same in all cells"):
+        find_programs(V, 2, 2, genes=["g1", "g2"])
+    with pytest.raises(OptionError, match="no gene varies"):
+        found(np.ones((20, 5)), 2)
+    with pytest.raises(OptionError, match="resample"):
+        found(counts, resample="counts")
