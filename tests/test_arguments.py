@@ -172,7 +172,7 @@ NAMED = {"W": ("array", W), "names": ("object", NAMES)}
 SHOWN = {"result": ("object", RESULT)}
 REPLICATES = {"n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
     "start"), "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1), "max_iter":
-    ("integer", 3), "tol": ("share", 1e-3), **DRAWING}
+    ("integer", 3), "tol": ("share", 1e-3), "checkpoint": ("path?", None), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
     "exact")}
 SOLVED = {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)}
@@ -231,6 +231,9 @@ CALLS = {
         1e-3), **DRAWING, "callback": ("function?", quiet)},
     "Programs.markers": {"n": ("integer", 3)},
     "Stability.plot": {"axes": ("axes?", None)},
+    "Stability.certify": {"effort": ("integer?", 0)},
+    "Stability.save": {"path": ("path", "stability.npz")},
+    "Stability.load": {"path": ("path", "stable.npz")},
     "Selection.plot": {"axes": ("axes?", None)},
     "estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4), "normalize": ("flag",
         False), **SPECTRAL},
@@ -459,6 +462,8 @@ CALLS = {
     "judge.consensus.consensus": {"spectra": ("spectra", np.stack([W] * 3)), "density_threshold":
         ("share", 0.5)},
     "judge.stability_range.StabilityRange.plot": AXIS,
+    "judge.stability_range.StabilityRange.save": {"path": ("path", "range.npz")},
+    "judge.stability_range.StabilityRange.load": {"path": ("path", "ranged.npz")},
     "judge.metrics.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
         "passes"), "below": ("number?", 0.1)},
@@ -584,6 +589,8 @@ def folder(tmp_path, monkeypatch):
     plt.switch_backend("Agg")
     np.savetxt("table.csv", X, delimiter=",")
     RESULT.save("saved.npz")
+    INSTANCES["Stability"].save("stable.npz")
+    INSTANCES["StabilityRange"].save("ranged.npz")
     AnnData(X).write_h5ad("a.h5ad")
     yield tmp_path
     plt.close("all")

@@ -59,12 +59,12 @@ class SavedArrays:
         self._archive = archive
         self.facts: dict[str, Any] = json.loads(str(archive[_FACTS]))
         self.names: list[str] = [name for name in archive.files if name != _FACTS]
-        kind = format_name.rpartition("-")[0]
-        if self.facts["format"] != format_name:
-            if not str(self.facts["format"]).startswith(kind):
-                raise FileFormatError(f"it has format {self.facts['format']!r}")
+        found = str(self.facts["format"])
+        if found != format_name:
+            if found.rpartition("-")[0] != format_name.rpartition("-")[0]:
+                raise FileFormatError(f"its format is {found!r}")
             raise _OtherVersionError(
-                f"has format {self.facts['format']!r}, this version reads {format_name!r}: "
+                f"has format {found!r}, this version reads {format_name!r}: "
                 "fit the data again and save the result"
             )
 

@@ -9,6 +9,7 @@ that are drawn again are kept, one after the other: reading costs nothing there,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..data.matrix import DataMatrix
 from ..data.resampled import bootstrapped, redrawn
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
+from ..solve.checkpoint import Checkpoint
 from ..solve.count_inits import initialize_counts, warmed_up_together
 from ..solve.goals import goal_of
 from ..solve.initial import InitialFactors
@@ -27,6 +29,7 @@ from ..solve.methods import Method
 from ..solve.poisson import margins_together
 from ..solve.runs import Run
 from ..solve.stopping import Stopping
+from .kept_runs import KeptRuns
 
 __all__ = ["RESAMPLINGS", "Replicates", "replicate"]
 
@@ -74,14 +77,29 @@ def replicate(
     resample: str,
     rng: np.random.Generator,
     stopping: Stopping,
+    checkpoint: Checkpoint | None = None,
 ) -> Replicates:
     """Fit V from random inits; arguments are those of `stability`, checked."""
     method = goal_of(loss, "auto")[2]
     if method is None:
         raise AssertionError("every loss has a solver")
-    fits = _Fits(V, K, loss, method, stopping, RESAMPLINGS[resample])
     generators = dict(enumerate(rng.spawn(n_runs)))
-    ends = {number: end for group in fits.groups(generators) for number, end in fits.run(group)}
+    ends: dict[int, _End] = {}
+    with ExitStack() as stack:
+        kept = None
+        if checkpoint is not None:
+            limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
+            settings = {"loss": loss, "resample": resample, **limits}
+            kept = stack.enter_context(KeptRuns.open(checkpoint, V, K, settings, generators[0]))
+            found = {number: kept.load(number) for number in generators}
+            ends = {number: end for number, end in found.items() if end is not None}
+        fits = _Fits(V, K, loss, method, stopping, RESAMPLINGS[resample], kept)
+        rest = {number: one for number, one in generators.items() if number not in ends}
+        for group in fits.groups(rest):
+            for number, end in fits.run(group):
+                ends[number] = end
+                if kept is not None:
+                    kept.keep(number, *end)
     W, errors = zip(*(ends[number] for number in generators), strict=True)
     return Replicates(np.array(W, dtype=np.float64), np.array(errors))
 
@@ -95,6 +113,7 @@ class _Fits(NamedTuple):
     method: Method
     stopping: Stopping
     draw: _Resampling | None
+    kept: KeptRuns | None
 
     @property
     def holds_draws(self) -> bool:
@@ -118,19 +137,31 @@ class _Fits(NamedTuple):
         measure_together(V, views)
         if self.loss == "poisson":
             margins_together(V, views)
-        initials = [
-            self._initial(view, rng) for view, rng in zip(views, generators.values(), strict=True)
-        ]
-        if self.loss == "poisson":
-            initials = warmed_up_together(V, views, initials)
-        runs = []
-        for view in views:
-            initial = initials.pop(0)  # its H may be large
-            runs.append(Run(view, initial.W, initial.H, self.method, self.stopping))
-        numbers, ended = list(generators), ending(V, runs)
-        del runs
+        on = dict(zip(generators, views, strict=True))
+        ended = ending(V, self._begun(V, on, generators))
         for place, run in ended:
-            yield numbers[place], _end(run)
+            yield list(on)[place], _end(run)
+
+    def _begun(
+        self, V: DataMatrix, on: dict[int, DataMatrix], generators: _Generators
+    ) -> list[Run]:
+        """The runs, each from its init or from where it was saved."""
+        kept = self.kept
+        saves = {} if kept is None else {n: kept.unfinished(n, view) for n, view in on.items()}
+        saved = {number: save.load(self.stopping.max_iter) for number, save in saves.items()}
+        new = [number for number in on if saved.get(number) is None]
+        initials = [self._initial(on[number], generators[number]) for number in new]
+        if self.loss == "poisson" and new:
+            initials = warmed_up_together(V, [on[number] for number in new], initials)
+        begins = dict(zip(new, initials, strict=True))
+        del initials  # their H may be large
+        runs = []
+        for number, view in on.items():
+            save = saves[number].save_if_due if number in saves else None
+            resume, begin = saved.pop(number, None), begins.pop(number, None)
+            W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, self.K)), None)
+            runs.append(Run(view, W, H, self.method, self.stopping, resume=resume, save=save))
+        return runs
 
     def _drawn(self, rng: np.random.Generator) -> DataMatrix:
         if self.draw is None:

@@ -7,179 +7,31 @@ which limits each of its entries lies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import os
+from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import choice, generator, integer, number, optional
+from ..arguments import choice, generator, integer, number, optional, path
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
-from ..names import Names
+from ..solve.checkpoint import Checkpoint
 from ..solve.coefficients import squared_errors
 from ..solve.count_inits import with_all_features
 from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
 from ..solve.poisson import divergences
 from ..solve.stopping import Stopping
-from ..text import counted
-from . import plots
 from .consensus import Consensus, consensus, distinct, found_again
-from .named import NamedComponents
 from .replicates import RESAMPLINGS, Replicates, replicate
+from .stability_result import LIMITS, Stability
 
 __all__ = ["Stability", "judged_replicates", "stability"]
 
 _FOUND_COSINE = 0.9  # above which a component counts as found in a run
-_STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
-_STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
-_LIMITS = (0.05, 0.95)  # quantiles
 _MIN_RUNS, _MAX_RUNS = 2, 10_000
-_DIFFERENCES = {
-    "start": "random inits",
-    "samples": "random inits, samples drawn with replacement",
-    "counts": "random inits, counts drawn again",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Stability(NamedComponents):
-    """What many fits have in common.
-
-    Components are sorted by their share of the reconstruction, the largest first.
-
-    Attributes
-    ----------
-    W : array (F, K)
-        The components of the consensus: medians over runs, each with a sum of one. Those of the
-        best run if there is no consensus, see `problem`.
-    H : array (K, N)
-        The best coefficients for W.
-    labels : array (N,), integers
-        The component that contributes most to each sample; -1 for samples that are zero.
-    found_in : array (K,)
-        The share of the runs that have such a component: matched one to one, with a cosine above
-        0.9.
-    silhouettes : array (K,)
-        The mean silhouette of those that belong to each component; NaN without a consensus.
-    cosines : array (n_runs, K)
-        Of each component with its partner in each run.
-    lower, upper : arrays (F, K)
-        The quantiles 0.05 and 0.95 of the entries of the components, of sum one, that belong to
-        each component of the consensus; NaN without one.
-    objective, relative_error : float
-        Of W and H.
-    best_run : array (F, K)
-        Of the run with the lowest objective.
-    best_objective, best_relative_error : float
-        With the best coefficients for it.
-    is_kept : array (n_runs,)
-        Whether each run takes part in the consensus, see `max_excess`.
-    n_left_out : int
-        How many components of these runs are left out, since few others are near them.
-    n_minima : int
-        How many of the runs are different: with a component whose cosine with its partner is below
-        0.99. Of runs on data drawn again, all may be.
-    spectra : array (n_runs, F, K)
-        W of each run.
-    loss, resample : str
-    names : Names
-        Of samples and features.
-    problem : str
-        Why there is no consensus; empty if there is one.
-    """
-
-    W: Array
-    H: Aligned
-    labels: Aligned
-    found_in: Array
-    silhouettes: Array
-    cosines: Array
-    lower: Array
-    upper: Array
-    objective: float
-    relative_error: float
-    best_run: Array
-    best_objective: float
-    best_relative_error: float
-    is_kept: Array
-    n_left_out: int
-    n_minima: int
-    spectra: Array
-    loss: str
-    resample: str
-    names: Names
-    problem: str
-
-    @property
-    def K(self) -> int:
-        """The number of components."""
-        return int(self.W.shape[1])
-
-    @property
-    def n_runs(self) -> int:
-        """The number of runs."""
-        return len(self.spectra)
-
-    @property
-    def is_stable(self) -> Array:
-        """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
-        silhouettes = np.nan_to_num(self.silhouettes)
-        stable: Array = (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
-        return stable
-
-    @property
-    def verdict(self) -> str:
-        """One of "stable", "partly stable" and "unstable": all, at least half, or fewer are."""
-        share = self.is_stable.mean()
-        return "stable" if share == 1 else "partly stable" if share >= 0.5 else "unstable"
-
-    @property
-    def cosine_limits(self) -> Array:
-        """The quantiles 0.05 and 0.95 of the cosines of each component, (2, K)."""
-        return np.quantile(self.cosines, _LIMITS, axis=0)
-
-    def __str__(self) -> str:
-        low, high = self.cosine_limits
-        rows = [
-            f"{counted(self.K, 'component')}, {self.n_runs} runs: {_DIFFERENCES[self.resample]}"
-        ]
-        rows.append("component  found in  silhouette  cosine  [5 %, 95 %]")
-        for k, middle in enumerate(np.median(self.cosines, axis=0)):
-            rows.append(
-                f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
-                f"  [{low[k]:.3f}, {high[k]:.3f}]{'' if self.is_stable[k] else '  not stable'}"
-            )
-        return "\n".join([*rows, *self._sentences()])
-
-    def _sentences(self) -> list[str]:
-        n_stable = int(self.is_stable.sum())
-        named = "relative divergence" if self.loss == "poisson" else "relative error"
-        errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"
-        n_kept = int(self.is_kept.sum())
-        left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs"
-        sentences = [
-            f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
-            f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
-            f"{named}: {errors} the best run",
-            f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
-            f"{left_out}",
-        ]
-        if self.problem:
-            sentences[1:] = [
-                f"no consensus: {self.problem}; the components are those of the best run",
-                f"{named}: {self.best_relative_error:.4g}",
-                f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
-            ]
-        return sentences
-
-    def plot(self, axes: Any = None) -> Array:
-        """Draw the components with the limits of their entries; return the matplotlib axes."""
-        titles = [f"component {k}: in {share:.0%}" for k, share in enumerate(self.found_in)]
-        lower, upper = (self.W, self.W) if self.problem else (self.lower, self.upper)
-        return plots.bands(self.W, lower, upper, axes, titles=titles)
 
 
 def stability(
@@ -194,6 +46,7 @@ def stability(
     max_iter: int = 200,
     tol: float = 1e-5,
     rng: np.random.Generator | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Stability:
     """Fit V many times, and return what the fits have in common.
 
@@ -221,6 +74,9 @@ def stability(
         See `Stopping`.
     rng : numpy.random.Generator, optional
         By default one of a fixed seed.
+    checkpoint : path or Checkpoint, optional
+        A folder in which every run is kept when it has ended, and saved every minute until then.
+        The same call continues, also with more runs, and gives the same bits.
 
     Notes
     -----
@@ -246,8 +102,11 @@ def stability(
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(0) if rng is None else rng
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(path("checkpoint", checkpoint))
+    how = {"loss": loss, "resample": resample}
     with V.own_threads():
-        runs = replicate(V, K, n_runs, loss=loss, resample=resample, rng=rng, stopping=stopping)
+        runs = replicate(V, K, n_runs, rng=rng, stopping=stopping, checkpoint=checkpoint, **how)
         return judged_replicates(V, runs, loss, resample, threshold, max_excess)
 
 
@@ -313,10 +172,12 @@ def _judged(
         n_left_out=int((found.clusters < 0).sum()) if found.W is not None else 0,
         n_minima=distinct(runs.spectra),
         spectra=runs.spectra,
+        run_errors=runs.errors,
         loss=loss,
         resample=resample,
         names=V.names,
         problem=found.problem,
+        data=V,
     )
 
 
@@ -351,6 +212,6 @@ def _spread(spectra: Array, found: Consensus, order: Array) -> tuple[Array, Arra
     for place, k in enumerate(order):
         own = rows[found.clusters == k]
         own = own / own.sum(axis=1, keepdims=True)
-        lower[:, place], upper[:, place] = np.quantile(own, _LIMITS, axis=0)
+        lower[:, place], upper[:, place] = np.quantile(own, LIMITS, axis=0)
         silhouettes[place] = found.silhouettes[found.clusters == k].mean()
     return lower, upper, silhouettes

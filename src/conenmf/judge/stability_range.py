@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..arguments import components, function, generator, optional, several
+from ..arguments import components, function, generator, optional, path, several
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
+from ..data.saving import reading, write_arrays
 from ..data.validate import checked_components, require_data_matrix
-from ..errors import ComponentsError, Message, Option
+from ..errors import ComponentsError, FileFormatError, Message, Option
+from ..solve.checkpoint import held_folder
 from . import plots
-from .stability import Stability, stability
+from .stability import stability
+from .stability_result import Stability, of_saved, plain
 
 __all__ = ["StabilityRange", "stability_over"]
+
+_FORMAT = "conenmf-stability-range-1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,28 @@ class StabilityRange:
             )
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything but the data to one ``.npz`` file, as `Stability.save` does."""
+        arrays: dict[str, Any] = {}
+        each = []
+        for k, one in self.found.items():
+            parts, facts = plain(one, f"{k}_")
+            arrays |= parts
+            each.append({"K": k, **facts})
+        facts = {"format": _FORMAT, "K": self.K, "reason": self.reason, "each": each}
+        shapes = {name: each[0][name] for name in ("image_shape", "pixels_shape")}
+        write_arrays(path, arrays, facts | shapes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> StabilityRange:
+        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        with reading(path, _FORMAT, "what stability_over() found, as") as saved:
+            each = {int(facts["K"]): facts for facts in saved.facts["each"]}
+            found = {k: of_saved(saved, f"{k}_", facts) for k, facts in each.items()}
+            if int(saved.facts["K"]) not in found or any(k != one.K for k, one in found.items()):
+                raise FileFormatError("its numbers of components are not those of its parts")
+            return cls(int(saved.facts["K"]), str(saved.facts["reason"]), found)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw stability and error against K; return the two matplotlib axes."""
         return plots.stability_and_error(
@@ -80,6 +109,7 @@ def stability_over(
     max_iter: int = 200,
     tol: float = 1e-5,
     rng: np.random.Generator | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Stability], object] | None = None,
 ) -> StabilityRange:
     """Return what is found again for several numbers of components, and recommend one.
@@ -94,6 +124,8 @@ def stability_over(
     n_runs : int
     loss, resample, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`.
+    checkpoint : path, optional
+        A folder, with one for each number in it, in which runs are kept as `stability` does.
     callback : callable, optional
         Called with the `Stability` of each number as soon as it is known.
 
@@ -112,6 +144,10 @@ def stability_over(
     checked_components(int(candidates[-1]), V)
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(0) if rng is None else rng
+    place = None if checkpoint is None else Path(path("checkpoint", checkpoint))
+    if place is not None:
+        with held_folder(place):  # it is made, and can be written to
+            pass
     found: dict[int, Stability] = {}
     for k in candidates.tolist():
         found[k] = stability(
@@ -125,6 +161,7 @@ def stability_over(
             max_iter=max_iter,
             tol=tol,
             rng=rng,
+            checkpoint=None if place is None else place / f"K-{k}",
         )
         if callback is not None:
             callback(found[k])

@@ -39,7 +39,14 @@ from ..errors import (
 from .state import Momentum, Saved, State
 from .stopping import Log
 
-__all__ = ["Checkpoint", "CheckpointedRun", "fingerprint"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointedRun",
+    "fingerprint",
+    "held_folder",
+    "refuse_others",
+    "state_of",
+]
 
 _FORMAT = "conenmf-checkpoint-4"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
@@ -86,6 +93,8 @@ class CheckpointedRun:
         What the result depends on; a checkpoint with other settings is refused.
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
+    data : str, optional
+        The digest of the data, if it is known: otherwise V is read for it.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class CheckpointedRun:
         V: DataMatrix,
         settings: dict[str, Any],
         rng: np.random.Generator | None,
+        data: str | None = None,
     ) -> None:
         self._folder = Path(checkpoint.folder)
         self._every = checkpoint.every
@@ -102,8 +112,8 @@ class CheckpointedRun:
             "shape": list(V.shape),
             "dtype": str(V.dtype),
             **settings,
-            "random state": None if rng is None else fingerprint(_state_of(rng)),
-            "data": digest(V),
+            "random state": None if rng is None else fingerprint(state_of(rng)),
+            "data": digest(V) if data is None else data,
         }
         self._rng = rng
         self._last = time.perf_counter()
@@ -120,20 +130,7 @@ class CheckpointedRun:
         rng: np.random.Generator | None,
     ) -> Iterator[CheckpointedRun]:
         """Hold the folder of a checkpoint, which is made and tried first, for one run."""
-        folder = Path(checkpoint.folder)
-        with ExitStack() as stack:
-            try:
-                folder.mkdir(exist_ok=True)
-                stack.enter_context(in_use(folder, folder / _LOCK_FILE))
-                Temporary(folder / "trial").remove()
-            except OutputError as problem:
-                raise CheckpointError(f"the checkpoint {problem}") from problem
-            except (OSError, ValueError) as problem:
-                reason = getattr(problem, "strerror", None) or problem
-                raise CheckpointError(
-                    f"{folder} cannot be used as a folder for checkpoints: {reason}; name another"
-                ) from problem
-            remove_leftovers(folder, of_all_machines=True)
+        with held_folder(Path(checkpoint.folder)):
             yield cls(checkpoint, V, settings, rng)
 
     def load(self, max_iter: int) -> Saved | None:
@@ -181,7 +178,7 @@ class CheckpointedRun:
         log = Log(**{name: arrays[name].tolist() for name in _LOG_FIELDS})
         W, values = arrays["W"], arrays["values"].tolist()
         self.initial_W = arrays.get("W of the init")
-        self._compare(folder, header["settings"])
+        refuse_others(folder, header["settings"], self._settings)
         if len(log.elapsed) > max_iter:
             raise CheckpointError(
                 Message(
@@ -269,16 +266,37 @@ class CheckpointedRun:
             np.savez(stream, checksum=np.array(_checksum(arrays)), **arrays)
         return files
 
-    def _compare(self, folder: Path, settings: dict[str, Any]) -> None:
-        for key, value in self._settings.items():
-            if settings.get(key) == value:
-                continue
-            what = f"its {key} is {settings.get(key)!r}, now it is {value!r}"
-            if key in _DIGESTS:
-                what = f"{_DIGESTS[key]} not those that it was made with"
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made and tried first, for one run or several at once."""
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(exist_ok=True)
+            stack.enter_context(in_use(folder, folder / _LOCK_FILE))
+            Temporary(folder / "trial").remove()
+        except OutputError as problem:
+            raise CheckpointError(f"the checkpoint {problem}") from problem
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or problem
             raise CheckpointError(
-                f"{folder} belongs to another run: {what}; use another folder, or delete this one"
-            )
+                f"{folder} cannot be used as a folder for checkpoints: {reason}; name another"
+            ) from problem
+        remove_leftovers(folder, of_all_machines=True)
+        yield
+
+
+def refuse_others(folder: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a folder with other settings than those of now, naming the first that differs."""
+    for key, value in now.items():
+        if saved.get(key) == value:
+            continue
+        what = f"its {key} is {saved.get(key)!r}, now it is {value!r}"
+        if key in _DIGESTS:
+            what = f"{_DIGESTS[key]} not those that it was made with"
+        raise CheckpointError(
+            f"{folder} belongs to another run: {what}; use another folder, or delete this one"
+        )
 
 
 def fingerprint(*parts: str | npt.ArrayLike) -> str:
@@ -301,7 +319,8 @@ def _checksum(arrays: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _state_of(rng: np.random.Generator) -> str:
+def state_of(rng: np.random.Generator) -> str:
+    """Return the state of a generator as a text."""
     return json.dumps(_to_json(rng.bit_generator.state))
 
 

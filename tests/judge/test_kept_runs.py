@@ -1,0 +1,139 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from conenmf import from_columns, open_data, stability, stability_over
+from conenmf.errors import CheckpointError
+from conenmf.solve.checkpoint import Checkpoint
+
+OPTIONS = {"max_iter": 6, "tol": 0.0}
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    return rng.poisson(rng.gamma(0.5, 4, (20, 3)) @ rng.gamma(0.5, 4, (3, 60))).astype(float)
+
+
+def same_runs(one, other):
+    np.testing.assert_array_equal(one.spectra, other.spectra)
+    np.testing.assert_array_equal(one.run_errors, other.run_errors)
+    np.testing.assert_array_equal(one.W, other.W)
+    np.testing.assert_array_equal(one.H, other.H)
+
+
+def iterations(folder):
+    """How many of some run that has not ended are saved."""
+    names = [place.name for place in folder.glob("run-*/*")]
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "resample"),
+    [("frobenius", "start"), ("poisson", "samples"), ("frobenius", "counts")],
+)
+def test_a_killed_process_continues_with_the_same_bits(tmp_path, counts, loss, resample):
+    """Killed for good, in the middle of runs that share their passes and are saved in each."""
+    np.save(tmp_path / "counts.npy", counts.T)
+    folder = tmp_path / "runs"
+    script = f"""
+        from conenmf import open_data, stability
+        from conenmf.solve.checkpoint import Checkpoint
+        V = open_data({str(tmp_path / "counts.npy")!r})
+        stability(V, 3, 4, loss={loss!r}, resample={resample!r}, max_iter=10**6, tol=0.0,
+                  checkpoint=Checkpoint({str(folder)!r}, every=0))
+    """
+    V = open_data(tmp_path / "counts.npy")
+    options = {"loss": loss, "resample": resample, "max_iter": 10**6, "tol": 0.0}
+    victim = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    try:
+        while iterations(folder) < 5:
+            assert victim.poll() is None
+            time.sleep(0.01)
+    finally:
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    begun = iterations(folder)
+    options["max_iter"] = begun + 5
+    saved = (folder / "settings.json").read_text()
+    (folder / "settings.json").write_text(saved.replace("1000000", str(begun + 5)))
+    continued = stability(V, 3, 4, checkpoint=folder, **options)
+    same_runs(continued, stability(V, 3, 4, **options))
+    assert sorted(os.listdir(folder)) == [*(f"run-000{n}.npz" for n in range(4)), "settings.json"]
+
+
+def test_runs_that_have_ended_are_not_computed_again(tmp_path, counts, monkeypatch):
+    V, folder = from_columns(counts), tmp_path / "runs"
+    whole = stability(V, 3, 6, **OPTIONS)
+    stability(V, 3, 4, checkpoint=folder, **OPTIONS)
+    (folder / "run-0001.npz").unlink()
+    seen = []
+    monkeypatch.setattr(
+        "conenmf.judge.kept_runs.KeptRuns.keep", lambda self, number, *end: seen.append(number)
+    )
+    same_runs(stability(V, 3, 6, checkpoint=folder, **OPTIONS), whole)
+    assert seen == [1, 4, 5]  # two more than before, and the one that was lost
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"K": 2}, "its K is 3, now it is 2"),
+        ({"loss": "poisson"}, "its loss is 'frobenius', now it is 'poisson'"),
+        ({"resample": "counts"}, "its resample is 'samples', now it is 'counts'"),
+        ({"tol": 0.5}, "its tol is 0.0, now it is 0.5"),
+        ({"max_iter": 7}, "its max_iter is 6, now it is 7"),
+        ({"rng": np.random.default_rng(9)}, "the generator, its seed or its state are not those"),
+    ],
+)
+def test_a_folder_of_other_settings_is_refused(tmp_path, counts, change, message):
+    V, folder = from_columns(counts), tmp_path / "runs"
+    stability(V, 3, 2, checkpoint=folder, **OPTIONS)
+    with pytest.raises(
+        CheckpointError, match=rf"runs belongs to another run: {message}.*; use another folder"
+    ):
+        stability(V, change.pop("K", 3), 2, checkpoint=folder, **{**OPTIONS, **change})
+
+
+def test_a_folder_of_other_data_is_refused(tmp_path, counts):
+    folder = tmp_path / "runs"
+    stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
+    counts[3, 4] += 1
+    with pytest.raises(CheckpointError, match="some entries of the data, or their order, are not"):
+        stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
+    with pytest.raises(CheckpointError, match=r"its shape is \[20, 60\], now it is \[20, 59\]"):
+        stability(from_columns(counts[:, 1:]), 3, 2, checkpoint=folder, **OPTIONS)
+
+
+def test_damage_is_named(tmp_path, counts):
+    V, folder = from_columns(counts), tmp_path / "runs"
+    stability(V, 3, 2, checkpoint=Checkpoint(folder), **OPTIONS)
+    run = folder / "run-0001.npz"
+    whole = run.read_bytes()
+    run.write_bytes(whole[:100])
+    with pytest.raises(CheckpointError, match=r"run-0001.npz is not a run .* delete it, and it is"):
+        stability(V, 3, 2, checkpoint=folder, **OPTIONS)
+    run.write_bytes(whole)
+    (folder / "settings.json").write_text("[1, 2")
+    with pytest.raises(CheckpointError, match=r"settings.json does not say which runs these are"):
+        stability(V, 3, 2, checkpoint=folder, **OPTIONS)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be used as a folder for checkpoints"):
+        stability(V, 3, 2, checkpoint=tmp_path / "file", **OPTIONS)
+
+
+def test_a_range_keeps_its_runs_too(tmp_path, counts, monkeypatch):
+    V, folder = from_columns(counts), tmp_path / "runs"
+    whole = stability_over(V, [2, 3], 3, checkpoint=folder, **OPTIONS)
+    assert sorted(os.listdir(folder)) == ["K-2", "K-3"]
+    monkeypatch.setattr("conenmf.judge.kept_runs.KeptRuns.keep", None)  # nothing is left to keep
+    again = stability_over(V, [2, 3], 3, checkpoint=folder, **OPTIONS)
+    assert again.K == whole.K
+    for k in (2, 3):
+        same_runs(again.found[k], whole.found[k])
