@@ -37,9 +37,9 @@ from threadpoolctl import threadpool_limits
 
 from conenmf import factorize, from_rows
 from conenmf.data.memory import by_entries
+from conenmf.solve.count_margins import margins
 from conenmf.solve.goals import goal_of
 from conenmf.solve.loop import alternate
-from conenmf.solve.poisson import margins
 from conenmf.solve.stopping import Stopping
 
 SETS = {"pbmc_facs": 6, "k1b": 20, "wap": 20, "SBS_set1": 23, "indel_set1": 11, "topics": 20}

@@ -10,23 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from .data.blocks import Array
+from .data.blocks import Array, exact
 from .data.matrix import Aligned, DataMatrix
 from .data.observed import filled
 from .solve.checkpoint import CheckpointedRun
-from .solve.count_inits import initialize_counts, race_of_counts, warmed_up
+from .solve.count_coefficients import regressions
+from .solve.count_inits import initialize_counts, initialize_others, race_of_counts, warmed_up
+from .solve.count_terms import balanced
 from .solve.fixed import what_is_left
 from .solve.inits import Init, initialize
 from .solve.methods import Method
 from .solve.prospect import Prospect
 from .solve.race import Race, RaceOutcome, run_race
-from .solve.solvers import Solver
 from .solve.state import Saved
 from .solve.stopping import Callback, Log
 from .solve.terms import Terms
 from .stages import Spent, Stages
 
-__all__ = ["Begun", "begin_counts", "begin_with_terms"]
+__all__ = ["Begun", "begin_counts", "begin_counts_with_terms", "begin_with_terms"]
 
 
 @dataclass
@@ -145,13 +146,14 @@ def begin_with_terms(
     V: DataMatrix,
     K: int,
     init: Init,
-    solver: Solver | None,
+    method: Method | None,
     rng: np.random.Generator | None,
     terms: Terms,
     stages: Stages,
     callback: Callback | None,
 ) -> Begun:
     """Make initial factors with the given components, and in the scale that penalties ask for."""
+    solver = None if method is None else method.H.solver
     fixed, outcome = terms.fixed, None
     source, count = filled(V), K
     if fixed is not None and isinstance(init, str):
@@ -200,3 +202,55 @@ def begin_counts(
     if isinstance(init, str) and method is not None and method.H.solver.extrapolate:
         initial = warmed_up(V, initial)
     return RaceOutcome(initial)
+
+
+def begin_counts_with_terms(
+    V: DataMatrix,
+    K: int,
+    init: Init,
+    method: Method | None,
+    rng: np.random.Generator | None,
+    terms: Terms,
+    stages: Stages,
+    callback: Callback | None,
+) -> Begun:
+    """Make initial factors of counts, of which some are missing, or some components given."""
+    fixed, outcome = terms.fixed, None
+    source, count = filled(V), K
+    if fixed is not None and isinstance(init, str):
+        source = what_is_left(source, fixed.W, regressions(source, fixed.W)[0])
+        count = K - fixed.count
+    if count and source.nonzero:
+        outcome = begin_counts(source, count, init, method, rng, stages, callback)
+        W = outcome.initial.W
+    else:  # all are given, or they explain all of V
+        W = np.random.default_rng(rng).random((V.shape[0], count))
+    given = np.empty((V.shape[0], 0)) if fixed is None else fixed.W
+    is_own = isinstance(init, tuple)
+    H = outcome.initial.H if is_own and outcome is not None else None
+    initial = initialize_others(V, given, W[:, count - (K - terms.n_fixed) :], H)
+    is_extrapolated = method is not None and method.H.solver.extrapolate
+    if isinstance(init, str) and is_extrapolated and K > terms.n_fixed:
+        initial = warmed_up(V, initial, terms.n_fixed)
+    begun = Begun(initial.W, "user", "fixed", None, False, initial.H)
+    if outcome is not None:
+        begun.init_used = outcome.initial.name
+        begun.race, begun.is_stopped = outcome.race, outcome.is_stopped
+    if not terms.penalties.are_none:
+        _balance(V, begun, terms)
+    return begun
+
+
+def _balance(V: DataMatrix, begun: Begun, terms: Terms) -> None:
+    """Give the components the scale with which penalties are smallest; that of given ones stays."""
+    assert begun.H is not None
+    ((masses, squares),) = V.map(_row_sums, begun.H.T)
+    sizes = balanced(begun.W, masses, squares, terms.penalties)
+    sizes[: terms.n_fixed] = 1.0
+    begun.W = (begun.W * sizes).astype(begun.W.dtype)
+    begun.H = (begun.H.T / sizes.astype(begun.W.dtype)).T
+
+
+def _row_sums(index: range, H: Array) -> tuple[tuple[Array, Array]]:
+    rows = exact(H)
+    return ((rows.sum(axis=0), (rows**2).sum(axis=0)),)

@@ -33,12 +33,12 @@ from .progress import watching
 from .result import Factorization
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
+from .solve.count_margins import margins
 from .solve.goals import best_coefficients, checked_loss
 from .solve.held_out import held_out_share
 from .solve.held_out_counts import held_out_deviance
 from .solve.inits import Init
 from .solve.online import ConeStream
-from .solve.poisson import margins
 from .solve.solvers import Solver, Update
 from .solve.stopping import Callback
 
@@ -218,7 +218,7 @@ class ConeNMF(
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
         V = self._read(X, reset=True, feature_names=feature_names, mask=mask, weights=weights)
-        V = weigh_samples(V, sample_weight)
+        V = weigh_samples(V, sample_weight, checked_loss(self.loss))
         n_components, init = self._init_in_letters(V)
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
@@ -235,7 +235,8 @@ class ConeNMF(
         self.reconstruction_err_ = result.relative_error * np.sqrt(total)
         self._unknown = None if V.observed is None else V.observed.empty_features
         if result.loss == "poisson":
-            self.reconstruction_err_ = float(np.sqrt(2 * result.objective))
+            left = result.relative_error * margins(V).scale
+            self.reconstruction_err_ = float(np.sqrt(2 * left))
         self.stop_reason_ = result.stop_reason
         self._forget("n_samples_seen_", "_stream")
         if problem := result.problem:  # the level leads through scikit-learn's wrapper
@@ -358,7 +359,7 @@ class ConeNMF(
         V, _, _, value = self._coefficients(X)
         total = V.total if V.observed is None else V.observed.total
         if checked_loss(self.loss) != "frobenius":
-            total = margins(V).divergence
+            total = margins(V).scale
         return 1.0 - value / (total or 1.0)
 
     def _coefficients(

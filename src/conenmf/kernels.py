@@ -408,15 +408,16 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 
 @_compiled
-def multiplied_rows(data: Any, indices: Any, indptr: Any, W: Any, s: Any, Y: Any) -> None:
+def multiplied_rows(data: Any, indices: Any, indptr: Any, W: Any, S: Any, Y: Any) -> None:
     """y_k <- y_k sum_f (v_f / x_f) W[f, k] / s_k for each row of Y, in place.
 
-    Rates are products of y with rows of W, at the entries of compressed sparse rows.
+    Rates are products of y with rows of W, at the entries of compressed sparse rows. `S` holds the
+    s of each row, or one for all.
     """
     K = W.shape[1]
     c = np.empty(K)
     for n in range(Y.shape[0]):
-        y = Y[n]
+        y, s = Y[n], S[n if S.shape[0] > 1 else 0]
         for k in range(K):
             c[k] = 0.0
         for position in range(indptr[n], indptr[n + 1]):
@@ -701,9 +702,12 @@ def _add_gram(B: Any, m: int, A: Any) -> None:
 
 @_compiled
 def _quadratic_minimum(
-    A: Any, g: Any, y: Any, z: Any, gradient: Any, sweeps: int, stall: float
+    A: Any, g: Any, y: Any, z: Any, gradient: Any, sweeps: int, stall: float, n_fixed: int
 ) -> None:
-    """Coordinate descent from y for g'(z - y) + (z - y)'A(z - y) / 2 over z >= 0."""
+    """Coordinate descent from y for g'(z - y) + (z - y)'A(z - y) / 2 over z >= 0.
+
+    The first `n_fixed` entries stay.
+    """
     K = y.shape[0]
     for k in range(K):
         z[k] = y[k]
@@ -711,7 +715,7 @@ def _quadratic_minimum(
     first = 0.0
     for number in range(sweeps):
         moved = 0.0
-        for k in range(K):
+        for k in range(n_fixed, K):
             weight = A[k, k]
             if weight > SMALLEST_SQUARE:
                 new = max(z[k] - gradient[k] / weight, 0.0)
@@ -743,16 +747,27 @@ def _slope(v: Any, u: Any, m: int, length: float) -> float:
 
 @_compiled
 def newton_from_sums(
-    R: Any, A: Any, s: Any, totals: Any, W: Any, sweeps: int, stall: float
+    R: Any,
+    A: Any,
+    S: Any,
+    totals: Any,
+    W: Any,
+    sweeps: int,
+    stall: float,
+    l2: float,
+    n_fixed: int,
 ) -> None:
-    """Step of Newton's method for each row of W, in place, from its sums (`poisson_regression`)."""
+    """Step of Newton's method for each row of W, in place, from its sums (`poisson_regression`).
+
+    The curvature A has `l2` on its diagonal; `S`, `l2` and `n_fixed` are as in `poisson_rows`.
+    """
     K = W.shape[1]
     g, z, gradient = np.empty(K), np.empty(K), np.empty(K)
     for f in range(W.shape[0]):
-        w = W[f]
+        w, s = W[f], S[f if S.shape[0] > 1 else 0]
         for k in range(K):
-            g[k] = s[k] - R[f, k]
-        _quadratic_minimum(A[f], g, w, z, gradient, sweeps, stall)
+            g[k] = s[k] + l2 * w[k] - R[f, k]
+        _quadratic_minimum(A[f], g, w, z, gradient, sweeps, stall, n_fixed)
         fall, bend, deepest = 0.0, 0.0, 0.0
         for k in range(K):
             z[k] -= w[k]
@@ -768,33 +783,34 @@ def newton_from_sums(
             length = min(fall / (bend + fall * deepest), 1.0)
             for k in range(K):
                 w[k] = max(w[k] + length * z[k], 0.0)
-        _scale_to(totals[f], s, w)
+        _scale_to(totals[f], s, w, l2, n_fixed)
 
 
 @_compiled
 def _step_length(
-    v: Any, u: Any, m: int, lowest: float, mass: float, fall: float, bend: float
+    v: Any, u: Any, m: int, lowest: float, mass: float, stiff: float, fall: float, bend: float
 ) -> float:
     """How far to go along a direction in which the rates change by the shares u, at most 1.
 
-    Along it the objective is convex and has the derivative ``mass - sum v u / (1 + t u)``. All of
-    the way is right if it still falls there. ``fall / (bend - fall lowest)`` lowers it surely; from
-    there to the end a secant leads further.
+    Along it the objective is convex, with the slope ``mass + stiff t - sum v u / (1 + t u)``. All
+    of the way is right if it still falls there. ``fall / (bend - fall lowest)`` lowers it surely;
+    from there to the end a secant leads further.
     """
     end = np.inf
     if lowest > -0.5 and (min(lowest, 0.0) ** 2 + 1.0) * bend <= 1.5 * fall:
         return 1.0  # -log(1 + u) <= -u + 0.62 (1 + u^2) u^2 there: 7 % of `fall` are certain
     if lowest > -0.999:
-        end = mass - _slope(v, u, m, 1.0)
+        end = mass + stiff - _slope(v, u, m, 1.0)
         if end <= 0.0:
             return 1.0
     safe = min(fall / (bend - fall * min(lowest, 0.0)), 1.0)
     further = 0.5 * (1.0 + safe)
     if end < np.inf:
-        there = mass - _slope(v, u, m, safe)
+        there = mass + stiff * safe - _slope(v, u, m, safe)
         if there < 0.0:
             further = safe - there * (1.0 - safe) / (end - there)
-    if 1.0 + further * lowest > 0.001 and mass - _slope(v, u, m, further) <= 0.0:
+    is_inside = 1.0 + further * lowest > 0.001
+    if is_inside and mass + stiff * further - _slope(v, u, m, further) <= 0.0:
         return further
     return safe
 
@@ -805,7 +821,7 @@ def poisson_rows(
     indices: Any,
     indptr: Any,
     W: Any,
-    s: Any,
+    S: Any,
     Y: Any,
     steps: int,
     sweeps: int,
@@ -813,13 +829,16 @@ def poisson_rows(
     gap: float,
     divergences: Any,
     gaps: Any,
+    l2: float,
+    n_fixed: int,
 ) -> None:
-    """Newton's method for each row of Y, in place: min over y >= 0 of s'y - sum v log(w_f'y).
+    """Newton's method for each row of Y, in place.
 
-    Rows are samples in compressed sparse rows, `s` holds the sums of the columns of W. A row is
-    done after so many steps, or when its duality gap is at most `gap` times its total. The sum of
-    v log(v / x) for each, and its gap as a share of its total, are written unless the arrays for
-    them are empty. See `solve.poisson`.
+    It minimises s'y + l2 ||y||^2 / 2 - sum v log(w_f'y) over y >= 0, of which the first `n_fixed`
+    entries stay. Rows are samples in compressed sparse rows; `S` holds the s of each, or one for
+    all: the sums of the columns of W. A row is done after so many steps, or when its duality gap is
+    at most `gap` times its total. The sum of v log(v / x) for each, and its gap as a share of its
+    total, are written unless the arrays for them are empty. See `solve.poisson_regression`.
     """
     K, longest = W.shape[1], 1
     for n in range(Y.shape[0]):
@@ -832,7 +851,7 @@ def poisson_rows(
     g, z, gradient, y = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
     whole = np.empty(longest, np.int64)
     for n in range(Y.shape[0]):
-        begin = indptr[n]
+        begin, s = indptr[n], S[n if S.shape[0] > 1 else 0]
         m = indptr[n + 1] - begin
         total, lowest = 0.0, 0.0
         for i in range(m):
@@ -840,9 +859,11 @@ def poisson_rows(
             total += v[i]
             root[i] = np.sqrt(v[i])
         for k in range(K):
-            y[k] = Y[n, k] if s[k] > 0.0 else 0.0
+            y[k] = Y[n, k] if s[k] > 0.0 or k < n_fixed else 0.0
+            if total == 0.0 and k >= n_fixed:
+                y[k] = 0.0
         for _ in range(2):  # from the given row, or if that has no rate for some entry, from equal
-            _scale_to(total, s, y)
+            _scale_to(total, s, y, l2, n_fixed)
             A[:] = 0.0
             lowest = np.inf
             for p in range(-(-m // chunk)):
@@ -857,27 +878,34 @@ def poisson_rows(
                     _add_gram(part, high - low, A)
             if lowest > 0.0:
                 break
-            for k in range(K):
+            for k in range(n_fixed, K):
                 y[k] = 1.0 / s[k] if s[k] > 0.0 else 0.0
+                if n_fixed > 0:
+                    y[k] *= total / K
         number, excess = 0, 1.0 if lowest > 0.0 else np.inf
         while total > 0.0 and lowest > 0.0:
             excess = 0.0
             for k in range(K):
-                g[k] = s[k] - A[K, k]
-                if s[k] > 0.0:
-                    excess = max(excess, A[K, k] / s[k])
+                slope = s[k] + l2 * y[k]
+                g[k] = slope - A[K, k]
+                if slope > 0.0 and k >= n_fixed:
+                    excess = max(excess, A[K, k] / slope)
+            if n_fixed > 0:
+                excess = _excess_beside(total, s, y, A[K], l2, n_fixed, excess)
             if number == steps or excess <= 1.0 + gap:
                 break
             number += 1
             for k in range(K):
                 for j in range(k):
                     A[j, k] = A[k, j]
-            _quadratic_minimum(A, g, y, z, gradient, sweeps, stall)
-            fall, bend, mass = 0.0, 0.0, 0.0
+                A[k, k] += l2
+            _quadratic_minimum(A, g, y, z, gradient, sweeps, stall, n_fixed)
+            fall, bend, mass, stiff = 0.0, 0.0, 0.0, 0.0
             for k in range(K):
                 z[k] -= y[k]
                 fall -= g[k] * z[k]
-                mass += s[k] * z[k]
+                mass += (s[k] + l2 * y[k]) * z[k]
+                stiff += l2 * z[k] * z[k]
             for k in range(K):
                 product = 0.0
                 for j in range(K):
@@ -892,10 +920,10 @@ def poisson_rows(
             for i in range(m):
                 u[i] /= root[i]
                 lowest = min(lowest, u[i])
-            length = _step_length(v, u, m, lowest, mass, fall, bend)
+            length = _step_length(v, u, m, lowest, mass, stiff, fall, bend)
             for k in range(K):
                 y[k] = max(y[k] + length * z[k], 0.0)
-            scale = _scale_to(total, s, y)
+            scale = _scale_to(total, s, y, l2, n_fixed)
             lowest = np.inf
             for i in range(m):
                 u[i] = (1.0 + length * u[i]) * scale
@@ -922,6 +950,22 @@ def poisson_rows(
             for i in range(m):
                 x[i] = v[i] / x[i]
             divergences[n] = _sum_of_logs(v[:m], x[:m], whole[:m])
+
+
+@_compiled
+def _excess_beside(
+    total: float, s: Any, y: Any, c: Any, l2: float, n_fixed: int, excess: float
+) -> float:
+    """The duality gap of a row of which some entries stay, as exp(gap / total).
+
+    The total is not met by scaling there: see `dual_gaps` of `solve.poisson_regression`.
+    """
+    excess = max(excess, 1.0)
+    short = np.log(excess) - 1.0
+    for k in range(y.shape[0]):
+        part = c[k] / excess if k < n_fixed else s[k] + l2 * y[k]
+        short += part * y[k] / total
+    return float(np.exp(max(short, 0.0)))
 
 
 @_compiled
@@ -956,12 +1000,20 @@ def _sum_of_logs(v: Any, x: Any, whole: Any) -> float:
 
 
 @_compiled
-def _scale_to(total: float, s: Any, y: Any) -> float:
-    """Scale y so that s'y is the total, which is the best of all multiples; return the factor."""
-    mass = 0.0
+def _scale_to(total: float, s: Any, y: Any, l2: float, n_fixed: int) -> float:
+    """Scale y to the best of its multiples, where s'y + l2 ||y||^2 is the total; return the factor.
+
+    Nothing is scaled where some entries stay.
+    """
+    if n_fixed > 0:
+        return 1.0
+    mass, squares = 0.0, 0.0
     for k in range(y.shape[0]):
         mass += s[k] * y[k]
+        squares += y[k] * y[k]
     factor = total / mass if mass > 0.0 else 0.0
+    if l2 > 0.0 and mass > 0.0:
+        factor = 2.0 * total / (mass + np.sqrt(mass * mass + 4.0 * l2 * squares * total))
     for k in range(y.shape[0]):
         y[k] *= factor
     return factor

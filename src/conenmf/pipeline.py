@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import path
-from .beginning import Begun, begin_counts, begin_with_terms
+from .beginning import Begun, begin_counts, begin_counts_with_terms, begin_with_terms
 from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
@@ -147,7 +147,7 @@ def factorize(
     settings = plain_settings(K, init, loss, solver, sketch, max_iter, tol, max_time)
     settings |= terms.plain()
     stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
-    data = V if loss == "frobenius" else by_entries(V)
+    data = V if loss == "frobenius" or terms.has_holes else by_entries(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
         begun = Begun.resume(run, max_iter, stages)
@@ -214,7 +214,8 @@ def _begin(
             K = max(K, terms.n_fixed)
     if not terms.are_none:
         with stages.timed("init"):
-            begun = begin_with_terms(V, K, init, solver, rng, terms, stages, watched)
+            begin = begin_with_terms if terms.loss == "frobenius" else begin_counts_with_terms
+            begun = begin(V, K, init, method, rng, terms, stages, watched)
         begun.K_decided_by, begun.spent = decided_by, Spent(stages.elapsed, V.passes_here - passes)
         return begun
     with stages.timed("init"):

@@ -52,7 +52,14 @@ def test_wrong_weights_of_samples_are_named(X):
     with pytest.raises(OptionError, match="complete data"):
         ConeNMF(3).fit(X, sample_weight=np.arange(40.0), mask=X > X.min())
     with pytest.raises(OptionError, match="L2 penalties"):
-        factorize(weigh_samples(V, np.arange(40.0)), 3, penalties=Penalties(l1_h=1.0, l1_w=1.0))
+        factorize(weigh_samples(V, np.arange(40) / 3), 3, penalties=Penalties(l1_h=1.0, l1_w=1.0))
+
+
+def test_penalties_count_as_often_as_samples_that_are_repeated(X):
+    times, given = np.arange(40) % 3, Penalties(l1_h=0.1, l1_w=0.2)
+    one = factorize(weigh_samples(from_rows(X), times), 3, penalties=given)
+    other = factorize(from_rows(np.repeat(X, times, axis=0)), 3, penalties=given)
+    assert one.objective == pytest.approx(other.objective, rel=1e-9)
 
 
 @pytest.mark.parametrize("solver", ["hals", "nnlsb"])

@@ -8,6 +8,7 @@ from scipy.special import kl_div
 from conenmf import from_columns
 from conenmf.errors import FactorError
 from conenmf.judge.poisson_gaps import poisson_gaps
+from conenmf.solve.count_margins import margins
 
 
 def problem(seed):
@@ -75,6 +76,7 @@ def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix)
     rng = np.random.default_rng(0)
     W, H = 0.1 + rng.random((12, 3)), rng.random((3, 40))
     V = main_backend(sample_matrix)
+    margins(V)
     before = V.passes
     found = poisson_gaps(V, W, H)
     assert V.passes - before == 1

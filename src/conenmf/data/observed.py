@@ -66,6 +66,11 @@ class Observed:
     n_empty_samples: int
     empty_features: Array
 
+    @property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """The weights, if there are any, as steps take them."""
+        return () if self.weights is None else (self.weights,)
+
 
 class Known(NamedTuple):
     """What a caller says about the entries; see `observed_only`."""

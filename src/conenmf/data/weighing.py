@@ -3,6 +3,7 @@
 Whole numbers on small data do so literally: samples are repeated, so that every init sees what it
 would see. Otherwise each sample is multiplied by the root of its weight: sums over samples and the
 error are the same then, and so are directions and singular vectors; a sample of weight 0 is zero.
+The divergence of counts is as large as they are, so that they are multiplied by the weight itself.
 Coefficients of a result are those of the samples themselves: they do not depend on weights.
 """
 
@@ -13,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import array
+from ..arguments import array, choice
 from ..errors import OptionError
 from .blocks import Array, Block, scaled
 from .matrix import Aligned, DataMatrix
 from .validate import require_data_matrix
 from .views import MappedMatrix, take_samples
 
-__all__ = ["Weighed", "weigh_samples"]
+__all__ = ["Weighed", "times_samples", "weigh_samples"]
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 
@@ -39,21 +40,24 @@ class Weighed:
         The samples, as often as they are repeated.
     roots : array (N,), or None
         The roots of the weights, aligned.
+    scales : array (N,), or None
+        What samples are multiplied by, aligned: the roots, or of counts the weights.
     """
 
     V: DataMatrix
     n_counted: float
     repeated: Array | None = None
     roots: Aligned | None = None
+    scales: Aligned | None = None
 
     def weighed(self, H: Aligned) -> Aligned:
         """Return coefficients (K, N) of the samples as those of the weighed ones."""
         if self.repeated is not None:
             return np.asarray(H)[:, self.repeated]
-        return self.V.map(_times_rows, H.T, self.roots)[0].T
+        return self.V.map(_times_rows, H.T, self.scales)[0].T
 
 
-def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
+def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataMatrix:
     """Return a view of V in which samples count as often as their weights say.
 
     Parameters
@@ -61,6 +65,8 @@ def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
     V : DataMatrix (F, N)
     weights : array (N,)
         At least 0, not all 0. Without them, or if all are 1, V itself is returned.
+    loss : {"frobenius", "poisson"}
+        What they are the weights of.
 
     Examples
     --------
@@ -71,6 +77,7 @@ def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
     array([12.5,  0. ])
     """
     require_data_matrix(V)
+    choice("loss", loss, ("frobenius", "poisson"))
     if weights is None:
         return V
     if isinstance(weights, int | float) and not isinstance(weights, bool) and weights > 0:
@@ -91,14 +98,21 @@ def weigh_samples(V: DataMatrix, weights: Any) -> DataMatrix:
         view = take_samples(V, repeated)
         view.unweighed = Weighed(V, total, repeated=repeated)
         return view
-    roots = V.align(np.sqrt(weights.astype(np.float64)))
-    view = MappedMatrix(V, _times_root, roots, dtype=V.dtype)
-    view.unweighed = Weighed(V, total, roots=roots)
+    roots = scales = V.align(np.sqrt(weights.astype(np.float64)))
+    if loss == "poisson":
+        scales = V.align(weights.astype(np.float64))
+    view = times_samples(V, scales)
+    view.unweighed = Weighed(V, total, roots=roots, scales=scales)
     return view
 
 
-def _times_root(block: Block, roots: Array) -> Block:
-    return scaled(block, roots.astype(block.dtype, copy=False))
+def times_samples(V: DataMatrix, scales: Aligned) -> MappedMatrix:
+    """Return a view of V with samples multiplied by numbers (N,), aligned."""
+    return MappedMatrix(V, _times_scale, scales, dtype=V.dtype)
+
+
+def _times_scale(block: Block, scales: Array) -> Block:
+    return scaled(block, scales.astype(block.dtype, copy=False))
 
 
 def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import integer, optional
+from ..arguments import instance, integer, optional
 from ..cones import certificate as least_squares
 from ..cones.certificate import Certificate
 from ..cones.dual_bound import default_effort
@@ -17,6 +17,7 @@ from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.spectrum import Spectrum
 from ..solve.goals import checked_loss
+from ..solve.penalties import Penalties
 from ..text import counted
 from . import divergence_bound
 from .count_certificate import CountCertificate, certify_counts
@@ -44,6 +45,7 @@ def certify(
     effort: int | None = None,
     spectrum: Spectrum | None = None,
     n_fixed: int = 0,
+    penalties: Penalties | None = None,
 ) -> AnyCertificate:
     """Judge a factorisation V ~ W H; some tens of passes over V.
 
@@ -68,7 +70,10 @@ def certify(
         That of V, if it is used elsewhere too; not needed for counts.
     n_fixed : int
         So many components, the first ones, were given: the bound is that of factors which have
-        them too, and that they could be better is not held against W. Only for least squares.
+        them too, and that they could be better is not held against W. Of counts it is the bound of
+        all factors.
+    penalties : Penalties, optional
+        Those of a fit of counts: the duality gaps are those of the divergence and these.
 
     Warns
     -----
@@ -84,15 +89,15 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True)
     loss = checked_loss(loss)
     effort = optional(integer, "effort", effort, at_least=0)
+    optional(instance, "penalties", penalties, Penalties)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
     effort = usual_effort(V, loss) if effort is None else effort
     if loss == "frobenius":
         return least_squares.certify(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
-    integer("n_fixed", n_fixed, at_least=0, at_most=0)
-    return certify_counts(V, W, H, effort=effort)
+    return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
 
 
 def usual_effort(V: DataMatrix, loss: str) -> int:

@@ -17,8 +17,9 @@ import numpy as np
 from ..arguments import components, flag, integer
 from ..data.matrix import DataMatrix
 from ..pictures import card, gauge, table
+from ..solve.penalties import Penalties
 from ..text import counted
-from .divergence_bound import DEFAULT_EFFORT, divergence_bound
+from .divergence_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound
 from .noise_floor import MAX_DENSE_ENTRIES, NoiseFloor, noise_floor
 from .poisson_gaps import poisson_gaps
 
@@ -161,9 +162,20 @@ class CountCertificate:
 
 
 def certify_counts(
-    V: DataMatrix, W: Any, H: Any, *, effort: int = DEFAULT_EFFORT, floor: bool = True
+    V: DataMatrix,
+    W: Any,
+    H: Any,
+    *,
+    effort: int = DEFAULT_EFFORT,
+    floor: bool = True,
+    n_fixed: int = 0,
+    penalties: Penalties | None = None,
 ) -> CountCertificate:
     """Judge a factorisation of counts, V ~ W H.
+
+    Where entries are missing or weighted, it is judged by those that are known; no lower bound is
+    known then, and the noise floor is not estimated. Nor is it where samples have weights: they are
+    not as Poisson counts any more.
 
     Parameters
     ----------
@@ -175,6 +187,8 @@ def certify_counts(
     floor : bool
         Whether to estimate the noise floor: counts are drawn three times, and fitted if V is in
         memory.
+    n_fixed, penalties
+        As in `poisson_gaps`.
 
     Examples
     --------
@@ -186,10 +200,11 @@ def certify_counts(
     True
     """
     effort, floor = integer("effort", effort, at_least=0), flag("floor", floor)
-    found = poisson_gaps(V, W, H)
-    below = divergence_bound(V, np.shape(W)[1], effort=effort)
-    noise = NoiseFloor(np.inf, 0.0, False)
-    if floor:
+    found = poisson_gaps(V, W, H, n_fixed=n_fixed, penalties=penalties)
+    below, noise = DivergenceBound(0.0, 0.0, 0.0), NoiseFloor(np.inf, 0.0, False)
+    if V.observed is None:
+        below = divergence_bound(V, np.shape(W)[1], effort=effort)
+    if floor and V.observed is None and V.unweighed is None:
         noise = noise_floor(V, W, H, refit=V.held_rows(MAX_DENSE_ENTRIES) is not None)
     has_null = found.of_margins > _NULL_SHARE * found.total
     scale = found.of_margins if has_null else found.total

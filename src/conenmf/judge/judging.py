@@ -20,6 +20,7 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
 from ..linalg.spectrum import Spectrum
+from ..solve.penalties import Penalties
 from .certifying import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose
 
@@ -120,6 +121,7 @@ class JudgesItself:
             effort=effort,
             spectrum=self.spectrum,
             n_fixed=n_fixed,
+            penalties=Penalties.of_plain(self.settings.get("penalties")),
         )
         first = self.first_certificate
         if (

@@ -8,7 +8,8 @@ feature by itself. Its dual is
 and at the optimum theta = v / x, x = Wh. So theta = a v / x with a = min_k (W'1)_k / (W'(v / x))_k
 is a dual point for any h, and the divergence of h is above the smallest possible one by at most
 sum x - s - s log a, with s = sum v (proof: "Duality gaps of counts" in the documentation). Both
-gaps come from one pass over V.
+gaps come from one pass over V, beside that for its margins. Where entries are missing or weighted,
+where components are given, and with penalties, they are those of these problems (`dual_gaps`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import instance, integer, optional
 from ..data.blocks import Array, Block, exact, products, sums_at, weighted_sums
 from ..data.entries import entries_of, products_at, with_values
+from ..data.holes import row_grams, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import FactorError
-from ..solve.poisson_regression import dual_gaps
+from ..solve.count_margins import known_counts, margins
+from ..solve.count_terms import restraints
+from ..solve.penalties import Penalties
+from ..solve.poisson_regression import Restraint, dual_gaps
 
 __all__ = ["PoissonGaps", "poisson_gaps"]
 
@@ -58,14 +64,21 @@ class PoissonGaps(NamedTuple):
         return 1.0 if self.divergence == 0 else -np.inf
 
 
-def poisson_gaps(V: DataMatrix, W: Any, H: Any) -> PoissonGaps:
+def poisson_gaps(
+    V: DataMatrix, W: Any, H: Any, *, n_fixed: int = 0, penalties: Penalties | None = None
+) -> PoissonGaps:
     """Return the divergence of V from WH, and how much of it a better H, or W, could save at most.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
+        Some of it may be missing or weighted: all is about what is known.
     W : array (F, K)
     H : array (K, N)
+    n_fixed : int
+        So many components, the first ones, were given: that they could be better does not count.
+    penalties : Penalties, optional
+        Those of the fit: the gaps are those of the divergence and these.
 
     Raises
     ------
@@ -80,46 +93,56 @@ def poisson_gaps(V: DataMatrix, W: Any, H: Any) -> PoissonGaps:
     >>> round(found.coefficient_gap, 12), round(found.component_gap, 12)
     (0.0, 0.0)
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True)
     W, Ht = check_factors(V, W, H)
+    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
+    optional(instance, "penalties", penalties, Penalties)
+    for_H, for_W = restraints(penalties, n_fixed)
+    known, total, of_margins = margins(V), margins(V).total, margins(V).divergence
+    weights = () if V.observed is None else V.observed.aligned
+    how: dict[str, Any] = {
+        "has_holes": V.observed is not None,
+        "is_weighted": bool(weights),
+        "held": for_H,
+    }
     with V.own_threads():
-        (sums,) = V.sweep(_judge, Ht, W=W, of_W=W.sum(axis=0), verify=True)
+        (sums,) = V.sweep(_judge, *weights, Ht, W=W, of_W=W.sum(axis=0), verify=True, **how)
     impossible = int(sums["impossible"])
     if impossible:
         raise FactorError(
             f"W H is zero at {impossible} entries of the data that are not, so that the divergence "
             "is infinite: fit again, or leave out the features or samples whose factors are zero"
         )
-    of_H, v, x = sums["of_H"], sums["features"], W @ sums["of_H"]
-    component_gap = float(dual_gaps(sums["VH"], of_H, W, v).sum())
-    total = float(v.sum())
-    margins = sums["v_log_v"] - sums["c_log_c"] - float(_xlogx(v).sum()) + float(_xlogx(total))
-    divergence = max(sums["v_log_ratio"] - total + float(x.sum()), 0.0)
-    return PoissonGaps(divergence, sums["coefficient_gap"], component_gap, max(margins, 0.0), total)
+    component_gap = float(dual_gaps(sums["VH"], sums["of_H"], W, known.features, for_W).sum())
+    divergence = max(sums["v_log_ratio"] - known.of_weights - total + sums["mass"], 0.0)
+    return PoissonGaps(divergence, sums["coefficient_gap"], component_gap, of_margins, total)
 
 
-def _judge(block: Block, H: Array, *, W: Array, of_W: Array) -> tuple[dict[str, Any]]:
-    F, n = block.shape
-    entries, H = entries_of(block), exact(H)
+def _judge(
+    block: Block,
+    *given: Array,
+    W: Array,
+    of_W: Array,
+    has_holes: bool,
+    is_weighted: bool,
+    held: Restraint,
+) -> tuple[dict[str, Any]]:
+    weights, H = given[0] if is_weighted else None, exact(given[-1])
+    counts = known_counts(block, weights)
+    entries = entries_of(counts)
+    if has_holes:
+        of_W = row_grams(block, weights, W)
     rates = products_at(entries, W, H)
     impossible = rates <= 0
     ratios = entries.values / np.where(impossible, 1.0, rates)
-    divided = with_values(block, entries, ratios)
-    c = sums_at(entries.samples, entries.values, n)
+    divided = with_values(counts, entries, ratios)
+    c = sums_at(entries.samples, entries.values, block.shape[1])
     sums = {
         "v_log_ratio": float(entries.values @ np.log(ratios)),
-        "v_log_v": float(_xlogx(entries.values).sum()),
-        "c_log_c": float(_xlogx(c).sum()),
-        "coefficient_gap": float(dual_gaps(products(divided, W), of_W, H, c).sum()),
+        "mass": float((H * of_W).sum()),
+        "coefficient_gap": float(dual_gaps(products(divided, W), of_W, H, c, held).sum()),
         "VH": weighted_sums(divided, H),
-        "features": sums_at(entries.features, entries.values, F),
-        "of_H": H.sum(axis=0),
+        "of_H": weighted_grams(block, weights, H) if has_holes else H.sum(axis=0),
         "impossible": int(np.count_nonzero(impossible)),
     }
     return (sums,)
-
-
-def _xlogx(values: Any) -> Array:
-    values = np.asarray(values, dtype=np.float64)
-    logs: Array = values * np.log(values, out=np.zeros_like(values), where=values > 0)
-    return logs

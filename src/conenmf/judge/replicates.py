@@ -21,12 +21,12 @@ from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
 from ..solve.checkpoint import Checkpoint
 from ..solve.count_inits import initialize_counts, warmed_up_together
+from ..solve.count_margins import margins_together
 from ..solve.goals import goal_of
 from ..solve.initial import InitialFactors
 from ..solve.inits import initialize
 from ..solve.loop import ending
 from ..solve.methods import Method
-from ..solve.poisson import margins_together
 from ..solve.runs import Run
 from ..solve.stopping import Stopping
 from .kept_runs import KeptRuns

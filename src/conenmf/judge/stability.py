@@ -18,10 +18,10 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..solve.checkpoint import Checkpoint
 from ..solve.coefficients import squared_errors
+from ..solve.count_coefficients import divergences
 from ..solve.count_inits import with_all_features
 from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
-from ..solve.poisson import divergences
 from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
 from .replicates import RESAMPLINGS, Replicates, replicate

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..arguments import factor
 from ..data.blocks import Array, Block, subtracted
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import check_factors
 from ..data.views import MappedMatrix
 from ..errors import ComponentsError, FactorError
 from ..names import Names
@@ -87,17 +88,17 @@ class Fixed:
         return W
 
 
-def what_is_left(V: DataMatrix, W: Array) -> MappedMatrix:
-    """Return a view of max(V - W H, 0) with the best H for W; one pass for H.
+def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMatrix:
+    """Return a view of max(V - W H, 0); without H, the least-squares one for W, in one pass.
 
     >>> from conenmf import from_columns
     >>> what_is_left(from_columns([[3.0, 0.0], [4.0, 2.0]]), np.array([[3.0], [4.0]])).columns([1])
     array([[0.  ],
            [0.72]])
     """
-    H = coefficients(V, W)[0]
+    Ht = coefficients(V, W)[0].T if H is None else check_factors(V, W, H)[1]
     change: Callable[..., Block] = partial(_left, W=np.ascontiguousarray(W, dtype=V.dtype))
-    return MappedMatrix(V, change, H.T, dtype=V.dtype)
+    return MappedMatrix(V, change, Ht, dtype=V.dtype)
 
 
 def _left(block: Block, H: Array, *, W: Array) -> Block:

@@ -6,21 +6,18 @@ coefficients of new samples for each loss.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-
-import numpy as np
 
 from ..arguments import choice, instance, optional
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..errors import Message, Option, OptionError, UnseenFeaturesError, UnseenFeaturesWarning
-from ..text import counted, visible
+from ..errors import Message, Option, OptionError
 from .coefficients import coefficients
+from .count_coefficients import regressions, report_unseen
 from .losses import Frobenius, Loss
 from .methods import Method
 from .penalties import Penalties
-from .poisson import POISSON_SOLVERS, Poisson, poisson_method, regressions
+from .poisson import POISSON_SOLVERS, Poisson, poisson_method
 from .solvers import SOLVERS, Solver, Update
 
 __all__ = ["LOSSES", "SOLVERS_OF", "best_coefficients", "checked_loss", "goal_of"]
@@ -79,7 +76,7 @@ def best_coefficients(
     W : array (F, K)
     loss : {"frobenius", "poisson"}
     penalties : Penalties, optional
-        Those of a fit, on H; for least squares.
+        Those of a fit, on H.
     unseen : {"warn", "raise"}
         What to do about counts of features that no component has, such as words that did not occur
         before. The loss is infinite with them; they are left out, or an error.
@@ -88,24 +85,7 @@ def best_coefficients(
     if checked_loss(loss) == "frobenius":
         return coefficients(V, W, penalties)
     optional(instance, "penalties", penalties, Penalties)
-    H, labels, sums = regressions(V, W)
+    H, labels, sums = regressions(V, W, penalties)
     if sums.unseen.any():
-        _report_unseen(V, sums.unseen, unseen)
+        report_unseen(V, sums.unseen, unseen)
     return H, labels, max(sums.divergence, 0.0)
-
-
-def _report_unseen(V: DataMatrix, counts: Array, unseen: str) -> None:
-    some = np.flatnonzero(counts)
-    message = (
-        f"no component has {counted(some.size, 'feature')} with counts, in all "
-        f"{counts.sum():g}: {_named(V, some)}"
-    )
-    if unseen == "raise":
-        raise UnseenFeaturesError(f"{message}; leave them out, or fit again with such samples")
-    warnings.warn(f"{message}: left out", UnseenFeaturesWarning, stacklevel=4)
-
-
-def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
-    names = V.names.feature_names
-    shown = [str(f) if names is None else repr(visible(names[f])) for f in features[:most]]
-    return ", ".join(shown) + (", ..." if features.size > most else "")

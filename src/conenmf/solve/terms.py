@@ -19,12 +19,14 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.observed import Observed
 from ..data.steps import sample_indices
 from ..data.validate import require_nonnegative
-from ..errors import Message, Option, OptionError
+from ..errors import OptionError
 from .coefficients import Finish
+from .count_terms import check_penalties
 from .fixed import Fixed
 from .losses import Frobenius, Loss
 from .methods import Method, Slot
 from .penalties import Penalties, sum_to_one
+from .poisson import poisson_method
 from .solvers import Solver, solver_name
 from .weighted import Weighted
 
@@ -60,13 +62,10 @@ class Terms:
         penalties = (
             Penalties() if penalties is None else instance("penalties", penalties, Penalties)
         )
-        if loss != "frobenius" and not (fixed is None and penalties.are_none):
-            problem = " takes no fixed components and no penalties so far: they are for "
-            raise OptionError(Message(Option("loss", loss), problem, Option("loss", "frobenius")))
-        penalties.check_solver(solver_name(solver) or "none", solver)
-        if V.observed is not None and loss != "frobenius":
-            problem = " is for complete data so far: missing and weighted entries are for "
-            raise OptionError(Message(Option("loss", loss), problem, Option("loss", "frobenius")))
+        if loss == "poisson":
+            check_penalties(penalties)
+        else:
+            penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:
             raise OptionError(
                 "with missing or weighted entries, a penalty needs one for the other factor too, "
@@ -75,14 +74,8 @@ class Terms:
         is_signed = V.measures.lowest < 0
         if is_signed and solver is not None and solver.floored:
             require_nonnegative(V, f"the solver {solver_name(solver)!r}")
-        if V.unweighed is not None and (penalties.l1_h or penalties.sum_to_one):
-            raise OptionError(
-                "sample_weight goes with L2 penalties of the coefficients, not with L1 or sums of "
-                "one: leave one of the two out"
-            )
-        if V.unweighed is not None and V.unweighed.repeated is None and loss != "frobenius":
-            problem = "sample_weight must be whole numbers for small data, or "
-            raise OptionError(Message(problem, Option("loss", "frobenius"), ", so far"))
+        if V.unweighed is not None:
+            _check_weighed(V, penalties, loss)
         if is_signed and loss != "frobenius":
             require_nonnegative(V, f"loss={loss!r}")
         return cls(Fixed.of(fixed, V), penalties, loss, V.observed, is_signed)
@@ -112,6 +105,8 @@ class Terms:
         if self.are_none:
             return solver
         penalties = self.penalties
+        if self.loss == "poisson":
+            return poisson_method(solver, penalties, self.n_fixed)
         for_H = Slot(solver, penalties.on_H)
         if penalties.sum_to_one:
             exact = Solver(sum_to_one, first="H")
@@ -128,7 +123,8 @@ class Terms:
 
     def goal(self, V: DataMatrix, loss: Callable[..., Loss]) -> Loss:
         """Return the loss by which factors of V are judged."""
-        return Weighted(V) if self.has_holes else loss(V, rescale=False)
+        is_weighted = self.has_holes and self.loss == "frobenius"
+        return Weighted(V) if is_weighted else loss(V, rescale=False)
 
     def scaled(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned | None]:
         """Return factors of an init with the scale that the penalties ask for.
@@ -147,11 +143,12 @@ class Terms:
     def restored(self, W: Array) -> Array:
         """Return W of the loop with the given components as they were given.
 
-        Columns of counts add up to one: they are compositions, and H counts.
+        Other columns of counts add up to one, unless penalties fix their scale: they are
+        compositions, and H counts.
         """
-        if self.loss == "poisson":
+        if self.loss == "poisson" and self.penalties.are_none:
             sums = W.sum(axis=0, dtype=np.float64)
-            return (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
+            W = (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
         return W if self.fixed is None else self.fixed.put_into(W)
 
     def at_the_end(self, W: Array, *, sort: bool) -> dict[str, Any]:
@@ -193,6 +190,22 @@ def unweighed(V: DataMatrix, W: Array, end: Finish, terms: Terms, goal: Loss) ->
     how = terms.at_the_end(W, sort=False)
     again = terms.goal(V.unweighed.V, type(goal)).finish(W[:, end.order], **how)
     return end._replace(H=again.H, labels=again.labels)
+
+
+def _check_weighed(V: DataMatrix, penalties: Penalties, loss: str) -> None:
+    """Refuse penalties of coefficients that do not count as often as their samples do."""
+    if V.unweighed.repeated is not None:
+        return
+    if loss == "poisson" and penalties.l2_h:
+        raise OptionError(
+            "sample_weight goes with L1 penalties of the coefficients of counts, not with L2: set "
+            "l1_ratio=1, or leave one of the two out"
+        )
+    if loss != "poisson" and (penalties.l1_h or penalties.sum_to_one):
+        raise OptionError(
+            "sample_weight goes with L2 penalties of the coefficients, not with L1 or sums of one: "
+            "leave one of the two out"
+        )
 
 
 def _weights_of_features(index: range, weights: Array, numbers: Array) -> tuple[Array]:
