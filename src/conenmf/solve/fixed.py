@@ -17,7 +17,7 @@ import numpy as np
 from ..arguments import factor
 from ..data.blocks import Array, Block, subtracted
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import check_factors
+from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import ComponentsError, FactorError
 from ..names import Names
@@ -96,6 +96,7 @@ def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMat
     array([[0.  ],
            [0.72]])
     """
+    require_data_matrix(V)
     Ht = coefficients(V, W)[0].T if H is None else check_factors(V, W, H)[1]
     change: Callable[..., Block] = partial(_left, W=np.ascontiguousarray(W, dtype=V.dtype))
     return MappedMatrix(V, change, Ht, dtype=V.dtype)
