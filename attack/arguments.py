@@ -40,6 +40,7 @@ NOT_CALLED = {
     *("solve.poisson.Poisson", "solve.count_coefficients.Regressions"),
     *("judge.diagnosis.ConeDiagnosis", "judge.diagnosis.InspectedSamples"),
     *("judge.uniqueness.Freedom", "judge.estimators.Vote", "judge.selection.Decision"),
+    "Uniqueness",
     *("comparison.Contender", "data.resources.available_memory"),
     *("data.resources.available_threads", "datasets.available"),
     *("data.cluster.RechunkWarning", "cones.certificate.BoundWarning"),

@@ -205,6 +205,7 @@ CALLS = {
     "judge.judging.JudgesItself.objective_bound": {},
     "judge.judging.JudgesItself.certify": {"effort": ("integer?", 0)},
     "judge.judging.JudgesItself.diagnose": {"effort": ("integer?", 0)},
+    "judge.judging.JudgesItself.uniqueness": {"max_iter": ("integer", 3)},
     "Factorization.summary": {},
     "Factorization.save": {"path": ("path", "result.npz")},
     "Factorization.load": {"path": ("path", "saved.npz")},
@@ -437,9 +438,19 @@ CALLS = {
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
     "judge.identifiability.proved_unique": {**DATA, **FACTORS},
+    "judge.other_factors.exact_uniqueness": {"W": ("factor", W), "freedom": ("object",
+        component_freedom(V, W, H)), "n_given": ("integer", 0)},
+    "uniqueness": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), "n_given": ("integer", 0),
+        "max_iter": ("integer", 3)},
+    "Uniqueness.in_words": {"k": ("integer", 0), "names": ("texts?", list("abcd")[:K])},
+    "Uniqueness.summary": {},
+    "Uniqueness.lines": {"names": ("texts?", list("abcd")[:K])},
+    "Uniqueness.other": {"k": ("integer", 0)},
+    "Uniqueness.plot": {"W": ("factor", W), "axes": ("axes?", None)},
     "judge.uniqueness.component_freedom": {**DATA, **FACTORS},
     "judge.uniqueness.Freedom.turned": {**FACTORS, "k": ("integer", 1)},
-    "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0)},
+    "judge.uniqueness.Freedom.turn_in_words": {"k": ("integer", 0), "names": ("texts?",
+        list("abcd")[:K])},
     "judge.uniqueness.Freedom.in_words": {},
     "judge.named.NamedComponents.top_features": {"n": ("integer", 3), "feature_names": ("texts?",
         list("abcdefgh"))},
@@ -516,10 +527,11 @@ INSTANCES = {
     "Spectrum": SPECTRUM,
     "Stability": conenmf.stability(V, 2, 3, max_iter=3),
     "StabilityRange": conenmf.stability_over(V, [2], 3, max_iter=3),
+    "Uniqueness": conenmf.uniqueness(V, W, H),
 }
 RESULTS = re.compile(  # and parts, which our own functions construct
     r"""
-    (Finish|Programs|JudgesItself|Observed|Weighed|Stability|StabilityRange|Consensus|
+    (Finish|Programs|JudgesItself|Observed|Weighed|Uniqueness|Stability|StabilityRange|Consensus|
     Factorization|Comparison|Selection|Certificate|Diagnosis|ConeNMFError|Dataset\w*|DATASETS|
     Description|Download|DataMatrix|Sketch|\w+Warning|Traffic|EnergyBound|Cones|ConeGeometry|
     Separation|ConeCount|Vocabulary|LowerBound|DivergenceBound|PoissonGaps|NoiseFloor|
@@ -533,7 +545,7 @@ PROTOCOL = re.compile(  # methods that only the loop, the storage and the report
     r"""
     (Fixed|Penalties|Weighed)\.(?!as_in_sklearn)\w+ |
     (Run|Loss|Frobenius|Poisson|Weighted|Penalty|Slot|Race|Prospect|Sketch)\.\w+ |
-    (Diagnosis|Contender)\.\w+ |
+    (Diagnosis|Contender)\.\w+ | Uniqueness\.(arrays|from_arrays) |
     (Words|Vocabulary)\.counted |
     ConeNMF\.set_(fit|score|transform)_request | Preparation\.(plain|of_plain|in_words) |
     Stopping\.(reason|converged_at) | StreamCones\.empty | DataMatrix\.(?!sweep|columns)\w+

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conenmf import ConeNMF, certify, factorize, from_columns
+from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.errors import ConeNMFError, NotAvailableError
 from conenmf.names import Names
+from conenmf.solve.penalties import Penalties
 
 # --- judging ----------------------------------------------------------------------------------
 
@@ -170,3 +171,30 @@ def test_more_effort_replaces_the_certificate_and_less_does_not():
     assert better.lower_bound > plain.lower_bound
     assert result.diagnose().certificate is result.certify(effort=2) is result.certify() is better
     assert result.diagnose(effort=8).certificate.effort == 8
+
+
+def test_a_result_keeps_which_components_are_unique(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
+    result = factorize(from_rows(X + 0.02 * rng.random(X.shape)), 3)
+    found = result.uniqueness()
+    assert "can be moved" in found.verdicts
+    assert found.summary() in result.summary()
+    result.save(tmp_path / "result.npz")
+    saved = Factorization.load(tmp_path / "result.npz")
+    again = saved.uniqueness()
+    assert again.verdicts == found.verdicts
+    assert again.lines() == found.lines()
+    np.testing.assert_array_equal(again.upper, found.upper)
+    with pytest.raises(NotAvailableError, match="they were not kept"):
+        again.other(found.verdicts.index("can be moved"))
+    plain = pickle.loads(pickle.dumps(factorize(from_rows(X), 3)))
+    with pytest.raises(NotAvailableError, match="uniqueness"):
+        plain.uniqueness()
+
+
+def test_of_a_fit_with_penalties_exact_factors_alone_are_sought():
+    rng = np.random.default_rng(0)
+    X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
+    result = factorize(from_rows(X), 3, penalties=Penalties(l2_w=0.01, l2_h=0.01))
+    assert not result.uniqueness().was_searched

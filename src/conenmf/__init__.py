@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from .estimator import ConeNMF
     from .judge.certifying import certify
     from .judge.diagnosis import Diagnosis, diagnose
+    from .judge.other_factors import uniqueness
     from .judge.selection import Selection, select_k
     from .judge.stability import Stability, stability
     from .judge.stability_range import stability_over
+    from .judge.verdicts import Uniqueness
     from .pipeline import factorize
     from .report import write_report
     from .result import Factorization
@@ -50,6 +52,7 @@ _HOMES = {
     "Programs": "cells.programs",
     "Selection": "judge.selection",
     "Stability": "judge.stability",
+    "Uniqueness": "judge.verdicts",
     "Words": "data.vocabulary",
     "certify": "judge.certifying",
     "cluster_cones": "cones.clustering",
@@ -68,6 +71,7 @@ _HOMES = {
     "select_k": "judge.selection",
     "stability": "judge.stability",
     "stability_over": "judge.stability_range",
+    "uniqueness": "judge.other_factors",
     "write_report": "report",
 }
 _FOLDERS = ("cells", "cones", "data", "errors", "judge", "linalg", "solve")
@@ -82,6 +86,7 @@ __all__ = [
     "Programs",
     "Selection",
     "Stability",
+    "Uniqueness",
     "Words",
     "certify",
     "cluster_cones",
@@ -102,6 +107,7 @@ __all__ = [
     "stability",
     "stability_over",
     "tl",
+    "uniqueness",
     "write_report",
 ]
 

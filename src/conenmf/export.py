@@ -83,6 +83,13 @@ def facts(result: Factorization) -> dict[str, Any]:
         }
     if result.certificate is not None:
         values["certificate"] = dict(vars(result.certificate))
+    if (known := result.known_uniqueness) is not None:
+        values["uniqueness"] = {
+            "verdicts": list(known.verdicts),
+            "angles": known.angles.tolist(),
+            "error_ratios": known.error_ratios.tolist(),
+            "in_words": known.lines(result.component_names)[1:],
+        }
     diagnosis = result.diagnosis
     if diagnosis is not None:
         init, reason = diagnosis.advice

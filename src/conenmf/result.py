@@ -25,6 +25,7 @@ from .judge.diagnosis import Diagnosis
 from .judge.judging import JudgesItself
 from .judge.named import NamedComponents
 from .judge.notebook import component_picture, error_picture
+from .judge.verdicts import Uniqueness
 from .judge.words import cones_in_words, error_in_words, shown_bound
 from .linalg.spectrum import Spectrum
 from .names import Names
@@ -88,6 +89,8 @@ class Factorization(NamedComponents, JudgesItself):
         What the singular values say about the error; None if the fit did not ask.
     certificate, diagnosis : Certificate, CountCertificate or None, Diagnosis or None
         What `certify()` and `diagnose()` returned; None until they are called.
+    known_uniqueness : Uniqueness or None
+        What `uniqueness()` returned; None until it is called.
     names, vocabulary : Names, Vocabulary or None
         The names of samples and features, if the data have any; the words of texts and their
         weights, with which `from_texts` reads new ones.
@@ -119,6 +122,7 @@ class Factorization(NamedComponents, JudgesItself):
     certificate: AnyCertificate | None = None
     first_certificate: AnyCertificate | None = None
     diagnosis: Diagnosis | None = None
+    known_uniqueness: Uniqueness | None = None
     names: Names = field(default_factory=Names)
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
@@ -216,7 +220,10 @@ class Factorization(NamedComponents, JudgesItself):
         return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
 
     def summary(self) -> tuple[str, ...]:
-        """Describe the result in sentences; `certify()` and `diagnose()` add what they found."""
+        """Describe the result in sentences.
+
+        `certify()`, `diagnose()` and `uniqueness()` add what they found.
+        """
         K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
         how = f" ({_HOW_MANY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
@@ -226,8 +233,11 @@ class Factorization(NamedComponents, JudgesItself):
             lines.append(self.ending)
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
+        if self.known_uniqueness is not None:
+            lines.append(self.known_uniqueness.summary())
         if self.diagnosis is not None:
-            if (not_unique := self.diagnosis.freedom.in_words()) is not None:
+            not_unique = self.diagnosis.freedom.in_words()
+            if self.known_uniqueness is None and not_unique is not None:
                 lines.append(not_unique)
             lines.append(f"the data fall into cones: {cones_in_words(self.diagnosis.cones)}")
         return tuple(lines)

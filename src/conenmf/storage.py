@@ -18,6 +18,7 @@ from .data.vocabulary import Vocabulary
 from .errors import FileFormatError
 from .judge.certifying import AnyCertificate, certificate_of_numbers, numbers_of_certificate
 from .judge.diagnosis import Diagnosis
+from .judge.verdicts import Uniqueness
 from .names import Names
 from .solve.prospect import Prospect
 from .solve.race import Race
@@ -29,7 +30,7 @@ _FORMAT = "conenmf-factorization-4"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
-_DIAGNOSIS_PREFIX = "diagnosis_"
+_DIAGNOSIS_PREFIX, _UNIQUENESS_PREFIX = "diagnosis_", "uniqueness_"
 
 
 def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
@@ -60,6 +61,8 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
     elif certificate is not None:
         arrays["certificate"] = numbers_of_certificate(certificate)
+    if (known := fields["known_uniqueness"]) is not None:
+        arrays |= {_UNIQUENESS_PREFIX + key: array for key, array in known.arrays().items()}
     if fields["first_certificate"] is not None:
         arrays["first_certificate"] = numbers_of_certificate(fields["first_certificate"])
     write_arrays(path, arrays, facts)
@@ -107,6 +110,7 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
         "certificate": certificate,
         "first_certificate": _read_certificate(saved, "first_certificate", metadata["loss"]),
         "diagnosis": diagnosis,
+        "known_uniqueness": _read_uniqueness(saved, W),
         "names": names,
         "vocabulary": _read_vocabulary(saved, metadata.get("vocabulary"), names),
     }
@@ -142,9 +146,18 @@ def _read_certificate(saved: SavedArrays, name: str, loss: Any) -> AnyCertificat
 
 
 def _read_diagnosis(saved: SavedArrays, W: Array, H: Array) -> Diagnosis | None:
-    arrays = {
-        key.removeprefix(_DIAGNOSIS_PREFIX): saved.numbers(key, "fiub")
-        for key in saved.names
-        if key.startswith(_DIAGNOSIS_PREFIX)
-    }
+    arrays = _with_prefix(saved, _DIAGNOSIS_PREFIX)
     return Diagnosis.from_arrays(arrays, len(W), H.shape[1], W.shape[1]) if arrays else None
+
+
+def _read_uniqueness(saved: SavedArrays, W: Array) -> Uniqueness | None:
+    arrays = _with_prefix(saved, _UNIQUENESS_PREFIX)
+    return Uniqueness.from_arrays(arrays, *W.shape) if arrays else None
+
+
+def _with_prefix(saved: SavedArrays, prefix: str) -> dict[str, Array]:
+    return {
+        key.removeprefix(prefix): saved.numbers(key, "fiub")
+        for key in saved.names
+        if key.startswith(prefix)
+    }

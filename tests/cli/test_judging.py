@@ -66,8 +66,11 @@ def test_diagnose_judges(folder, capsys, run):
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
     assert answer["certificate"]["effort"] == 3
     assert answer["advised_init"]["init"] == "cr1"
+    verdicts = answer["uniqueness"]["verdicts"]
     turned = [k for k, angle in enumerate(answer["freedom"]["angles"]) if angle > 0.0873]
-    assert output.count(" can be turned by ") == len(turned)
+    assert all(verdicts[k] == "can be moved" for k in turned)
+    assert output.count(": can be moved ") == verdicts.count("can be moved")
+    assert all(line in " ".join(output.split()) for line in answer["uniqueness"]["in_words"])
     assert run("diagnose", "cells.csv", "--effort", 0, "--json") == 0
     certificate = json.loads(capsys.readouterr().out)["certificate"]
     assert certificate["lower_bound"] == certificate["eckart_young"]

@@ -18,7 +18,6 @@ from ..judge.certifying import AnyCertificate
 from ..judge.count_certificate import CountCertificate
 from ..judge.diagnosis import ConeDiagnosis, Diagnosis
 from ..judge.selection import Selection
-from ..judge.uniqueness import Freedom
 from ..judge.words import NO_GUARANTEE
 from ..result import Factorization
 from ..solve.race import Race
@@ -129,12 +128,12 @@ def _sparkline(values: Array) -> str:
 
 
 def show_diagnosis(out: Console, result: Factorization) -> None:
-    """Print the bounds, the components that are not unique, the cones and the advice."""
+    """Print the bounds, which components are unique, the cones and the advice."""
     diagnosis = result.diagnose()
     for line in result.summary():
         out.print(line)
     _show_bounds(out, result.K, diagnosis.certificate, diagnosis)
-    _show_freedom(out, diagnosis.freedom)
+    _show_uniqueness(out, result)
     if diagnosis.cones is not None:
         _show_cones(out, diagnosis.cones)
     init, reason = diagnosis.advice
@@ -191,15 +190,10 @@ def _show_bounds(out: Console, K: int, certificate: AnyCertificate, diagnosis: D
         out.print(f"  {name:37}{value}")
 
 
-def _show_freedom(out: Console, freedom: Freedom) -> None:
+def _show_uniqueness(out: Console, result: Factorization) -> None:
     out.print("\nthe certificate judges the error, not the truth of the components")
-    for k in freedom.visible:
-        out.print(f"  component {k} can be turned {freedom.turn_in_words(k)}")
-    if not freedom.visible:
-        out.print(
-            "  no way was found to turn one by 5° or more at the same error, which does not prove "
-            "that there is none"
-        )
+    for line in result.uniqueness().lines(result.component_names)[1:]:
+        out.print(f"  {visible(line, None)}")
 
 
 def _any_sign(certificate: Certificate) -> str:

@@ -141,6 +141,8 @@ def diagnose(
     remove_kept_file(result.H)
     with display.working("judging the result"):
         result.diagnose(effort=effort)
+    with display.working("looking for other components that are as good"):
+        result.uniqueness()
     common.answer(facts(result), lambda out: show_diagnosis(out, result), V)
 
 

@@ -177,10 +177,8 @@ class Diagnosis:
         shapes = {
             "sizes": (K,),
             "shares": (K,),
-            "freedom_angles": (K,),
-            "freedom_exchange": (K, K),
-            "freedom_spare": (K,),
-            "freedom_unique": (K,),
+            **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_unique"), (K,)),
+            **dict.fromkeys(("freedom_exchange", "freedom_limits"), (K, K)),
             "rank_singular_values": (R + 1,),
             "rank_ratios": (R,),
             "inspected_indices": (S,),
@@ -207,7 +205,8 @@ class Diagnosis:
             "rank_K": (1, R + 1),
             "freedom_angles": (0, np.pi),
         }
-        required = (name for name in shapes if not name.startswith(("cones_", "freedom_unique")))
+        newer = ("cones_", "freedom_unique", "freedom_limits")
+        required = (name for name in shapes if not name.startswith(newer))
         if missing := next((name for name in required if name not in arrays), None):
             raise ShapeError(f"its {missing} is missing")
         for name, array in arrays.items():

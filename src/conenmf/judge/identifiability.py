@@ -8,11 +8,12 @@ some column of W' is a multiple of w_l if
 * every other row of H is unique: for each k != l, a feature is an anchor, it is in component k
   alone, and the samples that do not use k have rank K - 1 in the other components.
 
-The proof is in docs/certificate.md. The first is known in chemometrics as a selective region with a
-window of full rank; if each component has a pure sample and an anchor feature it holds for all.
-Zeros are entries up to 1e-12 of the largest of their component, so what is proved is proved of
-factors whose product differs from W H by about as much. Ranks are judged by eigenvalues far above
-rounding, so that they are certain; other conditions are known, and are not tried here.
+The proof is on the page of theorems, docs/theory.md. The first is known in chemometrics as a
+selective region with a window of full rank; if each component has a pure sample and an anchor
+feature it holds for all. Zeros are entries up to 1e-6 of the largest of their component, since fits
+that stop leave such numbers; so what is proved is proved of factors whose product differs from W H
+by about as much. Ranks are judged by eigenvalues far above rounding, so that they are certain;
+other conditions are known, and are not tried here.
 """
 
 from __future__ import annotations
@@ -26,11 +27,9 @@ from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 
-__all__ = ["ROUNDING_RATIO", "proved_unique"]
+__all__ = ["highest_of", "proved_unique", "unique_given_highest"]
 
-ROUNDING_RATIO = 1e-12
-"""Entries below this share of the largest of their component count as zeros."""
-
+_ZERO_SHARE = 1e-6  # of the largest entry of a component
 _MIN_EIGENVALUE = 1e-9  # of a Gram matrix of rows of norm 1, in units of its largest
 
 
@@ -90,7 +89,7 @@ def unique_given_highest(V: DataMatrix, W: Array, Ht: Aligned, highest: Array) -
 def _scaled_rows(Y: Array, highest: Array) -> Array:
     """Rows that are not zero, of norm 1, after columns were scaled to 1; rounding is zero."""
     Y = exact(Y) / highest
-    Y = np.where(Y > ROUNDING_RATIO, Y, 0)
+    Y = np.where(Y > _ZERO_SHARE, Y, 0)
     Y = Y[Y.any(axis=1)]
     rows: Array = Y / np.linalg.norm(Y, axis=1, keepdims=True)
     return rows

@@ -23,6 +23,8 @@ from ..linalg.spectrum import Spectrum
 from ..solve.penalties import Penalties
 from .certifying import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose
+from .other_factors import uniqueness
+from .verdicts import Uniqueness
 
 __all__ = ["JudgesItself"]
 
@@ -38,6 +40,7 @@ class JudgesItself:
     certificate: AnyCertificate | None
     first_certificate: AnyCertificate | None
     diagnosis: Diagnosis | None
+    known_uniqueness: Uniqueness | None
     settings: Mapping[str, Any]
     spectrum: Spectrum | None
     data: DataMatrix | None
@@ -101,6 +104,27 @@ class JudgesItself:
             assert diagnosis is not None
         return diagnosis
 
+    def uniqueness(self, *, max_iter: int = 200) -> Uniqueness:
+        """Say of each component whether it is unique, can be moved, or neither is known.
+
+        It costs about as much as the fit: `max_iter` is about how many iterations it takes in all.
+        The result keeps the answer; it is computed again only to search after an answer without a
+        search. Of a fit with penalties, exact factors of W H alone are sought: others would have
+        other penalties.
+        """
+        max_iter = integer("max_iter", max_iter, at_least=0)
+        known = self.known_uniqueness
+        if self.settings.get("penalties"):
+            max_iter = 0
+        if known is None or (max_iter and not known.was_searched):
+            V = self._own_data("uniqueness(V, W, H)")
+            H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
+            n_given = (self.settings.get("fixed") or {}).get("count", 0)
+            options: dict[str, Any] = {"n_given": n_given, "max_iter": max_iter}
+            known = uniqueness(V, self.W, H, loss=self.loss, **options)
+            self._remember(known_uniqueness=known)
+        return known
+
     def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
         """The effort asked for, or that of the certificate, or the default."""
         if asked is not None:
@@ -144,6 +168,9 @@ class JudgesItself:
                 "no lower bound is known for the error where entries are missing or weighted: with "
                 "L2 penalties on both factors, objective_bound() has one for the objective"
             )
+        return self._own_data(function)
+
+    def _own_data(self, function: str) -> DataMatrix:
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

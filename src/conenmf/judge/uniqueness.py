@@ -14,25 +14,35 @@ of W H before and after.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import factor, integer
+from ..arguments import factor, integer, several, text
 from ..data.blocks import Array, exact
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import NotAvailableError
-from .identifiability import ROUNDING_RATIO, highest_of, unique_given_highest
+from .identifiability import highest_of, unique_given_highest
 from .metrics import unit_columns
 
-__all__ = ["VISIBLE_ANGLE", "Freedom", "component_freedom"]
+__all__ = [
+    "VISIBLE_ANGLE",
+    "Freedom",
+    "between",
+    "component_freedom",
+    "other_components",
+    "places_of_turns",
+    "whole_degrees",
+]
 
 VISIBLE_ANGLE = math.radians(5)
 """A turn that can be seen: components that are closer look alike as curves or images."""
 
+_ROUNDING_RATIO = 1e-12  # entries below this share of the largest of their component are zeros
 _MAX_STEPS = 5  # of a turn: components added or subtracted one after the other
 _MIN_SQUARED_NORM = 1e-8  # of what is left of a unit vector, so that its direction has 12 digits
 _MAX_LISTED = 8  # components that a sentence names by number
@@ -59,16 +69,22 @@ class Freedom:
         nonnegative vector, and its angle is that to the farthest one.
     unique : array (K,), bool
         Whether it is proved that no other factors of W H move it; see `proved_unique`.
+    limits : array (K, K)
+        Entry (k, l) is how much of component k can be added to component l if no other is, both
+        scaled to norm 1.
     """
 
     angles: Array
     exchange: Array
     spare: Array
     unique: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    limits: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        if self.unique is None or not self.unique.size:  # not known, of a result saved before
-            object.__setattr__(self, "unique", np.zeros(self.angles.size, dtype=bool))
+        K = self.angles.size
+        for name, unknown in (("unique", np.zeros(K, dtype=bool)), ("limits", np.zeros((K, K)))):
+            if getattr(self, name) is None or not getattr(self, name).size:  # saved before
+                object.__setattr__(self, name, unknown)
 
     @property
     def visible(self) -> list[int]:
@@ -76,8 +92,11 @@ class Freedom:
         found: list[int] = np.flatnonzero(self.angles >= VISIBLE_ANGLE).tolist()
         return found
 
-    def turn_in_words(self, k: int) -> str:
-        """Describe the turn of a visible component: "by 14° towards component 1"."""
+    def turn_in_words(self, k: int, names: Sequence[str] | None = None) -> str:
+        """Describe the turn of a visible component: "by 14° towards component 1".
+
+        `names` are those of all components, if they have any.
+        """
         k = integer("k", k, at_least=0, at_most=self.angles.size - 1)
         if self.spare[k]:
             return "to anything, since the others make the same reconstruction without it"
@@ -85,14 +104,17 @@ class Freedom:
         partner = int(np.abs(turn).argmax())
         mainly = "mainly " if np.count_nonzero(turn) > 1 else ""
         direction = "towards" if turn[partner] > 0 else "away from"
-        degrees = _whole_degrees(float(self.angles[k]))
-        return f"by {degrees} {mainly}{direction} component {partner}"
+        degrees = whole_degrees(float(self.angles[k]))
+        called = f"component {partner}"
+        if names is not None:
+            called = text("names", several("names", names, "a list of names")[partner])
+        return f"by {degrees} {mainly}{direction} {called}"
 
     def in_words(self) -> str | None:
         """Describe what is not unique in one sentence; None if nothing was found."""
         if not (found := self.visible):
             return None
-        K, turn = self.angles.size, _whole_degrees(float(self.angles.max()))
+        K, turn = self.angles.size, whole_degrees(float(self.angles.max()))
         which = f" ({', '.join(map(str, found))})" if len(found) <= _MAX_LISTED else ""
         how = f"each by itself, by up to {turn}" if len(found) > 1 else f"by {turn}"
         return (
@@ -156,7 +178,7 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     W, Ht = check_factors(V, W, H)
     with V.own_threads():
         (highest,) = V.map(highest_of, Ht, reduce=np.maximum)
-        zero = ROUNDING_RATIO * highest
+        zero = _ROUNDING_RATIO * highest
         (ratios,) = V.map(_ratios_of_samples, Ht, reduce=np.minimum, zero=zero)
         unique = unique_given_highest(V, W, Ht, highest)
     return _freedom(W, _finite(ratios), highest == 0, unique)
@@ -165,7 +187,7 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
 def _freedom(W: Array, ratios: Array, unused: Array, unique: Array) -> Freedom:
     """Judge each component, given the least ratios between the rows of H."""
     U, norms = unit_columns(W), np.linalg.norm(W, axis=0)
-    U = np.asfortranarray(np.where(U > ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
+    U = np.asfortranarray(np.where(U > _ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
     component_ratios = _finite(_least_ratios(U, np.zeros(norms.size)))
     scale = np.divide(norms[:, None], norms, out=np.zeros_like(ratios), where=norms > 0)
     most = ratios * scale  # that can be added, in units of norm 1
@@ -176,8 +198,9 @@ def _freedom(W: Array, ratios: Array, unused: Array, unique: Array) -> Freedom:
         angles[k] = 0.0
         if most[:, k].any() or component_ratios[k].any():
             exchange[:, k] = _farthest_turn(U, most[:, k], k)
-            angles[k] = _angle(U[:, k], np.maximum(U[:, k] + U @ exchange[:, k], 0))
-    return Freedom(angles, exchange, spare, unique)
+            x = np.maximum(U[:, k] + U @ exchange[:, k], 0)
+            angles[k] = between(U[:, k], x / np.linalg.norm(x))
+    return Freedom(angles, exchange, spare, unique, most)
 
 
 def _farthest_turn(U: Array, most: Array, k: int) -> Array:
@@ -209,7 +232,60 @@ def _most_subtracted(x: Array, U: Array) -> Array:
     return most
 
 
+def places_of_turns(freedom: Freedom, W: Array, k: int) -> Iterator[Array]:
+    """Yield places (F,) of component k in factors of W H, none for a spare one.
+
+    The farthest, and those at which another component alone is added or subtracted as far as
+    possible.
+    """
+    if freedom.spare[k] or freedom.angles[k] == 0:
+        return
+    U = unit_columns(W)
+    yield np.maximum(U[:, k] + U @ freedom.exchange[:, k], 0)
+    less = _most_subtracted(U[:, k], U)
+    for partner in range(freedom.angles.size):
+        if partner != k and freedom.limits[partner, k] > 0:
+            yield U[:, k] + freedom.limits[partner, k] * U[:, partner]
+        if partner != k and less[partner] > 0:
+            x = np.maximum(U[:, k] - less[partner] * U[:, partner], 0)
+            if x @ x > _MIN_SQUARED_NORM:
+                yield x
+
+
+def other_components(
+    freedom: Freedom, V: DataMatrix, W: Array, Ht: Aligned, k: int
+) -> Iterator[Array]:
+    """Yield W' (F, K) in which component k is where it is farthest; some H' makes W' H' = W H.
+
+    For a spare component there are several to try: it may be a multiple of another, or used in
+    proportion to another, which then takes its place.
+    """
+    W, norms = exact(np.array(W)), np.linalg.norm(W, axis=0)
+    if not freedom.spare[k]:
+        t = np.divide(freedom.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
+        W[:, k] = np.maximum(W[:, k] + norms[k] * (W @ t), 0)
+        yield W
+        return
+    w, farthest = W[:, k].copy(), int(unit_columns(W)[:, k].argmin())
+    W[:, k] = 0
+    W[farthest, k] = float(w.max()) or 1.0
+    yield W.copy()
+    (HH,) = V.map(_gram, Ht)
+    sizes = np.sqrt(HH.diagonal())
+    likeness = np.divide(HH[k], sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    likeness[k] = -1
+    partner = int(likeness.argmax())
+    if sizes[partner] > 0:
+        W[:, partner] += w * (sizes[k] / sizes[partner])
+        yield W
+
+
 # --- ratios -----------------------------------------------------------------------------------
+
+
+def _gram(index: range, H: Array) -> tuple[Array]:
+    H = exact(H)
+    return (H.T @ H,)
 
 
 def _ratios_of_samples(index: range, H: Array, *, zero: Array) -> tuple[Array]:
@@ -243,15 +319,15 @@ def _finite(ratios: Array) -> Array:
 
 def _is_parallel(ratios: Array) -> Array:
     """Whether each vector is a multiple of another, given the least ratios (K, K)."""
-    return np.asarray((ratios * ratios.T >= 1 - ROUNDING_RATIO).any(axis=0))
+    return np.asarray((ratios * ratios.T >= 1 - _ROUNDING_RATIO).any(axis=0))
 
 
-def _angle(u: Array, x: Array) -> float:
-    """Return the angle between two vectors, exact for small angles too."""
-    v = x / np.linalg.norm(x)
-    return float(2 * np.arctan2(np.linalg.norm(u - v), np.linalg.norm(u + v)))
+def between(U: Array, X: Array) -> Array:
+    """Return the angles between vectors of norm 1, or between columns; exact if they are small."""
+    angles: Array = 2 * np.arctan2(np.linalg.norm(U - X, axis=0), np.linalg.norm(U + X, axis=0))
+    return angles
 
 
-def _whole_degrees(radians: float) -> str:
+def whole_degrees(radians: float) -> str:
     """Return an angle in whole degrees; a lower bound is not rounded up."""
     return f"{math.floor(math.degrees(radians) + 1e-9)}°"

@@ -1,0 +1,161 @@
+"""Moves: which other places of a component are worth a trial, judged from the factors alone.
+
+Component l is moved to w_l + sum_k t_k w_k, and h_k to h_k - t_k h_l, with zeros for what would be
+negative. Within the limits of `uniqueness` nothing changes; beyond them W H changes by what was set
+to zero. Its square, in units of what the error may grow by, is the cost of a move. It is estimated
+from some of the samples, without reading V; a refit of the other components can make it much
+smaller. Of each component the moves with the farthest angles that probably cost little are
+proposed, or else the cheapest. Rates of counts count relative to their margins, as in the chi
+squared statistic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array
+from .metrics import unit_columns
+
+__all__ = ["Move", "moved_component", "proposed_moves"]
+
+_ANGLES = tuple(math.radians(degrees) for degrees in (6.0, 9.0, 14.0, 20.0, 30.0, 45.0))
+_MIN_ANGLE = math.radians(5.5)  # after what is negative was set to zero
+
+
+class Move(NamedTuple):
+    """A place for a component: to w_l + sum_k t_k w_k, with zeros for what would be negative.
+
+    Attributes
+    ----------
+    component : int
+    t : array (K,)
+    angle : float
+        By which it moves the component, in radians.
+    cost : float
+        What it adds to the loss at most, in units of what may be added; an estimate.
+    """
+
+    component: int
+    t: Array
+    angle: float
+    cost: float
+
+
+def moved_component(W: Array, move: Move) -> Array:
+    """Return the component (F,) where a move brings it."""
+    moved: Array = np.maximum(W[:, move.component] + W @ move.t, 0)
+    return moved
+
+
+def proposed_moves(
+    W: Array, H: Array, exchange: Array, allowed: float, *, counts: bool
+) -> list[list[Move]]:
+    """Return moves for each component, the most promising first.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    H : array (K, n)
+        Coefficients of some samples.
+    exchange : array (K, K)
+        The exact turns of `Freedom`, in units of norm 1.
+    allowed : float
+        How much the loss of these samples may grow.
+    counts : bool
+        Whether the loss is that of counts.
+    """
+    norms = np.linalg.norm(W, axis=0)
+    if counts:
+        W_seen, H_seen = _relative_to_margins(W, H)
+        allowed = 2 * allowed  # the divergence is half the square
+    else:
+        W_seen, H_seen = W, H
+    judge = _Judge(W, W_seen, H_seen, max(allowed, np.finfo(float).tiny))
+    return [
+        judge.moves(l, exchange[:, l] * norms[l]) if norms[l] > 0 else [] for l in range(norms.size)
+    ]
+
+
+class _Judge:
+    """The cost of moves."""
+
+    def __init__(self, W: Array, W_seen: Array, H_seen: Array, allowed: float) -> None:
+        self.W, self.W_seen, self.H = W, W_seen, H_seen
+        self.U, self.norms, self.allowed = unit_columns(W), np.linalg.norm(W, axis=0), allowed
+        self.between = np.arccos(np.clip(self.U.T @ self.U, -1, 1))
+        self.squares, self.H_squares = (W_seen**2).sum(axis=0), (H_seen**2).sum(axis=1)
+
+    def moves(self, l: int, turn: Array) -> list[Move]:
+        """Return the farthest move that is allowed, if one is, and others by their cost."""
+        K = self.norms.size
+        ways = [(k, sign) for k in range(K) if k != l and self.norms[k] > 0 for sign in (1, -1)]
+        found = [self._along(l, *way) for way in ways]
+        turns = self._turns(l, np.divide(turn, self.norms, where=self.norms > 0, out=0 * turn))
+        nearest = [turns, *(moves[:1] for moves in found)]
+        cheapest = sorted((move for moves in nearest for move in moves), key=_by_cost)
+        allowed = [moves[-1] for moves in found if moves and moves[-1].cost <= 1]
+        return [*sorted(allowed, key=_by_angle)[:1], *cheapest]
+
+    def _along(self, l: int, k: int, sign: int) -> list[Move]:
+        """The nearest move towards or away from component k, and the farthest that is allowed."""
+        found: list[Move] = []
+        for angle in _ANGLES:
+            left = self.between[l, k] - sign * angle
+            if left <= 0 or left >= math.pi:
+                break
+            t = np.zeros(self.norms.size)
+            t[k] = sign * math.sin(angle) / math.sin(left) * self.norms[l] / self.norms[k]
+            move = Move(l, t, self._angle(l, t), self._cost_along(l, k, t[k]) / self.allowed)
+            if move.angle < _MIN_ANGLE:
+                continue
+            if found and move.cost > 1:
+                break
+            found = [*found[:1], move]
+        return found
+
+    def _cost_along(self, l: int, k: int, t: float) -> float:
+        if t > 0:
+            lost = np.maximum(t * self.H[l] - self.H[k], 0)
+            return float(self.squares[k] * (lost @ lost))
+        below = np.maximum(-t * self.W_seen[:, k] - self.W_seen[:, l], 0)
+        return float(self.H_squares[l] * (below @ below))
+
+    def _turns(self, l: int, turn: Array) -> list[Move]:
+        """An exact turn that is too small to be seen, continued."""
+        angle = self._angle(l, turn) if turn.any() else 0.0
+        if angle < math.radians(0.5) or angle >= _ANGLES[0]:
+            return []
+        t = turn * (math.tan(_ANGLES[0]) / math.tan(angle))
+        lost = np.maximum(np.outer(t, self.H[l]) - self.H, 0) * (t > 0)[:, None]
+        changed = self.W_seen @ lost
+        below = np.maximum(-(self.W_seen[:, l] + self.W_seen @ t), 0)
+        cost = float((changed**2).sum() + self.H_squares[l] * (below @ below))
+        reached = self._angle(l, t)
+        return [Move(l, t, reached, cost / self.allowed)] if reached >= _MIN_ANGLE else []
+
+    def _angle(self, l: int, t: Array) -> float:
+        moved = np.maximum(self.W[:, l] + self.W @ t, 0)
+        norm = float(np.linalg.norm(moved))
+        if norm <= 1e-6 * self.norms[l]:
+            return 0.0
+        return float(np.arccos(np.clip(self.U[:, l] @ moved / norm, -1, 1)))
+
+
+def _by_cost(move: Move) -> float:
+    return move.cost
+
+
+def _by_angle(move: Move) -> float:
+    return -move.angle
+
+
+def _relative_to_margins(W: Array, H: Array) -> tuple[Array, Array]:
+    """Scale rates so that their squares are relative to the product of the margins."""
+    features, samples = W @ H.sum(axis=1), W.sum(axis=0) @ H
+    total = float(samples.sum()) or 1.0
+    rows = np.sqrt(np.where(features > 0, features, 1) / total)
+    columns = np.sqrt(np.where(samples > 0, samples, 1))
+    return W / rows[:, None], H / columns

@@ -1,0 +1,225 @@
+"""Looks for other factors that are as good: each component is moved, and what was found is checked.
+
+Exact turns (`uniqueness`) come first; for components that they do not move far enough, others are
+tried at errors of up to 1.001 times: the component is put elsewhere (`moves`) and held there, and
+the others follow it for a few iterations (`refits`). The error of all is computed on V with the
+exact coefficients, and components are matched one to one. It costs about as much as a fit: at most
+`max_iter` iterations in all, or three for each component and trial, which share passes over V, and
+a pass for each that is checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import factor, instance, integer
+from ..data.blocks import Array, exact
+from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
+from ..data.validate import check_factors, require_data_matrix
+from ..solve.goals import checked_loss
+from .metrics import match_components, unit_columns
+from .moves import Move, proposed_moves
+from .refits import Referee, refit
+from .uniqueness import (
+    VISIBLE_ANGLE,
+    Freedom,
+    between,
+    component_freedom,
+    other_components,
+    places_of_turns,
+)
+from .verdicts import MAX_ERROR_RATIO, Uniqueness
+
+__all__ = ["exact_uniqueness", "uniqueness"]
+
+_MAX_SAMPLES = 4000  # by which moves are proposed
+_MAX_TRIALS = 2  # of each component
+_MAX_COST = 300.0  # of a move, in units of what is allowed: a refit seldom brings down more
+_TRIAL_ITERATIONS = 3, 12  # of a trial, at least and at most
+_ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
+_MAX_KEPT_BYTES = 1 << 27  # of other factors
+
+
+def exact_uniqueness(W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0) -> Uniqueness:
+    """Return what is known without reading V, from exact turns and proofs alone.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    freedom : Freedom
+        That of these factors.
+    n_given : int
+        The first components were given, and are not judged.
+    """
+    instance("freedom", freedom, Freedom, "component_freedom(V, W, H)")
+    W = exact(factor("W", W, ("F", freedom.angles.size)))
+    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
+    found = _Found(W, freedom, n_given)
+    for l in range(n_given, W.shape[1]):
+        found.widen_by_turns(l)
+    found.angles[n_given:] = freedom.angles[n_given:]
+    return found.uniqueness(was_searched=False, passes=0.0)
+
+
+def uniqueness(
+    V: DataMatrix,
+    W: npt.ArrayLike,
+    H: Any,
+    *,
+    loss: str = "frobenius",
+    n_given: int = 0,
+    max_iter: int = 200,
+) -> Uniqueness:
+    """Say of each component of V ~ W H whether it is unique, can be moved, or neither is known.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+    loss : {"frobenius", "poisson"}
+        That of the fit.
+    n_given : int
+        The first components were given (`fixed`): they stay, and are not judged.
+    max_iter : int
+        About how many iterations the search takes in all; each is one of a fit. With 0, exact turns
+        and proofs alone are sought.
+
+    Examples
+    --------
+    No sample is pure: the components can be moved, here without changing W H.
+
+    >>> from conenmf import from_columns
+    >>> W, H = np.eye(2), np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
+    >>> found = uniqueness(from_columns(W @ H), W, H)
+    >>> found.verdicts
+    ('can be moved', 'can be moved')
+    >>> found.in_words(0)
+    'can be moved by 18° towards component 1, at the same error'
+    """
+    require_data_matrix(V, nonzero=True)
+    loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
+    W, Ht = check_factors(V, W, H)
+    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
+    passes = V.passes_here
+    freedom = component_freedom(V, W, Ht.T)
+    with V.own_threads():
+        search = _Search(V, W, Ht, freedom, loss, n_given)
+        search.exact_turns()
+        if max_iter and W.shape[1] > 1:
+            search.refits(max_iter)
+    return search.found.uniqueness(was_searched=max_iter > 0, passes=V.passes_here - passes)
+
+
+class _Found:
+    """The factors that were found so far, and what they say about each component."""
+
+    def __init__(self, W: Array, freedom: Freedom, n_given: int) -> None:
+        self.W, self.freedom, self.sums = W, freedom, W.sum(axis=0)
+        self.given = np.arange(W.shape[1]) < n_given
+        self.angles, self.ratios = np.zeros(W.shape[1]), np.ones(W.shape[1])
+        self.lower, self.upper = W.copy(), W.copy()
+        self.others: dict[int, Array] = {}
+
+    def widen(self, l: int, w: Array) -> None:
+        """Take another place of a component into its band."""
+        total = float(w.sum())
+        if total > 0:
+            w = w * (self.sums[l] / total)
+            np.minimum(self.lower[:, l], w, out=self.lower[:, l])
+            np.maximum(self.upper[:, l], w, out=self.upper[:, l])
+
+    def widen_by_turns(self, l: int) -> None:
+        """Take all exact turns of a component into its band; a spare one may be anything."""
+        if self.freedom.spare[l]:
+            self.lower[:, l], self.upper[:, l] = 0, self.sums[l]
+        for w in places_of_turns(self.freedom, self.W, l):
+            self.widen(l, w)
+
+    def add(self, W: Array, ratio: float) -> None:
+        """Take other components that were checked; they may move more than one."""
+        order, _ = match_components(self.W, W)
+        angles = between(unit_columns(self.W), unit_columns(W[:, order]))
+        for l in map(int, np.flatnonzero(~self.given)):
+            self.widen(l, W[:, order[l]])
+            if angles[l] > self.angles[l] and W[:, order[l]].any():
+                self.angles[l], self.ratios[l] = angles[l], ratio
+                self.others[l] = W
+
+    def pending(self) -> list[int]:
+        """The components that were not moved far enough to be seen."""
+        pending: list[int] = np.flatnonzero(~self.given & (self.angles < VISIBLE_ANGLE)).tolist()
+        return pending
+
+    def uniqueness(self, *, was_searched: bool, passes: float) -> Uniqueness:
+        """Return the verdicts."""
+        kept, held = {}, 0
+        for l, W in self.others.items():
+            held += W.nbytes
+            if self.angles[l] >= VISIBLE_ANGLE and held <= _MAX_KEPT_BYTES:
+                kept[l] = W
+        facts = (self.freedom, self.angles, self.ratios, self.lower, self.upper, self.given)
+        return Uniqueness(*facts, was_searched, passes, kept)
+
+
+class _Search:
+    """Looks for other factors, and has each checked on V."""
+
+    def __init__(
+        self, V: DataMatrix, W: Array, Ht: Aligned, freedom: Freedom, loss: str, n_given: int
+    ) -> None:
+        self.V, self.W, self.Ht, self.loss, self.n_given = V, W, Ht, loss, n_given
+        self.found = _Found(W, freedom, n_given)
+        self.referee = Referee(V, loss)
+        self.error = self.referee.error(W)
+        self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
+        self.limit = MAX_ERROR_RATIO * self.error + self.rounding
+
+    def check(self, W: Array) -> bool:
+        """Compute the error of other components on V, and take them if it is low enough."""
+        error = self.referee.error(W)
+        if error <= self.limit:
+            ratio = error / self.error if self.error > self.rounding else 1.0
+            self.found.add(W, ratio)
+        return error <= self.limit
+
+    def exact_turns(self) -> None:
+        """Check the farthest turn of each component; all turns are in the band if it holds."""
+        freedom = self.found.freedom
+        for l in range(self.n_given, self.W.shape[1]):
+            if not freedom.angles[l]:
+                continue
+            others = other_components(freedom, self.V, self.W, self.Ht, l)
+            if any(self.check(W) for W in others):
+                self.found.widen_by_turns(l)
+
+    def refits(self, max_iter: int) -> None:
+        """Put the other components elsewhere, and let the rest follow."""
+        for trial in range(_MAX_TRIALS):
+            pending = set(self.found.pending())
+            moves = [
+                own[trial]
+                for own in self.proposed()
+                if len(own) > trial and own[trial].component in pending
+            ]
+            if not moves:
+                return
+            least, most = _TRIAL_ITERATIONS
+            each = int(np.clip(max_iter // (_MAX_TRIALS * len(moves)), least, most))
+            options: Any = {"loss": self.loss, "n_given": self.n_given, "max_iter": each}
+            for W in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
+                self.check(W)
+
+    def proposed(self) -> list[list[Move]]:
+        """Two moves for each component: the one that goes farthest, and the cheapest."""
+        N = self.V.shape[1]
+        samples = evenly_spaced(N, _MAX_SAMPLES)
+        H = np.asarray(self.Ht[samples], dtype=np.float64).T
+        allowed = self.referee.allowed(self.error, self.limit) * samples.size / N
+        counts = self.loss == "poisson"
+        proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
+        return [[move for move in own if move.cost <= _MAX_COST] for own in proposed]

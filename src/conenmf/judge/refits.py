@@ -1,0 +1,135 @@
+"""Refits: a component is put elsewhere and held there, while the others follow it.
+
+Every trial is a run of the loop with one component more that is given (`solve.fixed`); it ends as
+soon as its error is low enough. Trials that fit into memory share every pass over V. Here is also
+the referee that computes the error of other components, with their exact coefficients, on V.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..data.blocks import Array, exact
+from ..data.matrix import Aligned, DataMatrix
+from ..solve.goals import LOSSES, goal_of
+from ..solve.loop import iterate
+from ..solve.methods import Method, without_floor
+from ..solve.runs import Run, Solution
+from ..solve.stopping import Iteration, Stopping
+from ..solve.terms import Terms
+from .moves import Move, moved_component
+
+__all__ = ["Referee", "refit"]
+
+_MAX_HELD_NUMBERS = 1 << 26  # in the coefficients of runs that share passes
+_COPIES = 4  # of H, that a run has
+_TOL = 1e-4
+
+
+class Referee:
+    """The error of components on V, with their best coefficients."""
+
+    def __init__(self, V: DataMatrix, loss: str) -> None:
+        self.goal = Terms(observed=V.observed, loss=loss).goal(V, LOSSES[loss])
+
+    def error(self, W: Array) -> float:
+        """Return the relative error of W with its best H; one pass."""
+        W = np.ascontiguousarray(W, self.goal.V.dtype)
+        end = self.goal.finish(W, n_first=W.shape[1])
+        return self.goal.relative_error(end.squared_error)
+
+    def allowed(self, error: float, limit: float) -> float:
+        """Return by how much the loss may grow between two relative errors."""
+        power = 1 if self.goal.name == "poisson" else 2  # of least squares it is a root
+        return (limit**power - error**power) / self.goal.relative_error(1.0) ** power
+
+
+def refit(
+    V: DataMatrix,
+    W: Array,
+    Ht: Aligned,
+    moves: list[Move],
+    *,
+    loss: str,
+    n_given: int,
+    limit: float,
+    max_iter: int,
+) -> list[Array]:
+    """Return W (F, K) for each move: the moved component, and the others where they followed it.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    Ht : array (N, K)
+    moves : list of Move
+    loss : str
+    n_given : int
+        The first components are given, and stay.
+    limit : float
+        A trial ends when its relative error is below.
+    max_iter : int
+        Of each.
+    """
+    at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * V.shape[1] * W.shape[1]))
+    found: list[Array] = []
+    for first in range(0, len(moves), at_once):
+        trials = [_Trial(V, W, move, loss, n_given) for move in moves[first : first + at_once]]
+        runs = [trial.run(Ht, limit, max_iter) for trial in trials]
+        solutions = iterate(V, runs)
+        found += [trial.end(end) for trial, end in zip(trials, solutions, strict=True)]
+    return found
+
+
+class _Trial:
+    """One move: its run has the components that are held first."""
+
+    def __init__(self, V: DataMatrix, W: Array, move: Move, loss: str, n_given: int) -> None:
+        self.V, self.move = V, move
+        W = np.array(W)
+        W[:, move.component] = moved_component(W, move)
+        rest = [k for k in range(n_given, W.shape[1]) if k != move.component]
+        self.order = np.array([*range(n_given), move.component, *rest])
+        self.W = np.ascontiguousarray(W[:, self.order])
+        self.method = _holding(V, self.W[:, : n_given + 1], loss)
+
+    def run(self, Ht: Aligned, limit: float, max_iter: int) -> Run:
+        """Return the run, which has not begun."""
+        l, V = self.move.component, self.V
+        H, _ = V.map(_moved_rows, Ht, t=self.move.t, l=l, order=self.order, dtype=V.dtype)
+
+        def is_enough(now: Iteration) -> bool:
+            return now.relative_error <= limit
+
+        stopping = Stopping(_TOL, max_iter=max_iter)
+        W = self.W.astype(V.dtype)
+        return Run(V, W, H.T, self.method, stopping, callback=is_enough)
+
+    def end(self, solution: Solution) -> Array:
+        """Return W in its own order."""
+        W = solution.W
+        if self.method.H.solver.floored:
+            W = without_floor(self.V, W, solution.H)
+        W = exact(W)[:, np.argsort(self.order)]
+        W[:, self.move.component] = self.W[:, np.argsort(self.order)][:, self.move.component]
+        return W
+
+
+def _holding(V: DataMatrix, W: Array, loss: str) -> Method:
+    """How the loop updates factors of which the first are given."""
+    plain = goal_of(loss, "auto")[2]
+    assert plain is not None
+    solver = plain.H.solver
+    if loss == "poisson":
+        return plain
+    return Method.of(Terms.of(V, W, None, solver, loss).method(V, solver))
+
+
+def _moved_rows(
+    index: range, H: Array, *, t: Array, l: int, order: Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    H = exact(H)
+    moved = np.maximum(H - H[:, l, None] * t, 0)
+    return np.ascontiguousarray(moved[:, order], dtype), None
