@@ -221,3 +221,15 @@ def test_bad_arguments():
         uniqueness(V, np.ones((3, 1)), np.ones((1, 5)))
     with pytest.raises(OptionError):
         uniqueness(V, np.ones((4, 1)), np.ones((1, 5)), loss="zebra")
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_missing_entries(loss):
+    rng = np.random.default_rng(2)
+    W, H, _ = mixtures(rng, K=3)
+    V = rng.poisson(60 * W @ H).astype(float)
+    mask = rng.random(V.shape) < 0.9
+    result = factorize(from_columns(V, mask=mask), 3, loss=loss, init=W)
+    found = result.uniqueness()
+    assert "can be moved" in found.verdicts
+    assert (found.error_ratios[list(found.others)] <= MAX_ERROR_RATIO).all()

@@ -122,8 +122,6 @@ def _holding(V: DataMatrix, W: Array, loss: str) -> Method:
     plain = goal_of(loss, "auto")[2]
     assert plain is not None
     solver = plain.H.solver
-    if loss == "poisson":
-        return plain
     return Method.of(Terms.of(V, W, None, solver, loss).method(V, solver))
 
 
