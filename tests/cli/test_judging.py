@@ -102,21 +102,3 @@ def test_compare_ranks_starts_and_solvers(folder, capsys, run):
     assert "<svg" in Path("error.svg").read_text()
     assert run("compare", "cells.csv", *choice) == 0
     assert "relative_error" in capsys.readouterr().out
-
-
-def test_stability_says_what_is_found_again(folder, capsys, run):
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(rng.gamma(0.7, 90, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3))
-    pd.DataFrame(counts).to_csv("counts.csv", index=False)
-    options = ("-k", 3, "--runs", 5, "--loss", "poisson", "--resample", "counts")
-    assert run("stability", "counts.csv", *options, "-o", "limits.csv", "--plot", "a.png") == 0
-    assert "stable: 3 of 3 components" in capsys.readouterr().out
-    table = pd.read_csv("limits.csv")
-    assert len(table) == 60
-    assert (table.lower <= table.upper).all()
-    np.testing.assert_allclose(table.groupby("component").value.sum(), 1)
-    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
-    assert run("stability", "counts.csv", *options, "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["verdict"] == "stable"
-    assert answer["found_in"] == [1.0, 1.0, 1.0]

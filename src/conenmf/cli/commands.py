@@ -20,7 +20,7 @@ __all__ = ["app"]
 _HOMES = {
     "fit": "fitting",
     "rank": "judging",
-    "stability": "judging",
+    "stability": "replicating",
     "cells": "cell_programs",
     "diagnose": "judging",
     "compare": "judging",

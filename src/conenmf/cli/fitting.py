@@ -44,6 +44,7 @@ from .losses import LOSS_OPTION
 from .options import (
     COMPONENTS_OPTION,
     EFFORT_OPTION,
+    FORCE_OPTION,
     PRINTING_OPTIONS,
     REPORT_OPTIONS,
     STOPPING_OPTIONS,
@@ -110,11 +111,6 @@ class _FitOptions:
         return {"fixed": read_fixed(self.fixed, V, **reading), "penalties": penalties}
 
 
-_FORCE_OPTION = click.option(
-    "--force", is_flag=True, help="Write into a folder that holds other files."
-)
-
-
 @click.command()
 @reads_data
 @with_options(
@@ -161,7 +157,7 @@ _FORCE_OPTION = click.option(
     click.option("--no-report", is_flag=True, help="Do not judge the result; write no report."),
     EFFORT_OPTION,
     *REPORT_OPTIONS,
-    _FORCE_OPTION,
+    FORCE_OPTION,
 )
 @click.pass_context
 def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
@@ -315,7 +311,7 @@ def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSE
 
 @click.command()
 @click.argument("file", type=click.Path(), default="counts.csv")
-@_FORCE_OPTION
+@FORCE_OPTION
 def example(file: str, force: bool) -> None:
     """Write a small table to try: what 300 customers of a shop bought; by default counts.csv.
 
@@ -340,7 +336,7 @@ def example(file: str, force: bool) -> None:
 @click.option(
     "-o", "--output", type=click.Path(), default="conenmf-demo", show_default=True, help="Folder."
 )
-@_FORCE_OPTION
+@FORCE_OPTION
 @with_options(*PRINTING_OPTIONS)
 @click.pass_context
 def demo(context: click.Context, output: str, force: bool, quiet: bool, as_json: bool) -> int:

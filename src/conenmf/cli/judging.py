@@ -1,4 +1,4 @@
-"""The commands that judge data and methods, and write no result: rank, stability and others."""
+"""The commands that judge data and methods, and write no result: rank, diagnose and compare."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import facts
 from ..judge.estimators import METHODS
-from ..judge.replicates import RESAMPLINGS
 from ..judge.selection import choose_k, select_k
-from ..judge.stability import Stability
-from ..judge.stability import stability as judged
 from ..pipeline import factorize
 from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
@@ -39,7 +36,7 @@ from .places import check_parent, check_picture, save_picture, write_csv
 from .preparing import PREPARING_OPTIONS
 from .text_options import NameList
 
-__all__ = ["compare", "diagnose", "rank", "stability"]
+__all__ = ["compare", "diagnose", "rank"]
 
 _DEFAULT_MAX_K = 20
 
@@ -228,76 +225,3 @@ def compare(
         write_csv(Path(output), rows[0], (row.values() for row in rows))
     answer = {"n_components": n_components, "contenders": rows, "plot": plot, "table": output}
     common.answer(answer, lambda out: show_comparison(out, compared, (output, plot)), V)
-
-
-@click.command()
-@reads_data
-@with_options(
-    COMPONENTS_OPTION,
-    *PREPARING_OPTIONS,
-    LOSS_OPTION,
-    click.option("--runs", type=click.IntRange(2), default=20, show_default=True, help="Fits."),
-    click.option(
-        "--resample",
-        type=click.Choice(list(RESAMPLINGS)),
-        default="samples",
-        show_default=True,
-        help="What fits differ by, besides their random init: samples drawn with replacement, "
-        "counts drawn again, or nothing (start).",
-    ),
-    click.option(
-        "-o", "--output", type=click.Path(), help="Write components and their limits to this .csv."
-    ),
-    click.option("--plot", type=click.Path(), help="Draw them to this .png, .pdf or .svg."),
-)
-def stability(
-    common: CommonOptions,
-    K: int | str,
-    loss: str,
-    runs: int,
-    resample: str,
-    output: str | None,
-    plot: str | None,
-) -> None:
-    """Fit DATA many times; say which components are found again, and how exactly.
-
-    \b
-    conenmf stability counts.csv -k 5
-    conenmf stability mutations.csv -k 12 --loss poisson --resample counts -o signatures.csv
-    """
-    check_picture(plot)
-    check_parent(output)
-    display = common.display
-    V = common.open(display)
-    with display.working(f"fitting {runs} times"):
-        n_components = choose_k(V).K if isinstance(K, str) else K
-        found = judged(V, n_components, runs, loss=loss, resample=resample, rng=common.rng)
-    remove_kept_file(found.H)
-    if plot is not None:
-        save_picture(found.plot()[0].figure, plot)
-    if output is not None:
-        _write_limits(Path(output), found)
-    answer = {
-        "n_components": found.K,
-        "verdict": found.verdict,
-        "problem": found.problem,
-        "stable": found.is_stable.tolist(),
-        "found_in": found.found_in,
-        "silhouettes": found.silhouettes,
-        "cosine_limits": found.cosine_limits,
-        "relative_error": found.relative_error,
-        "best_relative_error": found.best_relative_error,
-        "table": output,
-        "plot": plot,
-    }
-    common.answer(answer, lambda out: out.print(str(found)), V)
-
-
-def _write_limits(target: Path, found: Stability) -> None:
-    """A row for each entry of a component: its median and its limits."""
-    rows = (
-        [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k]]
-        for k in range(found.K)
-        for f in range(len(found.W))
-    )
-    write_csv(target, ["component", "feature", "value", "lower", "upper"], rows)

@@ -30,6 +30,7 @@ from .text_options import NAME_OPTIONS, TEXT_OPTIONS, ParamType, Shape
 __all__ = [
     "COMPONENTS_OPTION",
     "EFFORT_OPTION",
+    "FORCE_OPTION",
     "PRINTING_OPTIONS",
     "READING_OPTIONS",
     "REPORT_OPTIONS",
@@ -294,6 +295,9 @@ READING_OPTIONS = (
     ),
     click.option("--max-memory", help="Memory for data and results, such as 2GB."),
     click.option("--seed", type=click.IntRange(0), help="Seed for inits that draw random numbers."),
+)
+FORCE_OPTION = click.option(
+    "--force", is_flag=True, help="Write into a folder that holds other files."
 )
 EFFORT_OPTION = click.option(
     "--effort",

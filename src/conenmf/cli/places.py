@@ -22,7 +22,11 @@ from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABL
 __all__ = [
     "COMPLETE",
     "EARLIER",
+    "LIMITS_FILE",
     "MOVING",
+    "RUNS_FILE",
+    "RUNS_FOLDER",
+    "STABILITY_FILE",
     "SUMMARY_FILE",
     "check_folder",
     "check_name",
@@ -37,6 +41,8 @@ __all__ = [
 ]
 
 SUMMARY_FILE = "summary.json"
+STABILITY_FILE, LIMITS_FILE, RUNS_FILE = "stability.npz", "limits.csv", "runs.csv"
+RUNS_FOLDER = "runs"  # where runs are kept as they end
 # while a result replaces another: a complete one, one of which files are in place, and the other
 COMPLETE, MOVING, EARLIER = (
     f".conenmf-{name}" for name in ("new-result", "new-result-moving", "earlier-result")
@@ -55,8 +61,10 @@ def check_name(target: Path) -> None:
         raise OutputError(f"{target}: {problem.strerror}; name another folder") from problem
 
 
-def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
-    """Refuse a folder that cannot be written to, or that holds other files.
+def check_folder(
+    target: Path, force: bool, names: Iterable[str] = (), ours: Iterable[str] = ()
+) -> None:
+    """Refuse a folder that cannot be written to, or that holds other files than `ours`.
 
     Other files are left alone, so even with `force` none may have one of the names that will be
     written.
@@ -68,7 +76,8 @@ def check_folder(target: Path, force: bool, names: Iterable[str] = ()) -> None:
     if not target.is_dir():
         return
     earlier = earlier_files(target)
-    if not (earlier or force or all(is_ours(path.name) for path in target.iterdir())):
+    others = (path.name for path in target.iterdir() if path.name not in {*ours})
+    if not (earlier or force or all(map(is_ours, others))):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
     for name in sorted({*names} - earlier):
         if (target / name).exists():
@@ -100,8 +109,10 @@ def files_of_result(tables: str, *, anndata: bool, report: bool) -> list[str]:
     ]
 
 
-_NAMES = {
-    name for kind in TABLES for name in files_of_result(kind, anndata=True, report=True)
+_NAMES = {name for kind in TABLES for name in files_of_result(kind, anndata=True, report=True)} | {
+    STABILITY_FILE,
+    LIMITS_FILE,
+    RUNS_FILE,
 }  # of all files that a result may have
 
 
