@@ -10,9 +10,10 @@ SBS_set1 and 2.747 on indel_set1.
     python benchmarks/stability.py --sets indel_set1 --levels Moderate Realistic --ks 9 10 11 12 13
     python benchmarks/stability.py --drawn
 
-With ``--drawn`` no set is read: on drawn counts, Poisson and overdispersed, in what share of the
-entries above 1/F of unit-sum spectra the limits, quantiles 0.05 and 0.95, cover the truth, for
-stable components; and what 20 runs from random inits take together, over the sum of each alone.
+With ``--drawn`` no set is read: on counts of the generators below, in what share of the entries
+above 1/F of unit-sum spectra the limits of 90 % cover the truth, for stable components; and what 20
+runs from random inits take together, over the sum of each alone. How limits are computed was chosen
+on seeds 0 to 9.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import argparse
 import csv
 import os
 import time
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -70,21 +73,59 @@ def show(found: Stability, truth: np.ndarray) -> None:
     )
 
 
-def draw(rng: np.random.Generator, *, overdispersed: bool) -> tuple[np.ndarray, np.ndarray]:
+def poisson(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Counts (48, 150) of five signatures, and these."""
     truth = rng.dirichlet(np.full(48, 0.3), 5).T
+    return rng.poisson(truth @ rng.gamma(0.5, 800, (5, 150))).astype(float), truth
+
+
+def overdispersed(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The same with rates that vary themselves, by a gamma factor of mean 1 and variance 0.1."""
+    truth = rng.dirichlet(np.full(48, 0.3), 5).T
     rates = truth @ rng.gamma(0.5, 800, (5, 150))
-    if overdispersed:
-        rates = rates * rng.gamma(10, 0.1, rates.shape)
-    return rng.poisson(rates).astype(float), truth
+    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), truth
 
 
-def coverage(*, overdispersed: bool, resample: str, repeats: int = 10) -> tuple[float, int]:
-    """The share of entries whose limits cover the truth, and how many entries there were."""
+def cells(rng: np.random.Generator, *, shared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of 100 genes in 300 cells, and their seven programs.
+
+    Every cell has one of six programs for what it is; three in ten also have the seventh, for what
+    it does, with a share of 0.1 to 0.7. Totals are log-normal, about 1000; rates vary by a gamma
+    factor of variance 0.1. Many genes have nearly no counts in a program, unless they are shared:
+    then every program raises some genes of a base that all have.
+    """
+    if shared:
+        base = rng.lognormal(0.0, 1.0, (100, 1))
+        raised = base * rng.lognormal(1.5, 0.5, (100, 7))
+        programs = np.where(rng.random((100, 7)) < 0.15, raised, base)
+        programs /= programs.sum(axis=0)
+    else:
+        programs = rng.dirichlet(np.full(100, 0.2), 7).T
+    usage = np.zeros((7, 300))
+    usage[rng.integers(0, 6, 300), np.arange(300)] = 1
+    active = rng.uniform(0.1, 0.7, 300) * (rng.random(300) < 0.3)
+    usage *= 1 - active
+    usage[6] = active
+    rates = programs @ (usage * rng.lognormal(np.log(1000), 0.4, 300))
+    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), programs
+
+
+GENERATORS = {
+    "Poisson": poisson,
+    "overdispersed": overdispersed,
+    "cells": cells,
+    "cells, a shared base": partial(cells, shared=True),
+}
+SEEDS = {"chosen on": range(10), "others": range(10, 20)}
+
+
+def coverage(name: str, resample: str, seeds: Iterable[int]) -> tuple[float, int, int]:
+    """The share of entries whose limits cover the truth; entries; components that are stable."""
     covered: list[bool] = []
-    for seed in range(repeats):
-        X, truth = draw(np.random.default_rng(seed), overdispersed=overdispersed)
-        found = stability(from_columns(X), 5, 20, loss="poisson", resample=resample)
+    n_stable = 0
+    for seed in seeds:
+        X, truth = GENERATORS[name](np.random.default_rng(seed))
+        found = stability(from_columns(X), truth.shape[1], 20, loss="poisson", resample=resample)
         if found.problem:
             continue
         order, _ = match_components(truth, found.W)
@@ -93,12 +134,13 @@ def coverage(*, overdispersed: bool, resample: str, repeats: int = 10) -> tuple[
                 w, low, high = truth[:, k], found.lower[:, place], found.upper[:, place]
                 large = w > 1 / len(w)
                 covered += ((low <= w) & (w <= high))[large].tolist()
-    return float(np.mean(covered)), len(covered)
+                n_stable += 1
+    return float(np.mean(covered)), len(covered), n_stable
 
 
 def cost(loss: str, n_runs: int = 20) -> float:
     """The time of many runs from random inits together, over the sum of each alone."""
-    X, _ = draw(np.random.default_rng(0), overdispersed=False)
+    X, _ = poisson(np.random.default_rng(0))
     V, options = from_columns(X), {"loss": loss, "tol": 0.0, "max_iter": 100}
     began = time.perf_counter()
     stability(V, 5, n_runs, resample="start", **options)
@@ -109,12 +151,19 @@ def cost(loss: str, n_runs: int = 20) -> float:
     return together / (time.perf_counter() - began)
 
 
-def show_drawn() -> None:
-    for overdispersed in (False, True):
+def show_coverage(names: Iterable[str]) -> None:
+    for name in names:
         for resample in ("samples", "counts"):
-            share, count = coverage(overdispersed=overdispersed, resample=resample)
-            kind = "overdispersed" if overdispersed else "Poisson"
-            print(f"{kind}, {resample}: limits cover {share:.1%} of {count} entries", flush=True)
+            for part, seeds in SEEDS.items():
+                share, count, n_stable = coverage(name, resample, seeds)
+                print(
+                    f"{name}, {resample}, seeds {seeds[0]} to {seeds[-1]} ({part}): limits cover "
+                    f"{share:.1%} of {count} entries of {n_stable} stable components",
+                    flush=True,
+                )
+
+
+def show_cost() -> None:
     for loss in ("frobenius", "poisson"):
         print(f"20 runs together over the sum of each alone, {loss}: {cost(loss):.2f}", flush=True)
 
@@ -127,9 +176,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--resample", default="counts")
     parser.add_argument("--drawn", action="store_true", help="coverage and cost on drawn counts")
+    parser.add_argument("--generators", nargs="+", default=GENERATORS, choices=GENERATORS)
     options = parser.parse_args()
     if options.drawn:
-        show_drawn()
+        show_coverage(options.generators)
+        show_cost()
         return
     root = Path(os.environ.get("CONENMF_DATA", ".")) / "signatures"
     if not root.is_dir():

@@ -24,8 +24,9 @@ from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
 from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
+from .limits import entry_limits
 from .replicates import RESAMPLINGS, Replicates, replicate
-from .stability_result import LIMITS, Stability
+from .stability_result import Stability
 
 __all__ = ["Stability", "judged_replicates", "stability"]
 
@@ -202,7 +203,7 @@ def _ended(goal: Loss, W: Array) -> _Ended:
 
 
 def _spread(spectra: Array, found: Consensus, order: Array) -> tuple[Array, Array, Array]:
-    """Quantiles of the entries of each component of the consensus, and its silhouette."""
+    """Limits of the entries of each component of the consensus, and its silhouette."""
     _, F, K = spectra.shape
     lower, upper = np.full((2, F, K), np.nan)
     silhouettes = np.full(K, np.nan)
@@ -212,6 +213,6 @@ def _spread(spectra: Array, found: Consensus, order: Array) -> tuple[Array, Arra
     for place, k in enumerate(order):
         own = rows[found.clusters == k]
         own = own / own.sum(axis=1, keepdims=True)
-        lower[:, place], upper[:, place] = np.quantile(own, LIMITS, axis=0)
+        lower[:, place], upper[:, place] = entry_limits(found.W[:, k], own)
         silhouettes[place] = found.silhouettes[found.clusters == k].mean()
     return lower, upper, silhouettes

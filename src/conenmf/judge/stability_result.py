@@ -74,8 +74,8 @@ class Stability(NamedComponents):
     cosines : array (n_runs, K)
         Of each component with its partner in each run.
     lower, upper : arrays (F, K)
-        The quantiles 0.05 and 0.95 of the entries of the components, of sum one, that belong to
-        each component of the consensus; NaN without one.
+        Limits of the entries of W, made to cover nine in ten of what W estimates, see
+        `entry_limits`; NaN without a consensus.
     objective, relative_error : float
         Of W and H.
     best_run : array (F, K)
