@@ -213,6 +213,10 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
         )[0],
         "Z": lambda: conenmf.cones.clustering.choose_centres(result().data, 3, None, 0, "exact")[1],
     },
+    "data.resampled.balanced": {
+        "V": lambda: conenmf.from_columns(np.floor(9 * _matrix())),
+        "dispersion": lambda: 0.1,
+    },
     "data.resampled.redrawn": {"V": lambda: conenmf.from_columns(np.floor(9 * _matrix()))},
     "data.resampled.thinned": {
         "V": lambda: conenmf.from_columns(np.floor(9 * _matrix())),

@@ -171,8 +171,9 @@ MAPPED = {**FACTORS, "pixels_shape": ("shape", (1, N))}
 NAMED = {"W": ("array", W), "names": ("object", NAMES)}
 SHOWN = {"result": ("object", RESULT)}
 REPLICATES = {"n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
-    "start"), "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1), "max_iter":
-    ("integer", 3), "tol": ("share", 1e-3), "checkpoint": ("path?", None), **DRAWING}
+    "start"), "dispersion": ("number?", 0.1), "density_threshold": ("share", 0.5), "max_excess":
+    ("limit", 0.1), "max_iter": ("integer", 3), "tol": ("share", 1e-3),
+    "checkpoint": ("path?", None), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
     "exact")}
 SOLVED = {"G": ("array", G), "C": ("array", C), "Y": ("array", Y)}
@@ -293,7 +294,10 @@ CALLS = {
     "data.views.unit_samples": DATA,
     "data.views.take_samples": {**DATA, "indices": ("indices", [0])},
     "data.views.shuffled_samples": {**DATA, "rng": ("rng", RNG)},
-    "data.resampled.redrawn": {"V": ("data", COUNTS), "rng": ("rng", RNG)},
+    "data.resampled.redrawn": {"V": ("data", COUNTS), "rng": ("rng", RNG), "dispersion": ("number",
+        0.1), "balance": ("flag", True)},
+    "data.resampled.balanced": {"V": ("data", COUNTS), "dispersion": ("number", 0.1)},
+    "judge.dispersion.dispersion": {"V": ("data", COUNTS), "K": ("size", 2), "rng": ("rng", RNG)},
     "data.resampled.bootstrapped": {**DATA, "rng": ("rng", RNG), "loss": ("choice", "poisson")},
     "data.resampled.thinned": {"V": ("data", COUNTS), "rng": ("rng", RNG), "share": ("share", 0.5)},
     "data.resampled.drawn_counts": {**DATA, "W": ("factor", W), "H": ("factor", H), "rng": ("rng",

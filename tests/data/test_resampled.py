@@ -6,7 +6,14 @@ from scipy.stats import chi2
 from conenmf import from_columns
 from conenmf.data import resampled
 from conenmf.data.blocks import dense, is_sparse
-from conenmf.data.resampled import bootstrapped, drawn_counts, holds_counts, redrawn, thinned
+from conenmf.data.resampled import (
+    balanced,
+    bootstrapped,
+    drawn_counts,
+    holds_counts,
+    redrawn,
+    thinned,
+)
 from conenmf.errors import DataTypeError
 from conenmf.solve.goals import best_coefficients
 
@@ -92,6 +99,11 @@ def test_counts_drawn_again_are_poisson_and_the_same_in_every_storage(
     drawn = everything(redrawn(from_columns(np.full((50, 400), 7.0)), np.random.default_rng(1)))
     assert drawn.mean() == pytest.approx(7, abs=4 * np.sqrt(7 / drawn.size))
     assert drawn.var() == pytest.approx(7, rel=0.05)
+    drawn = everything(
+        redrawn(from_columns(np.full((50, 400), 70.0)), np.random.default_rng(1), dispersion=0.1)
+    )
+    assert drawn.mean() == pytest.approx(70, rel=0.01)
+    assert drawn.var() == pytest.approx(70 + 0.1 * 70**2, rel=0.05)
     with pytest.raises(DataTypeError, match="drawn again"):
         redrawn(from_columns([[1.0, 2.5]]), np.random.default_rng(0))
 
@@ -105,3 +117,11 @@ def test_samples_count_as_often_as_they_are_drawn(main_backend, small_blocks, co
     repeated = from_columns(np.repeat(counts, times, axis=1))
     expected = best_coefficients(repeated, W, loss)[2]
     assert best_coefficients(drawn, W, loss)[2] == pytest.approx(expected, rel=1e-6)
+
+
+def test_counts_are_drawn_and_then_balanced(main_backend, small_blocks, counts):
+    options = {"dispersion": 0.05}
+    drawn = redrawn(from_columns(counts), np.random.default_rng(3), **options)
+    scaled = redrawn(main_backend(counts), np.random.default_rng(3), balance=True, **options)
+    expected = everything(balanced(from_columns(everything(drawn)), 0.05))
+    np.testing.assert_allclose(everything(scaled), expected, rtol=1e-12)

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arguments import choice, generator, number
+from ..arguments import choice, flag, generator, number
 from ..errors import DataTypeError
-from .blocks import Array, Block, dense, exact, is_sparse, scaled
+from .blocks import Array, Block, dense, exact, is_sparse, scaled, sums_at
 from .entries import Entries, block_of_counts, entries_of, with_values
 from .matrix import DataMatrix
 from .sampling import Seed, new_seed
@@ -24,7 +24,7 @@ from .steps import sample_indices
 from .validate import check_factors, require_data_matrix
 from .views import MappedMatrix
 
-__all__ = ["bootstrapped", "drawn_counts", "holds_counts", "redrawn", "thinned"]
+__all__ = ["balanced", "bootstrapped", "drawn_counts", "holds_counts", "redrawn", "thinned"]
 
 _LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
 _known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
@@ -87,20 +87,68 @@ def thinned(
     return first, second
 
 
-def redrawn(V: DataMatrix, rng: np.random.Generator) -> MappedMatrix:
-    """Return Poisson counts whose rates are the counts of V: what another measurement might give.
+def redrawn(
+    V: DataMatrix,
+    rng: np.random.Generator,
+    *,
+    dispersion: float = 0.0,
+    balance: bool = False,
+) -> MappedMatrix:
+    """Return counts whose means are the counts of V: what another measurement might give.
 
     One pass the first time, which checks that entries are counts.
 
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    rng : numpy.random.Generator
+    dispersion : float
+        Counts of mean x have the variance x + dispersion x^2: Poisson counts without it, negative
+        binomial ones with it.
+    balance : bool
+        Scale samples as `balanced` does, after counts are drawn.
+
+    Examples
+    --------
     >>> from conenmf import from_rows
     >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
     array([[54.,  0.,  3.]])
     """
     require_data_matrix(V, whole=True)
     seed = new_seed(generator("rng", rng))
+    dispersion = number("dispersion", dispersion, at_least=0)
     _require_counts(V, "drawn again")
     index, _ = V.map(sample_indices)
-    return MappedMatrix(V, partial(_redraw, seed=seed), index, dtype=V.dtype)
+    balance = flag("balance", balance)
+    change = partial(_redraw, seed=seed, dispersion=dispersion, balance=balance)
+    return MappedMatrix(V, change, index, dtype=V.dtype)
+
+
+def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
+    """Return V with each sample scaled by its weight in the Poisson loss, for a dispersion.
+
+    A sample is weighed by 1 / (1 + dispersion m), where m is the mean of its rates over its counts,
+    sum x^2 / sum x: by one over the variance of its counts, relative to Poisson counts. Without
+    dispersion V itself is returned.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    dispersion : float
+        See `redrawn`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> balanced(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
+    array([[ 1. , 50.5],
+           [ 1. ,  0. ]])
+    """
+    require_data_matrix(V, whole=True)
+    dispersion = number("dispersion", dispersion, at_least=0)
+    if dispersion == 0:
+        return V
+    return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
 def bootstrapped(
@@ -215,11 +263,27 @@ def _thin(block: Block, index: Array, *, seed: Seed, share: float, rest: bool) -
     return _with_counts(block, entries, counts - drawn if rest else drawn)
 
 
-def _redraw(block: Block, index: Array, *, seed: Seed) -> Block:
+def _redraw(block: Block, index: Array, *, seed: Seed, dispersion: float, balance: bool) -> Block:
     entries = entries_of(block)
     rates = exact(entries.values)
-    drawn = _drawn(entries, index, seed, lambda rng, own: rng.poisson(rates[own]))
-    return _with_counts(block, entries, drawn)
+
+    def draw(rng: np.random.Generator, own: slice) -> Array:
+        means = rates[own]
+        if dispersion > 0:
+            means = means * rng.gamma(1 / dispersion, dispersion, means.size)
+        drawn: Array = rng.poisson(means)
+        return drawn
+
+    counts = _with_counts(block, entries, _drawn(entries, index, seed, draw))
+    return _balance(counts, dispersion=dispersion) if balance else counts
+
+
+def _balance(block: Block, *, dispersion: float) -> Block:
+    entries, n = entries_of(block), block.shape[1]
+    totals = sums_at(entries.samples, entries.values, n)
+    # the mean square of a Poisson count is that of its rate and the rate
+    squares = sums_at(entries.samples, entries.values * np.maximum(entries.values - 1, 0), n)
+    return _weigh(block, 1 / (1 + dispersion * squares / np.where(totals > 0, totals, 1.0)))
 
 
 def _drawn(

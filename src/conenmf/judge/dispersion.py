@@ -3,29 +3,28 @@
 The variance of a count of mean x is taken as x + phi x^2, that of a Poisson count whose rate varies
 itself; phi, the dispersion, is the squared coefficient of variation of the rate. Where it is above
 zero the Poisson loss trusts large counts too much, and a few samples with very many of them decide
-where all components go. Weights of samples mend that, as in quasi-likelihood (Wedderburn,
-"Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method", Biometrika 61,
-1974). The best coefficients of a sample do not depend on its weight.
+where all components go. Weights of samples (`balanced`) mend that, as in quasi-likelihood:
+Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method",
+Biometrika 61, 1974. The best coefficients of a sample do not depend on its weight.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import components, generator, number
-from ..data.blocks import Array, Block, dense, scaled
-from ..data.entries import entries_of
+from ..arguments import components, generator
+from ..data.blocks import Array, dense
 from ..data.matrix import DataMatrix
-from ..data.resampled import holds_counts
+from ..data.resampled import balanced, holds_counts
 from ..data.validate import checked_components, require_data_matrix
-from ..data.views import MappedMatrix
+from ..data.views import take_samples
 from ..solve.count_inits import initialize_counts, warmed_up
 from ..solve.goals import best_coefficients, goal_of
 from ..solve.loop import alternate
 from ..solve.stopping import Stopping
 from .votes import some_samples
 
-__all__ = ["balanced", "dispersion"]
+__all__ = ["dispersion"]
 
 _MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at
 _MIN_RATE = 1.0  # of counts whose residuals are looked at
@@ -74,33 +73,12 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
         raise AssertionError("every loss has a solver")
     phi = 0.0
     for _ in range(_ROUNDS):
-        data = balanced(part, phi)
+        data = take_samples(balanced(part, phi), np.arange(part.shape[1]))
         initial = warmed_up(data, initialize_counts(data, min(K, *part.shape), "random", rng))
         W = alternate(data, initial.W, initial.H, method, stopping=_STOPPING).W
         H = np.asarray(best_coefficients(part, W, "poisson")[0])
         phi = _solved(counts, W.astype(np.float64), H.astype(np.float64))
     return phi
-
-
-def balanced(V: DataMatrix, phi: float) -> DataMatrix:
-    """Return V with each sample scaled by its weight in the Poisson loss, for a dispersion.
-
-    It is 1 / (1 + phi m), where m is the mean of a sample's rates over its counts, sum x^2 / sum x:
-    one over the variance of its counts, relative to Poisson counts. One pass; without dispersion V
-    itself.
-
-    >>> from conenmf import from_columns
-    >>> balanced(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
-    array([[ 1. , 50.5],
-           [ 1. ,  0. ]])
-    """
-    require_data_matrix(V, whole=True)
-    phi = number("phi", phi, at_least=0)
-    if phi == 0:
-        return V
-    with V.own_threads():
-        weights, _ = V.sweep(_weights, phi=phi)
-    return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 
 
 def _solved(counts: Array, W: Array, H: Array) -> float:
@@ -121,19 +99,3 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
         else:
             high = middle
     return low
-
-
-# --- steps ------------------------------------------------------------------------------------
-
-
-def _weights(block: Block, *, phi: float) -> tuple[Array, None]:
-    entries, n = entries_of(block), block.shape[1]
-    sums = np.bincount(entries.samples, entries.values, n)
-    # the square of a Poisson count is larger than that of its rate by the rate
-    squares = np.bincount(entries.samples, entries.values * np.maximum(entries.values - 1, 0), n)
-    return 1 / (1 + phi * squares / np.where(sums > 0, sums, 1.0)), None
-
-
-def _weigh(block: Block, weights: Array) -> Block:
-    weighed: Block = scaled(block, weights.astype(block.dtype))
-    return weighed

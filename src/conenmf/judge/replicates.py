@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
-from ..data.resampled import bootstrapped, redrawn
+from ..data.resampled import balanced, bootstrapped, redrawn
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
 from ..solve.checkpoint import Checkpoint
@@ -45,8 +46,13 @@ def _samples(V: DataMatrix, rng: np.random.Generator, loss: str) -> DataMatrix:
     return bootstrapped(V, rng, loss=loss)
 
 
-def _counts(V: DataMatrix, rng: np.random.Generator, loss: str) -> DataMatrix:
-    return redrawn(V, rng)
+def _counts(
+    V: DataMatrix,
+    rng: np.random.Generator,
+    loss: str,
+    dispersion: float = 0.0,
+) -> DataMatrix:
+    return redrawn(V, rng, dispersion=dispersion, balance=loss == "poisson")
 
 
 RESAMPLINGS: dict[str, _Resampling | None] = {"start": None, "samples": _samples, "counts": _counts}
@@ -77,23 +83,25 @@ def replicate(
     resample: str,
     rng: np.random.Generator,
     stopping: Stopping,
+    dispersion: float = 0.0,
     checkpoint: Checkpoint | None = None,
 ) -> Replicates:
     """Fit V from random inits; arguments are those of `stability`, checked."""
     method = goal_of(loss, "auto")[2]
     if method is None:
         raise AssertionError("every loss has a solver")
+    data, draw = _for_dispersion(V, loss, resample, dispersion)
     generators = dict(enumerate(rng.spawn(n_runs)))
     ends: dict[int, _End] = {}
     with ExitStack() as stack:
         kept = None
         if checkpoint is not None:
             limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
-            settings = {"loss": loss, "resample": resample, **limits}
+            settings = {"loss": loss, "resample": resample, "dispersion": dispersion, **limits}
             kept = stack.enter_context(KeptRuns.open(checkpoint, V, K, settings, generators[0]))
             found = {number: kept.load(number) for number in generators}
             ends = {number: end for number, end in found.items() if end is not None}
-        fits = _Fits(V, K, loss, method, stopping, RESAMPLINGS[resample], kept)
+        fits = _Fits(data, K, loss, method, stopping, draw, kept)
         rest = {number: one for number, one in generators.items() if number not in ends}
         for group in fits.groups(rest):
             for number, end in fits.run(group):
@@ -102,6 +110,20 @@ def replicate(
                     kept.keep(number, *end)
     W, errors = zip(*(ends[number] for number in generators), strict=True)
     return Replicates(np.array(W, dtype=np.float64), np.array(errors))
+
+
+def _for_dispersion(
+    V: DataMatrix, loss: str, resample: str, dispersion: float
+) -> tuple[DataMatrix, _Resampling | None]:
+    """The data that runs are on, and how they are drawn from them."""
+    if resample == "counts":
+        return V, partial(_counts, dispersion=dispersion)
+    if loss == "poisson":
+        even = balanced(V, dispersion)
+        if even is not V and V.n_entries <= _MAX_HELD_ENTRIES and is_in_memory(V):
+            even = take_samples(even, np.arange(V.shape[1]))
+        V = even
+    return V, RESAMPLINGS[resample]
 
 
 class _Fits(NamedTuple):

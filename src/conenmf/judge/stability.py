@@ -24,6 +24,7 @@ from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
 from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
+from .dispersion import dispersion as estimated_dispersion
 from .limits import entry_limits
 from .replicates import RESAMPLINGS, Replicates, replicate
 from .stability_result import Stability
@@ -42,6 +43,7 @@ def stability(
     *,
     loss: str = "frobenius",
     resample: str = "samples",
+    dispersion: float | None = None,
     density_threshold: float = 0.5,
     max_excess: float = 0.01,
     max_iter: int = 200,
@@ -61,10 +63,13 @@ def stability(
         As in `factorize`.
     resample : {"samples", "counts", "start"}
         What runs differ by, besides their random init: samples drawn with replacement (the
-        bootstrap; each sample a Poisson number of times); counts, each drawn again from a Poisson
-        distribution of that mean; or nothing else. Inits alone show whether the solver finds the
-        same minimum again, which it may even of noise, and limits of entries then say nothing about
-        sampling.
+        bootstrap; each sample a Poisson number of times); counts, each drawn again with that mean;
+        or nothing else. Inits alone show whether the solver finds the same minimum again, which it
+        may even of noise, and limits of entries then say nothing about sampling.
+    dispersion : float, optional
+        Of counts: those of mean x have the variance x + dispersion x^2, so 0 is for Poisson counts.
+        Counts are drawn again so, and with the Poisson loss samples have weights for it. By default
+        it is estimated, see `judge.dispersion`.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -105,10 +110,31 @@ def stability(
     rng = np.random.default_rng(0) if rng is None else rng
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(path("checkpoint", checkpoint))
-    how = {"loss": loss, "resample": resample}
+    phi = checked_dispersion(V, K, loss, resample, dispersion)
     with V.own_threads():
-        runs = replicate(V, K, n_runs, rng=rng, stopping=stopping, checkpoint=checkpoint, **how)
+        runs = replicate(
+            V,
+            K,
+            n_runs,
+            loss=loss,
+            resample=resample,
+            rng=rng,
+            stopping=stopping,
+            dispersion=phi,
+            checkpoint=checkpoint,
+        )
         return judged_replicates(V, runs, loss, resample, threshold, max_excess)
+
+
+def checked_dispersion(
+    V: DataMatrix, K: int, loss: str, resample: str, dispersion: float | None
+) -> float:
+    """Return the dispersion that is given, or that of V around a fit with K components."""
+    if dispersion is not None:
+        return number("dispersion", dispersion, at_least=0)
+    if loss != "poisson" and resample != "counts":
+        return 0.0
+    return estimated_dispersion(V, K, np.random.default_rng(0))
 
 
 def judged_replicates(

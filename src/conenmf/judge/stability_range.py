@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import components, function, generator, optional, path, several
+from ..arguments import choice, components, function, generator, optional, path, several
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.saving import reading, write_arrays
 from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, FileFormatError, Message, Option
 from ..solve.checkpoint import held_folder
+from ..solve.goals import checked_loss
 from . import plots
-from .stability import stability
+from .replicates import RESAMPLINGS
+from .stability import checked_dispersion, stability
 from .stability_result import Stability, of_saved, plain
 
 __all__ = ["StabilityRange", "stability_over"]
@@ -104,6 +106,7 @@ def stability_over(
     *,
     loss: str = "frobenius",
     resample: str = "samples",
+    dispersion: float | None = None,
     density_threshold: float = 0.5,
     max_excess: float = 0.01,
     max_iter: int = 200,
@@ -122,8 +125,8 @@ def stability_over(
     V : DataMatrix (F, N)
     ks : integers
     n_runs : int
-    loss, resample, density_threshold, max_excess, max_iter, tol, rng
-        As in `stability`.
+    loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
+        As in `stability`; the dispersion is estimated with the largest of the numbers.
     checkpoint : path, optional
         A folder, with one for each number in it, in which runs are kept as `stability` does.
     callback : callable, optional
@@ -144,6 +147,8 @@ def stability_over(
     checked_components(int(candidates[-1]), V)
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(0) if rng is None else rng
+    loss, resample = checked_loss(loss), choice("resample", resample, RESAMPLINGS)
+    phi = checked_dispersion(V, int(candidates[-1]), loss, resample, dispersion)
     place = None if checkpoint is None else Path(path("checkpoint", checkpoint))
     if place is not None:
         with held_folder(place):  # it is made, and can be written to
@@ -156,6 +161,7 @@ def stability_over(
             n_runs,
             loss=loss,
             resample=resample,
+            dispersion=phi,
             density_threshold=density_threshold,
             max_excess=max_excess,
             max_iter=max_iter,

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from conenmf import from_columns, stability
+from conenmf.data.resampled import balanced
+from conenmf.judge.dispersion import dispersion
+from conenmf.judge.metrics import match_components
+
+
+def rates_of(seed=0, F=40, N=120, K=3):
+    rng = np.random.default_rng(seed)
+    W = rng.dirichlet(np.full(F, 0.3), K).T
+    return W @ rng.gamma(0.6, 2000.0, (K, N)), rng, W
+
+
+def test_the_dispersion_of_counts_is_found():
+    rates, rng, _ = rates_of()
+    assert dispersion(from_columns(rng.poisson(rates).astype(float)), 3, rng) == 0
+    for phi in (0.02, 0.2):
+        X = rng.poisson(rates * rng.gamma(1 / phi, phi, rates.shape)).astype(float)
+        assert dispersion(from_columns(X), 3, rng) == pytest.approx(phi, rel=0.15)
+        # what too few components leave looks like noise; too many follow it
+        assert dispersion(from_columns(X), 2, rng) > 1.5 * phi
+        assert dispersion(from_columns(X), 6, rng) == pytest.approx(phi, rel=0.25)
+
+
+def test_the_dispersion_is_the_same_in_every_storage(main_backend, small_blocks):
+    rates, rng, _ = rates_of(N=60)
+    X = rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float)
+    expected = dispersion(from_columns(X), 3, np.random.default_rng(0))
+    found = dispersion(main_backend(X), 3, np.random.default_rng(0))
+    assert found == pytest.approx(expected, rel=0.02)  # fits stop at 1e-4
+
+
+def test_entries_that_are_not_counts_have_none():
+    rates, rng, _ = rates_of(N=30)
+    assert dispersion(from_columns(rates), 3, rng) == 0
+
+
+def test_weights_follow_how_closely_counts_are_known(main_backend, small_blocks):
+    rng = np.random.default_rng(1)
+    X = rng.poisson(np.outer(rng.random(30), [0.02, 1.0, 10.0, 100.0, 1000.0]) * 9).astype(float)
+    X[:, 0] = np.minimum(X[:, 0], 1)  # counts of one are known as closely as Poisson counts
+    V = main_backend(X)
+    assert balanced(V, 0.0) is V
+    before = np.ones(5)
+    for phi in (0.001, 0.01, 0.1):
+        scaled = np.array(balanced(V, phi).columns(np.arange(5)).sum(axis=0)).ravel()
+        weights = scaled / np.maximum(X.sum(axis=0), 1)
+        assert weights[0] == pytest.approx(float(X[:, 0].any()))
+        assert (np.diff(weights[1:]) < 0).all()
+        assert (weights[1:] < before[1:]).all()
+        before = weights
+
+
+def test_a_few_samples_with_very_many_counts_do_not_decide():
+    # ten samples of one component vary by a fifth, with a thousand times the counts of the others
+    rates, rng, W = rates_of(seed=2, K=4)
+    rates[:, :10] = 2e6 * W[:, :1]
+    X = rng.poisson(rates * rng.gamma(25, 0.04, rates.shape)).astype(float)
+    V = from_columns(X)
+    options = {"loss": "poisson", "resample": "start", "max_iter": 60}
+    found = stability(V, 4, 3, **options)
+    plain = stability(V, 4, 3, dispersion=0.0, **options)
+    cosines = [match_components(W, one.W)[1].min() for one in (found, plain)]
+    assert cosines[0] > 0.97
+    assert cosines[1] < 0.9
