@@ -3,7 +3,7 @@
 The variance of a count of mean x is taken as x + phi x^2, that of a Poisson count whose rate varies
 itself; phi, the dispersion, is the squared coefficient of variation of the rate. Where it is above
 zero the Poisson loss trusts large counts too much, and a few samples with very many of them decide
-where all components go. Weights of samples (`balanced`) mend that, as in quasi-likelihood:
+where all components go. Weights of samples (`balanced`) prevent that, as in quasi-likelihood:
 Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method",
 Biometrika 61, 1974. The best coefficients of a sample do not depend on its weight.
 """
