@@ -30,6 +30,7 @@ from .judge.certifying import AnyCertificate
 from .judge.named import NamedComponents, matched_rows
 from .pipeline import factorize
 from .progress import watching
+from .repeating import FitsManyTimes
 from .result import Factorization
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
@@ -47,6 +48,7 @@ __all__ = ["ConeNMF", "sklearn_init"]
 
 class ConeNMF(
     ReadsInputs,
+    FitsManyTimes,
     NamedComponents,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
