@@ -15,6 +15,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF
 
 from conenmf import Factorization, datasets, factorize, from_rows
+from conenmf.solve import weighted
 from conenmf.solve.penalties import Penalties
-from conenmf.solve.weighted import Weighted
 
 HIDDEN_SHARE, SEEDS = 0.1, (0, 1, 2)
 IMAGES = {"indian_pines": 10, "orl_32x32": 40}
@@ -65,23 +66,13 @@ def holes() -> None:
         print(f"{seconds[0] / full:16.2f}")
 
 
-class forced:  # noqa: N801 - a context
+@contextmanager
+def forced(has_grams: bool) -> Iterator[None]:
     """Fill holes in the loop, or use Gram matrices."""
-
-    def __init__(self, has_grams: bool) -> None:
-        self.has_grams, self.before = has_grams, Weighted.__init__
-
-    def __enter__(self) -> None:
-        before, has_grams = self.before, self.has_grams
-
-        def init(loss: Weighted, V: Any, *, rescale: bool = True) -> None:
-            before(loss, V, rescale=rescale)
-            loss.has_grams = has_grams
-
-        Weighted.__init__ = init  # type: ignore[method-assign]
-
-    def __exit__(self, *problem: object) -> None:
-        Weighted.__init__ = self.before  # type: ignore[method-assign]
+    before = weighted._MAX_FILLED
+    weighted._MAX_FILLED = 0.0 if has_grams else before
+    yield
+    weighted._MAX_FILLED = before
 
 
 def ratings() -> None:

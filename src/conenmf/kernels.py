@@ -38,7 +38,10 @@ __all__ = [
     "entry_products",
     "extrapolate_rows",
     "hals_own_rows",
+    "hals_packed_rows",
     "hals_rows",
+    "mask_row_sums",
+    "mask_sums",
     "multiplied_rows",
     "newton_from_sums",
     "nnls_memory",
@@ -56,6 +59,7 @@ HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
 CACHED_ENTRIES = 3072  # of float64, that stay in the nearest cache beside other things
 HALS_LANES = 32  # of which it updates a multiple when fewer are left
+PACKED_LANES = 16  # rows that `hals_packed_rows` updates side by side
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
@@ -348,6 +352,145 @@ def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_s
                 first = moved
             if moved <= stall_ratio_sq * first:
                 break
+
+
+@_compiled
+def hals_packed_rows(
+    G: Any, C: Any, Y: Any, floor: float, sweeps: int, stall_ratio_sq: float
+) -> None:
+    """The same with the upper half of a Gram matrix for each row, G (n, K (K + 1) / 2).
+
+    As in `hals_rows`, several rows are updated side by side, and the next one takes the place of
+    one that is done. All in float64.
+    """
+    N, K = Y.shape
+    lanes, size = PACKED_LANES, G.shape[1]
+    g, inverse = np.zeros((size, lanes)), np.zeros((K, lanes))
+    y, c = np.zeros((K, lanes)), np.zeros((K, lanes))
+    gradient, moved, first = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    row, counts = np.full(lanes, -1), np.full(lanes, sweeps)
+    next_row, left = 0, N
+    while left > 0:
+        for t in range(lanes):
+            if row[t] >= 0 and counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
+                continue
+            if row[t] >= 0:
+                for k in range(K):
+                    Y[row[t], k] = y[k, t]
+                row[t] = -1
+                left -= 1
+            if next_row < N:
+                row[t], counts[t] = next_row, 0
+                for p in range(size):
+                    g[p, t] = G[next_row, p]
+                diagonal = 0
+                for k in range(K):
+                    y[k, t], c[k, t] = Y[next_row, k], C[next_row, k]
+                    square = g[diagonal, t]
+                    inverse[k, t] = 1.0 / square if square > SMALLEST_SQUARE else 0.0
+                    diagonal += K - k
+                next_row += 1
+        if left > 0:
+            _sweep_packed(g, inverse, c, y, floor, gradient, moved)
+        for t in range(lanes):
+            if counts[t] == 0:
+                first[t] = moved[t]
+            counts[t] += 1
+
+
+@_compiled
+def _sweep_packed(
+    g: Any, inverse: Any, c: Any, y: Any, floor: float, gradient: Any, moved: Any
+) -> None:
+    """One sweep over rows side by side, each with the upper half of its Gram matrix."""
+    K, lanes = y.shape
+    for t in range(lanes):
+        moved[t] = 0.0
+    diagonal = 0
+    for k in range(K):
+        own, ck = y[k], c[k]
+        for t in range(lanes):
+            gradient[t] = -ck[t]
+        place = k
+        for j in range(k):
+            gj, yj = g[place], y[j]
+            for t in range(lanes):
+                gradient[t] += gj[t] * yj[t]
+            place += K - j - 1
+        for j in range(k, K):
+            gj, yj = g[diagonal + j - k], y[j]
+            for t in range(lanes):
+                gradient[t] += gj[t] * yj[t]
+        square, weight = g[diagonal], inverse[k]
+        for t in range(lanes):
+            new = max(own[t] - gradient[t] * weight[t], floor)
+            step = new - own[t] if weight[t] > 0.0 else 0.0
+            own[t] += step
+            moved[t] += square[t] * step * step
+        diagonal += K - k
+
+
+@_compiled
+def mask_row_sums(codes: Any, X: Any, S: Any) -> None:
+    """S[n] = sum of X[f] over the features that a mask has of row n.
+
+    `codes` (n, F / 8) has eight features in a byte, the first one lowest. For each group of eight
+    features the sums of all its subsets are made first: then a row takes one of them for each
+    group, instead of a product for each feature. Two groups at a time, so that rows are loaded half
+    as often.
+    """
+    F, size = X.shape
+    tables = np.zeros((2, 256, size))
+    S[:] = 0.0
+    for first in range(0, codes.shape[1], 2):
+        for side in range(2):
+            for bit in range(8):
+                f = 8 * (first + side) + bit
+                for code in range(1 << bit):
+                    source, target = tables[side, code], tables[side, code + (1 << bit)]
+                    if f < F:
+                        x = X[f]
+                        for p in range(size):
+                            target[p] = source[p] + x[p]
+        is_last = first + 1 == codes.shape[1]
+        for n in range(S.shape[0]):
+            a = tables[0, codes[n, first]]
+            b = tables[1, 0 if is_last else codes[n, first + 1]]
+            row = S[n]
+            for p in range(size):
+                row[p] += a[p] + b[p]
+
+
+@_compiled
+def mask_sums(codes: Any, X: Any, S: Any) -> None:
+    """S[f] = sum of X[n] over the rows n in which a mask has feature f; see `mask_row_sums`.
+
+    Rows with the same features of a group are added up first.
+    """
+    F, size = S.shape
+    tables = np.empty((2, 256, size))
+    S[:] = 0.0
+    for first in range(0, codes.shape[1], 2):
+        tables[:] = 0.0
+        is_last = first + 1 == codes.shape[1]
+        for n in range(X.shape[0]):
+            a = tables[0, codes[n, first]]
+            b = tables[1, 0 if is_last else codes[n, first + 1]]
+            x = X[n]
+            for p in range(size):
+                a[p] += x[p]
+                b[p] += x[p]
+        for side in range(2):
+            for bit in range(7, -1, -1):
+                f = 8 * (first + side) + bit
+                for code in range(1 << bit):
+                    source, target = tables[side, code + (1 << bit)], tables[side, code]
+                    if f < F:
+                        row = S[f]
+                        for p in range(size):
+                            row[p] += source[p]
+                    for p in range(size):
+                        target[p] += source[p]
 
 
 @_compiled

@@ -15,7 +15,9 @@ from conenmf.solve.solvers import (
     hals,
     mult,
     nnlsb,
+    packed_update,
     solver_name,
+    takes_packed,
     unchecked,
 )
 
@@ -66,6 +68,24 @@ def test_twins_of_hals_agree(sweeps, rows, K):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "AVAILABLE", False)
         np.testing.assert_allclose(compiled, hals(*arguments, sweeps=sweeps), atol=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "sweeps"), [(1, 20), (16, 1), (45, 20), (45, 200)])
+@pytest.mark.parametrize("K", [1, 4, 7])
+def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K):
+    rng = np.random.default_rng(5)
+    W, V, known = rng.random((9, K)), rng.random((9, rows)), rng.random((9, rows)) < 0.4
+    G = np.einsum("fk,fn,fj->nkj", W * (np.arange(9) < 3)[:, None], known, W)
+    G = np.ascontiguousarray((G + G.transpose(0, 2, 1)) / 2) + 0.1 * np.eye(K)
+    G[0, 0], G[0, :, 0] = 0, 0  # of a component that the sample lacks
+    C, Y = (V * known).T @ W, rng.random((rows, K)).astype(np.float32)
+    update = unchecked(SOLVERS["hals"].sweeping(sweeps - 1))
+    assert takes_packed(update) is kernels.AVAILABLE
+    assert not takes_packed(nnlsb)
+    if kernels.AVAILABLE:
+        upper = G[:, *np.triu_indices(K)]
+        expected = update(G, C, Y.astype(np.float64))
+        np.testing.assert_allclose(packed_update(update, upper, C, Y), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("update", [mult, hals])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .. import kernels
 from .blocks import Array, Block, exact, is_sparse, products, sums_at, weighted_sums
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "weighted_grams",
 ]
 
+_MIN_TABLE_ROWS = 1000  # of a mask, for which tables of sums pay
+_MAX_TABLE_COLUMNS = 256  # of tables of sums that stay in a cache
 _PAIR_ENTRIES = 1 << 16  # of a sparse block, for which W H is computed at a time
 
 
@@ -79,8 +82,11 @@ def observed_residual(
         rest: Block = sp.csc_array((left, block.indices, block.indptr), shape=block.shape)
         return rest, sums_at(owner, left**2, block.shape[1])
     values: Any = block.toarray() if is_sparse(block) else block
-    rows = np.asarray(values.T) - H @ W.T
-    if weights is None:
+    rows = H @ W.T
+    np.subtract(values.T, rows, out=rows)
+    if weights is not None and weights.dtype == bool:
+        rows *= weights
+    if weights is None or weights.dtype == bool:
         return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=np.float64)
     kept = rows * weights
     return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=np.float64)
@@ -104,12 +110,33 @@ def unpacked(pairs: Array, K: int) -> Array:
 
 def row_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
     """Return the sum of weight w_f w_f' over the entries of each sample, packed."""
+    if _has_tables(weights, pairs):
+        grams = np.empty((block.shape[1], pairs.shape[1]))
+        kernels.mask_row_sums(_codes(weights), pairs, grams)
+        return grams
     return products(_pattern(block, weights), pairs)
 
 
 def weighted_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
     """Return the sum of weight h_n h_n' over the entries of each feature, packed."""
+    if _has_tables(weights, pairs):
+        grams = np.empty((block.shape[0], pairs.shape[1]))
+        kernels.mask_sums(_codes(weights), pairs, grams)
+        return grams
     return weighted_sums(_pattern(block, weights), pairs)
+
+
+def _has_tables(weights: Array | None, pairs: Array) -> bool:
+    """Whether tables of sums are faster than products: of a mask of many rows, with few columns."""
+    if weights is None or weights.dtype != bool or len(weights) < _MIN_TABLE_ROWS:
+        return False
+    return pairs.shape[1] <= _MAX_TABLE_COLUMNS and kernels.AVAILABLE
+
+
+def _codes(mask: Array | None) -> Array:
+    """Eight entries of a mask in a byte."""
+    codes: Array = np.packbits(np.asarray(mask), axis=1, bitorder="little")
+    return codes
 
 
 def _pattern(block: Block, weights: Array | None) -> Block:

@@ -30,9 +30,13 @@ from ..text import counted
 from .blocks import Array, Block, dense, entrywise, exact, is_sparse, weighted_sums
 from .holes import hidden, observed_squares, row_grams
 from .matrix import Aligned, DataMatrix
+from .memory import DenseMatrix
+from .resources import available_memory
 from .views import MappedMatrix
 
 __all__ = ["Known", "MissingWarning", "Observed", "filled", "observed_only"]
+
+_COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
 
 
 class MissingWarning(UserWarning):
@@ -159,7 +163,7 @@ def observed_only(
                 Option("weights"),
             )
         )
-    view = copy.copy(V) if rows is None else MappedMatrix(V, hidden, rows, dtype=V.dtype)
+    view = copy.copy(V) if rows is None else _with_zeros(V, rows)
     view.names, view.vocabulary = V.names, V.vocabulary
     aligned = () if rows is None else (rows,)
     (squares, known_of, n_known, n_empty, unlike) = view.sweep(_survey, *aligned)[0]
@@ -169,11 +173,28 @@ def observed_only(
     F, N = V.shape
     if n_known == F * N and not unlike:
         return V
+    if rows is not None and not unlike and rows.dtype != bool:
+        rows = V.map(_is_positive, rows)[0]
     view.observed = Observed(
         rows, not unlike, 1.0 - n_known / (F * N), float(squares), int(n_empty), empty
     )
     _warn(int(n_empty), int(empty.sum()))
     return view
+
+
+def _with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
+    """V with zeros where the weight is zero: a copy of dense data in memory, a view of others.
+
+    A fit reads them often, and to hide entries takes as long as to multiply them.
+    """
+    F, N = V.shape
+    if isinstance(V, DenseMatrix) and F * N * V.dtype.itemsize <= _COPY_SHARE * available_memory():
+        held = V.held_rows(F * N)
+        if held is not None:
+            kept = np.ascontiguousarray(hidden(held.T, rows).T, dtype=V.dtype)
+            size = V.block_samples
+            return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
+    return MappedMatrix(V, hidden, rows, dtype=V.dtype)
 
 
 def filled(V: DataMatrix) -> DataMatrix:
@@ -271,6 +292,10 @@ def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float
 
 def _product(index: range, rows: Array, others: Array) -> tuple[Array, None]:
     return rows * others, None
+
+
+def _is_positive(index: range, rows: Array) -> tuple[Array, None]:
+    return rows > 0, None
 
 
 def _is_number(block: Block) -> tuple[Array, None]:

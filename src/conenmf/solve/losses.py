@@ -5,9 +5,9 @@ the value of the objective and the point at which a pass knows it, the exact H f
 the scale of the data. The loop knows none of these: it passes the sums from one method to the next,
 and a checkpoint saves them under the names that the loss gives them.
 
-There is one loss so far, `Frobenius`: ||V - W H||^2. With W given, a block of samples yields
-C = V'W, its new H = update(G, C, H) with G = W'W, and the sums VH', HH' and <V, WH>. From these W
-follows by an update with G = HH' and C = VH', and the value for any W by
+`Frobenius` is ||V - W H||^2. With W given, a block of samples yields C = V'W, its new
+H = update(G, C, H) with G = W'W, and the sums VH', HH' and <V, WH>. From these W follows by an
+update with G = HH' and C = VH', and the value for any W by
 
     ||V - W H||^2 = ||V||^2 - 2 <V, WH> + <W'W, HH'>.
 """
@@ -77,12 +77,15 @@ class Loss(ABC):
     aligned : tuple of arrays (N, ...)
         What a loss needs of every sample, such as weights; none by default. The step takes their
         rows before those of H.
+    number : int
+        Of the iteration, counted from 0.
     """
 
     name: str
     known_at: Point
     unit: float
     aligned: tuple[Aligned, ...] = ()
+    number: int = 0
 
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
         require_data_matrix(V, nonzero=True)

@@ -186,6 +186,7 @@ class Run:
     def propose(self) -> Proposal:
         """Return the factors with which V is to be read next."""
         state, momentum = self.state, self.state.momentum
+        self.loss.number = len(state.values)
         if self.lacks_sums:
             return Proposal(state.W, state.Ht, _unchanged)
         if momentum is None:

@@ -38,7 +38,9 @@ __all__ = [
     "hals",
     "mult",
     "nnlsb",
+    "packed_update",
     "solver_name",
+    "takes_packed",
     "unchecked",
 ]
 
@@ -106,6 +108,20 @@ def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR
     else:
         kernels.hals_own_rows(G, C, Y, *limits)
     return Y.astype(dtype, copy=False)
+
+
+def takes_packed(update: Update) -> bool:
+    """Whether an update of the loop has a compiled form for packed Gram matrices of each row."""
+    return kernels.AVAILABLE and isinstance(update, partial) and update.func is _hals
+
+
+def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
+    """Apply such an update; G (n, K (K + 1) / 2) has the upper half of a matrix for each row."""
+    Y = np.array(Y, np.float64, order="C")
+    limits = {"sweeps": 1, "floor": FLOOR} | update.keywords  # type: ignore[attr-defined]
+    C = np.ascontiguousarray(C, np.float64)
+    kernels.hals_packed_rows(G, C, Y, limits["floor"], limits["sweeps"], _STALL_RATIO_SQ)
+    return Y
 
 
 def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:

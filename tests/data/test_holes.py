@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf.data.holes import (
+    hidden,
+    observed_residual,
+    observed_squares,
+    packed,
+    row_grams,
+    unpacked,
+    weighed,
+    weighted_grams,
+)
+
+
+@pytest.mark.parametrize("F", [1, 7, 8, 9, 16, 21])
+@pytest.mark.parametrize("N", [3, 1003])
+def test_gram_matrices_of_what_is_known(F, N, both_twins):
+    """Tables of sums for a mask of many rows, and products for the others, give the same."""
+    rng = np.random.default_rng(F)
+    mask, W, H = rng.random((N, F)) < 0.6, rng.random((F, 3)), rng.random((N, 3))
+    block = rng.random((F, N))
+    grams = unpacked(row_grams(block, mask, packed(W)), 3)
+    np.testing.assert_allclose(grams, np.einsum("nf,fj,fk->njk", mask, W, W), atol=1e-12)
+    sums = unpacked(weighted_grams(block, mask, packed(H)), 3)
+    np.testing.assert_allclose(sums, np.einsum("nf,nj,nk->fjk", mask, H, H), atol=1e-10)
+    weights = mask * rng.random((N, F))
+    grams = unpacked(row_grams(block, weights, packed(W)), 3)
+    np.testing.assert_allclose(grams, np.einsum("nf,fj,fk->njk", weights, W, W), atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csc_array])
+def test_what_is_left_of_known_entries(make, both_twins):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((6, 40)) < 0.5, rng.random((6, 40)), 0)
+    W, H, mask = rng.random((6, 2)), rng.random((40, 2)), rng.random((40, 6)) < 0.5
+    for weights in (mask, mask * rng.random((40, 6))):
+        block = hidden(make(X), weights)
+        left, squares = observed_residual(block, weights, W, H)
+        expected = weights.T * (X - W @ H.T)
+        np.testing.assert_allclose(np.asarray(left), expected, atol=1e-14)
+        np.testing.assert_allclose(squares, (weights.T * (X - W @ H.T) ** 2).sum(axis=0))
+        entries = weighed(block, weights)
+        entries = entries.toarray() if sp.issparse(entries) else entries
+        np.testing.assert_allclose(entries, weights.T * X)
+        np.testing.assert_allclose(observed_squares(block, weights), (weights.T * X**2).sum(axis=0))
