@@ -30,13 +30,7 @@ from ..data.steps import add
 from ..data.threads import run_in_order
 from ..data.validate import require_data_matrix
 from ..errors import FactorError
-from .coefficients import (
-    ORDINARY,
-    Finish,
-    column_units,
-    finished,
-    nearby_power,
-)
+from .coefficients import ORDINARY, Finish, column_units, finished, nearby_power
 from .solvers import Update
 
 __all__ = ["Frobenius", "Loss", "Point", "Sums", "extrapolated"]
