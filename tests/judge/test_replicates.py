@@ -7,7 +7,7 @@ from conenmf.data.resampled import bootstrapped, redrawn
 from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
 from conenmf.judge import replicates
-from conenmf.judge.replicates import replicate
+from conenmf.judge.replicates import replicate, replicate_over
 from conenmf.solve.stopping import Stopping
 
 RESAMPLED = {
@@ -124,3 +124,20 @@ def test_no_solver_of_replicates_leaves_a_floor():
     options = {"loss": "frobenius", "resample": "start", "stopping": Stopping(1e-6)}
     spectra = replicate(V, 3, 2, rng=np.random.default_rng(0), **options).spectra
     assert ((spectra > 0).sum(axis=1) == 4).all()
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_runs_of_several_numbers_of_components_share_passes_too(tmp_path, loss):
+    path = tmp_path / "counts.npy"
+    np.save(path, counts_of().T)
+    V = open_data(path, max_memory="2MB", block_samples=20)
+    options = {"loss": loss, "resample": "samples", "stopping": Stopping(0.0, max_iter=5)}
+    before, rng = V.passes, np.random.default_rng(1)
+    together = dict(replicate_over(V, {2: None, 4: None}, 3, rng=rng, **options))
+    spent, rng = V.passes - before, np.random.default_rng(1)
+    for K in (2, 4):
+        before = V.passes
+        alone = replicate(V, K, 3, rng=rng, **options)
+        assert V.passes - before == spent
+        np.testing.assert_array_equal(together[K].spectra, alone.spectra)
+        np.testing.assert_array_equal(together[K].errors, alone.errors)

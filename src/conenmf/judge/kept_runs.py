@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
-from ..data.digest import digest
 from ..data.files.atomic import writing, written_whole
 from ..data.matrix import DataMatrix
 from ..data.saving import reading, write_arrays
@@ -65,10 +64,11 @@ class KeptRuns:
         K: int,
         settings: dict[str, Any],
         rng: np.random.Generator,
+        data: str,
     ) -> Iterator[KeptRuns]:
         """Hold a folder, which is made if it does not exist; refuse one of other runs.
 
-        `rng` is the generator of the first run. V is read once.
+        `rng` is the generator of the first run, `data` the digest of V.
         """
         place = Path(checkpoint.folder)
         with held_folder(place):
@@ -79,7 +79,7 @@ class KeptRuns:
                 "K": K,
                 **settings,
                 "random state": fingerprint(state_of(rng)),
-                "data": digest(V),
+                "data": data,
             }
             file = place / _SETTINGS_FILE
             if file.exists():
@@ -87,7 +87,7 @@ class KeptRuns:
             else:
                 with written_whole(file) as stream:
                     stream.write(json.dumps(now, indent=2).encode())
-            yield cls(checkpoint, (V.shape[0], K), now["data"])
+            yield cls(checkpoint, (V.shape[0], K), data)
 
     def load(self, number: int) -> tuple[Array, float] | None:
         """Return W (F, K) and the relative error of a run, or None if it has not ended."""

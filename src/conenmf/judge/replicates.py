@@ -1,23 +1,24 @@
 """Replicates: the same fit several times, from random inits, on the data or on data drawn again.
 
-Replicates are a list of runs (`solve.runs`) that every pass over V serves until each has converged,
-in groups if their coefficients take too much memory. Those on data that are drawn again are each on
-a view of V, which is drawn from every block that is read. Only if V is in memory and small, data
-that are drawn again are kept, one after the other: reading costs nothing there, drawing does.
+Replicates, also of several numbers of components, are a list of runs (`solve.runs`) that every pass
+over V serves until each has converged, in groups if their coefficients take too much memory. Those
+on data that are drawn again are each on a view of V, which is drawn from every block that is read.
+Only if V is in memory and small, data that are drawn again are kept, one after the other: reading
+costs nothing there, drawing does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..data.blocks import Array
+from ..data.digest import digest
 from ..data.matrix import DataMatrix
-from ..data.resampled import balanced, bootstrapped, redrawn
+from ..data.resampled import bootstrapped, redrawn
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
 from ..solve.checkpoint import Checkpoint
@@ -32,12 +33,11 @@ from ..solve.runs import Run
 from ..solve.stopping import Stopping
 from .kept_runs import KeptRuns
 
-__all__ = ["RESAMPLINGS", "Replicates", "replicate"]
+__all__ = ["RESAMPLINGS", "Replicates", "replicate", "replicate_over"]
 
 _MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memory
 _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
 
-_Generators: TypeAlias = dict[int, np.random.Generator]
 _End: TypeAlias = tuple[Array, float]
 _Resampling: TypeAlias = Callable[[DataMatrix, np.random.Generator, str], DataMatrix]
 
@@ -74,6 +74,15 @@ class Replicates(NamedTuple):
     errors: Array
 
 
+class _Task(NamedTuple):
+    """A run to be made."""
+
+    K: int
+    number: int
+    rng: np.random.Generator
+    kept: KeptRuns | None
+
+
 def replicate(
     V: DataMatrix,
     K: int,
@@ -83,59 +92,72 @@ def replicate(
     resample: str,
     rng: np.random.Generator,
     stopping: Stopping,
-    dispersion: float = 0.0,
     checkpoint: Checkpoint | None = None,
 ) -> Replicates:
     """Fit V from random inits; arguments are those of `stability`, checked."""
+    how: dict[str, Any] = {"loss": loss, "resample": resample, "stopping": stopping}
+    ((_, runs),) = replicate_over(V, {K: checkpoint}, n_runs, rng=rng, **how)
+    return runs
+
+
+def replicate_over(
+    V: DataMatrix,
+    ks: Mapping[int, Checkpoint | None],
+    n_runs: int,
+    *,
+    loss: str,
+    resample: str,
+    rng: np.random.Generator,
+    stopping: Stopping,
+) -> Iterator[tuple[int, Replicates]]:
+    """Do the same for several numbers of components, each with the checkpoint of its runs.
+
+    All runs share their passes. Each number is returned with its runs when all of them have ended.
+    """
     method = goal_of(loss, "auto")[2]
     if method is None:
         raise AssertionError("every loss has a solver")
-    data, draw = _for_dispersion(V, loss, resample, dispersion)
-    generators = dict(enumerate(rng.spawn(n_runs)))
-    ends: dict[int, _End] = {}
+    fits = _Fits(V, loss, method, stopping, RESAMPLINGS[resample])
+    ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
     with ExitStack() as stack:
-        kept = None
-        if checkpoint is not None:
-            limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
-            settings = {"loss": loss, "resample": resample, "dispersion": dispersion, **limits}
-            kept = stack.enter_context(KeptRuns.open(checkpoint, V, K, settings, generators[0]))
-            found = {number: kept.load(number) for number in generators}
-            ends = {number: end for number, end in found.items() if end is not None}
-        fits = _Fits(data, K, loss, method, stopping, draw, kept)
-        rest = {number: one for number, one in generators.items() if number not in ends}
+        data = digest(V) if any(place is not None for place in ks.values()) else ""
+        limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
+        tasks = []
+        for K, place in ks.items():
+            generators, kept = rng.spawn(n_runs), None
+            if place is not None:
+                settings = {"loss": loss, "resample": resample, **limits}
+                opened = KeptRuns.open(place, V, K, settings, generators[0], data)
+                kept = stack.enter_context(opened)
+                found = {number: kept.load(number) for number in range(n_runs)}
+                ends[K] = {number: end for number, end in found.items() if end is not None}
+            tasks += [_Task(K, number, one, kept) for number, one in enumerate(generators)]
+        rest = [task for task in tasks if task.number not in ends[task.K]]
+        yield from _complete(ends, n_runs)
         for group in fits.groups(rest):
-            for number, end in fits.run(group):
-                ends[number] = end
-                if kept is not None:
-                    kept.keep(number, *end)
-    W, errors = zip(*(ends[number] for number in generators), strict=True)
-    return Replicates(np.array(W, dtype=np.float64), np.array(errors))
+            for task, end in fits.run(group):
+                ends[task.K][task.number] = end
+                if task.kept is not None:
+                    task.kept.keep(task.number, *end)
+                yield from _complete(ends, n_runs)
 
 
-def _for_dispersion(
-    V: DataMatrix, loss: str, resample: str, dispersion: float
-) -> tuple[DataMatrix, _Resampling | None]:
-    """The data that runs are on, and how they are drawn from them."""
-    if resample == "counts":
-        return V, partial(_counts, dispersion=dispersion)
-    if loss == "poisson":
-        even = balanced(V, dispersion)
-        if even is not V and V.n_entries <= _MAX_HELD_ENTRIES and is_in_memory(V):
-            even = take_samples(even, np.arange(V.shape[1]))
-        V = even
-    return V, RESAMPLINGS[resample]
+def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[int, Replicates]]:
+    """The numbers of components whose runs have all ended, which are taken out."""
+    for K in [K for K, each in ends.items() if len(each) == n_runs]:
+        each = ends.pop(K)
+        W, errors = zip(*(each[number] for number in range(n_runs)), strict=True)
+        yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
 
 
 class _Fits(NamedTuple):
     """What all replicates have in common."""
 
     V: DataMatrix
-    K: int
     loss: str
     method: Method
     stopping: Stopping
     draw: _Resampling | None
-    kept: KeptRuns | None
 
     @property
     def holds_draws(self) -> bool:
@@ -143,46 +165,51 @@ class _Fits(NamedTuple):
         is_small = self.V.n_entries <= _MAX_HELD_ENTRIES
         return self.draw is not None and is_small and is_in_memory(self.V)
 
-    def groups(self, generators: _Generators) -> Iterator[_Generators]:
+    def groups(self, tasks: list[_Task]) -> Iterator[list[_Task]]:
         """The runs that share their passes: as many as there is memory for their H."""
-        row_bytes = _ALIGNED_OF_RUN * self.K * self.V.dtype.itemsize
-        size = 1 if self.holds_draws else max(1, room_for_aligned(self.V, row_bytes))
-        numbers = list(generators)
-        for start in range(0, len(numbers), size):
-            yield {number: generators[number] for number in numbers[start : start + size]}
+        group: list[_Task] = []
+        for task in tasks:
+            row_bytes = _ALIGNED_OF_RUN * task.K * self.V.dtype.itemsize
+            size = 1 if self.holds_draws else room_for_aligned(self.V, row_bytes)
+            if len(group) >= max(1, size):  # the last one has the largest rows
+                yield group
+                group = []
+            group.append(task)
+        if group:
+            yield group
 
-    def run(self, generators: _Generators) -> Iterator[tuple[int, _End]]:
+    def run(self, tasks: list[_Task]) -> Iterator[tuple[_Task, _End]]:
         """W and the relative error of each run, as soon as it has ended."""
-        V, views = self.V, [self._drawn(rng) for rng in generators.values()]
+        V, views = self.V, [self._drawn(task.rng) for task in tasks]
         if self.holds_draws:
             (V,) = views
         measure_together(V, views)
         if self.loss == "poisson":
             margins_together(V, views)
-        on = dict(zip(generators, views, strict=True))
-        ended = ending(V, self._begun(V, on, generators))
-        for place, run in ended:
-            yield list(on)[place], _end(run)
+        for place, run in ending(V, self._begun(V, views, tasks)):
+            yield tasks[place], _end(run)
 
-    def _begun(
-        self, V: DataMatrix, on: dict[int, DataMatrix], generators: _Generators
-    ) -> list[Run]:
+    def _begun(self, V: DataMatrix, views: list[DataMatrix], tasks: list[_Task]) -> list[Run]:
         """The runs, each from its init or from where it was saved."""
-        kept = self.kept
-        saves = {} if kept is None else {n: kept.unfinished(n, view) for n, view in on.items()}
-        saved = {number: save.load(self.stopping.max_iter) for number, save in saves.items()}
-        new = [number for number in on if saved.get(number) is None]
-        initials = [self._initial(on[number], generators[number]) for number in new]
+        saves = [
+            None if task.kept is None else task.kept.unfinished(task.number, view)
+            for task, view in zip(tasks, views, strict=True)
+        ]
+        saved = [None if save is None else save.load(self.stopping.max_iter) for save in saves]
+        new = [place for place, state in enumerate(saved) if state is None]
+        initials = [self._initial(views[place], tasks[place]) for place in new]
         if self.loss == "poisson" and new:
-            initials = warmed_up_together(V, [on[number] for number in new], initials)
+            initials = warmed_up_together(V, [views[place] for place in new], initials)
         begins = dict(zip(new, initials, strict=True))
         del initials  # their H may be large
         runs = []
-        for number, view in on.items():
-            save = saves[number].save_if_due if number in saves else None
-            resume, begin = saved.pop(number, None), begins.pop(number, None)
-            W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, self.K)), None)
-            runs.append(Run(view, W, H, self.method, self.stopping, resume=resume, save=save))
+        for place, (task, save) in enumerate(zip(tasks, saves, strict=True)):
+            begin = begins.pop(place, None)
+            W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, task.K)), None)
+            how = (views[place], W, H, self.method, self.stopping)
+            keep = None if save is None else save.save_if_due
+            runs.append(Run(*how, resume=saved[place], save=keep))
+            saved[place] = None
         return runs
 
     def _drawn(self, rng: np.random.Generator) -> DataMatrix:
@@ -191,10 +218,10 @@ class _Fits(NamedTuple):
         view = self.draw(self.V, rng, self.loss)
         return take_samples(view, np.arange(view.shape[1])) if self.holds_draws else view
 
-    def _initial(self, V: DataMatrix, rng: np.random.Generator) -> InitialFactors:
+    def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
         if self.loss == "poisson":
-            return initialize_counts(V, self.K, "random", rng)
-        return initialize(V, self.K, "random", self.method.H.solver, rng)
+            return initialize_counts(V, task.K, "random", task.rng)
+        return initialize(V, task.K, "random", self.method.H.solver, task.rng)
 
 
 def _end(run: Run) -> _End:

@@ -8,7 +8,7 @@ which limits each of its entries lies.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
 from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
-from .dispersion import dispersion as estimated_dispersion
 from .limits import entry_limits
 from .replicates import RESAMPLINGS, Replicates, replicate
 from .stability_result import Stability
@@ -101,8 +100,45 @@ def stability(
     """
     require_data_matrix(V, nonzero=True)
     K = checked_components(K, V)
+    checked = checked_options(
+        n_runs=n_runs,
+        loss=loss,
+        resample=resample,
+        density_threshold=density_threshold,
+        max_excess=max_excess,
+        max_iter=max_iter,
+        tol=tol,
+        rng=rng,
+        checkpoint=checkpoint,
+    )
+    with V.own_threads():
+        runs = replicate(V, K, **checked.of_runs, checkpoint=checked.checkpoint)
+        return judged_replicates(V, runs, **checked.of_consensus)
+
+
+class Options(NamedTuple):
+    """The options of `stability`: of its runs, of what is made of them, and where they are kept."""
+
+    of_runs: dict[str, Any]
+    of_consensus: dict[str, Any]
+    checkpoint: Checkpoint | None
+
+
+def checked_options(
+    *,
+    n_runs: int,
+    loss: str,
+    resample: str,
+    density_threshold: float,
+    max_excess: float,
+    max_iter: int,
+    tol: float,
+    rng: np.random.Generator | None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None,
+) -> Options:
+    """Return the options of `stability`, checked."""
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
-    loss, resample = checked_loss(loss), choice("resample", resample, RESAMPLINGS)
+    how = {"loss": checked_loss(loss), "resample": choice("resample", resample, RESAMPLINGS)}
     threshold = number("density_threshold", density_threshold, above=0)
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
@@ -110,31 +146,11 @@ def stability(
     rng = np.random.default_rng(0) if rng is None else rng
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(path("checkpoint", checkpoint))
-    phi = checked_dispersion(V, K, loss, resample, dispersion)
-    with V.own_threads():
-        runs = replicate(
-            V,
-            K,
-            n_runs,
-            loss=loss,
-            resample=resample,
-            rng=rng,
-            stopping=stopping,
-            dispersion=phi,
-            checkpoint=checkpoint,
-        )
-        return judged_replicates(V, runs, loss, resample, threshold, max_excess)
-
-
-def checked_dispersion(
-    V: DataMatrix, K: int, loss: str, resample: str, dispersion: float | None
-) -> float:
-    """Return the dispersion that is given, or that of V around a fit with K components."""
-    if dispersion is not None:
-        return number("dispersion", dispersion, at_least=0)
-    if loss != "poisson" and resample != "counts":
-        return 0.0
-    return estimated_dispersion(V, K, np.random.default_rng(0))
+    return Options(
+        {"n_runs": n_runs, "rng": rng, "stopping": stopping, **how},
+        {"density_threshold": threshold, "max_excess": max_excess, **how},
+        checkpoint,
+    )
 
 
 def judged_replicates(

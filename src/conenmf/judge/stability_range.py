@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..arguments import choice, components, function, generator, optional, path, several
+from ..arguments import components, function, optional, several
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.saving import reading, write_arrays
 from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, FileFormatError, Message, Option
-from ..solve.checkpoint import held_folder
-from ..solve.goals import checked_loss
+from ..solve.checkpoint import Checkpoint, held_folder
 from . import plots
-from .replicates import RESAMPLINGS
-from .stability import checked_dispersion, stability
+from .replicates import replicate_over
+from .stability import checked_options, judged_replicates
 from .stability_result import Stability, of_saved, plain
 
 __all__ = ["StabilityRange", "stability_over"]
@@ -112,7 +111,7 @@ def stability_over(
     max_iter: int = 200,
     tol: float = 1e-5,
     rng: np.random.Generator | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     callback: Callable[[Stability], object] | None = None,
 ) -> StabilityRange:
     """Return what is found again for several numbers of components, and recommend one.
@@ -127,10 +126,14 @@ def stability_over(
     n_runs : int
     loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`; the dispersion is estimated with the largest of the numbers.
-    checkpoint : path, optional
+    checkpoint : path or Checkpoint, optional
         A folder, with one for each number in it, in which runs are kept as `stability` does.
     callback : callable, optional
         Called with the `Stability` of each number as soon as it is known.
+
+    Notes
+    -----
+    The runs of all numbers share their passes over V, as those of one do in `stability`.
 
     Examples
     --------
@@ -145,32 +148,30 @@ def stability_over(
     if candidates.size == 0:
         raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
     checked_components(int(candidates[-1]), V)
-    rng = optional(generator, "rng", rng)
-    rng = np.random.default_rng(0) if rng is None else rng
-    loss, resample = checked_loss(loss), choice("resample", resample, RESAMPLINGS)
-    phi = checked_dispersion(V, int(candidates[-1]), loss, resample, dispersion)
-    place = None if checkpoint is None else Path(path("checkpoint", checkpoint))
+    checked = checked_options(
+        n_runs=n_runs,
+        loss=loss,
+        resample=resample,
+        density_threshold=density_threshold,
+        max_excess=max_excess,
+        max_iter=max_iter,
+        tol=tol,
+        rng=rng,
+        checkpoint=checkpoint,
+    )
+    place = checked.checkpoint
+    places: dict[int, Checkpoint | None] = dict.fromkeys(candidates.tolist())
     if place is not None:
-        with held_folder(place):  # it is made, and can be written to
+        with held_folder(Path(place.folder)):  # it is made, and can be written to
             pass
+        places = {k: replace(place, folder=Path(place.folder) / f"K-{k}") for k in places}
     found: dict[int, Stability] = {}
-    for k in candidates.tolist():
-        found[k] = stability(
-            V,
-            k,
-            n_runs,
-            loss=loss,
-            resample=resample,
-            dispersion=phi,
-            density_threshold=density_threshold,
-            max_excess=max_excess,
-            max_iter=max_iter,
-            tol=tol,
-            rng=rng,
-            checkpoint=None if place is None else place / f"K-{k}",
-        )
-        if callback is not None:
-            callback(found[k])
+    with V.own_threads():
+        for k, runs in replicate_over(V, places, **checked.of_runs):
+            found[k] = judged_replicates(V, runs, **checked.of_consensus)
+            if callback is not None:
+                callback(found[k])
+    found = {k: found[k] for k in sorted(found)}
     return StabilityRange(*_recommended(found), found)
 
 
