@@ -38,7 +38,7 @@ NOT_CALLED = {
     *("cones.noisy.NoisyCentres", "cones.outliers.CoveringCentres"),
     *("solve.near_separable.SeparableBound", "solve.count_margins.Margins"),
     *("solve.poisson.Poisson", "solve.count_coefficients.Regressions"),
-    *("judge.diagnosis.ConeDiagnosis", "judge.diagnosis.InspectedSamples"),
+    *("judge.diagnosis.ConeDiagnosis", "judge.inspected.InspectedSamples"),
     *("judge.uniqueness.Freedom", "judge.estimators.Vote", "judge.selection.Decision"),
     "Uniqueness",
     *("comparison.Contender", "data.resources.available_memory"),

@@ -257,6 +257,7 @@ CALLS = {
         "poisson")},
     "solve.weighted.Weighted": {"V": ("data", HOLED), "rescale": ("flag", True)},
     "cones.restricted.observed_bound": {**DATA, **FACTORS, **RIDGE},
+    "cones.restricted.known_bound": {**DATA, "K": ("integer", K)},
     "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
         ("text?", None), "header": ("flag?", None), "names_column": ("column?", None), "drop":
         ("columns", ()), "text_column": ("column?", None), "words": ("object?", None), **READING,

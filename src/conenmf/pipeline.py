@@ -26,6 +26,7 @@ from .data.observed import filled
 from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
+from .judge.known_certificate import first_known
 from .judge.selection import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
@@ -47,6 +48,7 @@ from .solve.runs import Leap
 from .solve.solvers import Solver, Update
 from .solve.stopping import Callback, History, Log, Stopping, StopReason
 from .solve.terms import Terms, unweighed
+from .solve.weighted import Weighted
 from .stages import Spent, Stages
 
 __all__ = ["Factorization", "factorize"]
@@ -343,6 +345,8 @@ def _first_certificate(
     goal: Loss, error: float, end: Finish, spectrum: Spectrum, begun: Begun
 ) -> Certificate | None:
     """What a fit knows about how good it is; of counts not yet anything."""
+    if isinstance(goal, Weighted):
+        return first_known(error, end.kkt_residual)
     if not isinstance(goal, Frobenius):
         return None
     return first_certificate(error, end.kkt_residual, len(end.order), spectrum, begun.proven)

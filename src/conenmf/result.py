@@ -227,7 +227,9 @@ class Factorization(NamedComponents, JudgesItself):
         K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
         how = f" ({_HOW_MANY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
-        error = error_in_words(self.loss, self.relative_error, self.objective)
+        error = error_in_words(
+            self.loss, self.relative_error, self.objective, self.settings.get("observed")
+        )
         lines = [f"{K}{how}; {error}"]
         if self.is_on_plateau:
             lines.append(self.ending)

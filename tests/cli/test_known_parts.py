@@ -42,10 +42,10 @@ def test_nan_is_missing_in_fit_and_in_transform(X, run, fitted, capsys):
     result, expected = fitted("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
     np.testing.assert_array_equal(result.W, expected.components_.T)
     assert result.relative_error == expected.relative_error_
-    assert "No report written: no lower bound" in capsys.readouterr().out
-    assert not Path("out/report.html").exists()
-    assert run("report", "out", "--data", "holes.csv") == 4
-    assert "out has no report: no lower bound" in capsys.readouterr().err
+    assert "entries that are known (0.3" in capsys.readouterr().out
+    assert run("report", "out", "--data", "holes.csv") == 0  # what is missing is as before
+    assert "it is imputed" in Path("out/report.html").read_text()
+    capsys.readouterr()
     assert run("transform", "out", "holes.csv", "-o", "new.npy", "--json", "-q") == 0
     np.testing.assert_allclose(np.load("new.npy"), expected.transform(X), rtol=1e-12)
     error = json.loads(capsys.readouterr().out)["relative_error"]
@@ -98,8 +98,12 @@ def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
     np.save("noise.npy", Y)
     result = fitted("noise.npy", "--negative", "keep")
     np.testing.assert_array_equal(result.W, model(negative="keep").fit(Y).components_.T)
-    assert "No report written: cones need nonnegative data" in capsys.readouterr().out
-    for command in ("rank", "diagnose", "compare"):
+    assert run("report", "out", "--data", "noise.npy") == 0
+    assert Path("out/report.html").exists()
+    capsys.readouterr()
+    assert run("diagnose", "noise.npy", "--negative", "keep", "-q", "-k", 3) == 0
+    assert "lower bound" in capsys.readouterr().out
+    for command in ("rank", "compare"):
         assert run(command, "noise.npy", "--negative", "keep", "-q") == 3
         assert "which --negative keep kept" in capsys.readouterr().err
 

@@ -23,7 +23,6 @@ from ..result import Factorization
 from ..solve.race import Race
 from ..solve.stopping import StopReason
 from ..text import visible
-from .known_parts import why_not_judged
 
 __all__ = ["Circumstances", "show_comparison", "show_diagnosis", "show_fit", "show_rank"]
 
@@ -81,8 +80,6 @@ def show_fit(out: Console, result: Factorization, about: Circumstances) -> None:
         out.print("a run with --checkpoint FOLDER could be continued by the same command")
     if result.diagnosis is not None:
         out.print(f"open {visible(target / REPORT_FILE, None)} in a browser")
-    elif why := why_not_judged(result):
-        out.print(f"No report written: {why}")
     else:
         command = shlex.join(["conenmf", "report", str(target), *about.reading])
         out.print(f"No report written. To create it: {visible(command, None)}")

@@ -38,7 +38,7 @@ from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption
-from .known_parts import ENTRY_OPTIONS, TERM_OPTIONS, read_fixed, why_not_judged
+from .known_parts import ENTRY_OPTIONS, TERM_OPTIONS, read_fixed
 from .labels import GivenClasses
 from .losses import LOSS_OPTION
 from .options import (
@@ -211,7 +211,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
             stop_reason=StopReason.INTERRUPTED if interruption.asked else result.stop_reason,
             settings={**result.settings, **common.origin, "seed": common.seed, "command": command},
         )
-        if not (interruption.asked or options.no_report or why_not_judged(result)):
+        if not (interruption.asked or options.no_report):
             with interruption.optional(), display.working("judging the result"):
                 result.diagnose(effort=options.effort)
         with interruption.finishing(), display.working(f"writing {target}"):

@@ -18,10 +18,9 @@ from ..data.matrix import DataMatrix
 from ..errors import ConeNMFError, Message, NonFiniteError, Option, ShapeError
 from ..judge.named import matched_rows
 from ..names import Names
-from ..result import Factorization
 from ..solve.fixed import FIXED_TABLE, Fixed
 
-__all__ = ["ENTRY_OPTIONS", "TERM_OPTIONS", "KnownEntries", "read_fixed", "why_not_judged"]
+__all__ = ["ENTRY_OPTIONS", "TERM_OPTIONS", "KnownEntries", "read_fixed"]
 
 ENTRY_OPTIONS = (
     click.option(
@@ -121,15 +120,6 @@ def read_fixed(path: str | None, V: DataMatrix, **reading: Any) -> Fixed | None:
     M = _opened("fixed", path, samples_in="rows", **reading)
     W = exact(dense(M.columns(np.arange(M.shape[1]))))
     return Fixed(matched_rows(W, M.names, V, FIXED_TABLE), M.names.sample_names)
-
-
-def why_not_judged(result: Factorization) -> str:
-    """Say why a result can have no report; nothing if it can."""
-    if result.settings.get("observed"):
-        return "no lower bound for the error is known where entries are missing or weighted"
-    if result.data is not None and result.data.measures.lowest < 0:
-        return "cones need nonnegative data, and negative entries were kept"
-    return ""
 
 
 def _opened(option: str, path: str, **reading: Any) -> DataMatrix:

@@ -128,6 +128,9 @@ class CommonOptions:
             ("--pixels-shape", self.pixels_shape and "{}x{}".format(*self.pixels_shape)),
             ("--text-column", self.text_column),
             ("--negative", None if self.negative == "raise" else self.negative),
+            ("--missing", self.missing),
+            ("--mask", self.mask),
+            ("--weights", self.weights),
             *(("--drop", column) for column in self.drop),
         ]
         flags = [text for flag, value in given if value is not None for text in (flag, value)]

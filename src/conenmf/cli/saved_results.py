@@ -18,7 +18,7 @@ from ..data.files.atomic import output_file, writing
 from ..data.files.locks import in_use
 from ..data.files.texts import TABLE_SUFFIXES
 from ..data.prepared import prepared
-from ..errors import NotAvailableError, OptionError, ShapeError
+from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..judge.named import matched_rows
 from ..report import write_report
@@ -27,7 +27,7 @@ from ..solve.goals import LOSSES, best_coefficients
 from ..solve.penalties import Penalties
 from ..solve.weighted import Weighted
 from ..text import visible
-from .known_parts import ENTRY_OPTIONS, why_not_judged
+from .known_parts import ENTRY_OPTIONS
 from .labels import GivenClasses
 from .options import (
     PRINTING_OPTIONS,
@@ -51,6 +51,9 @@ _READ_AS_BEFORE = (
     "drop",
     "text_column",
     "negative",
+    "missing",
+    "mask",
+    "weights",
 )
 
 
@@ -92,7 +95,8 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
         W = W.astype(V.dtype, copy=False)
         H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
     write_coefficients(output, H.T, V.names)
-    loss = LOSSES[result.loss] if V.observed is None else Weighted
+    is_plain = V.observed is None or result.loss != "frobenius"
+    loss = LOSSES[result.loss] if is_plain else Weighted
     error = loss(V, rescale=False).relative_error(value) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
@@ -145,6 +149,7 @@ def _load(path: str) -> Factorization:
     ),
     click.option("--data", help="The data that were factorised; needed if fit wrote no report."),
     *READING_OPTIONS,
+    *ENTRY_OPTIONS,
     *REPORT_OPTIONS,
     *PRINTING_OPTIONS,
 )
@@ -212,8 +217,6 @@ def _judged(
     factorization: Factorization, result: str, data: str | None, common: CommonOptions
 ) -> Factorization:
     """A result with its diagnosis, which may have to be computed from the data."""
-    if why := why_not_judged(factorization):
-        raise NotAvailableError(f"{result} has no report: {why}")
     if data is None:
         if factorization.diagnosis is None:
             source = factorization.settings.get("source")
@@ -231,8 +234,6 @@ def _judged(
     if factorization.preparation is not None:
         V = prepared(V, factorization.preparation)
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
-    if why := why_not_judged(factorization):
-        raise NotAvailableError(f"{result} has no report: {why}")
     with common.display.working("judging the result"):
         factorization.diagnose()
     return factorization

@@ -7,6 +7,10 @@ matrix approximation theorem", Linear Algebra Appl. 88, 1987). Coefficients that
 affine set of K - 1 dimensions: the tail is that of V less its mean. With a ||W||^2 + b ||H||^2
 added, singular values are soft-thresholded, since this is at least 2 sqrt(ab) times the sum of the
 singular values of WH. Other penalties are at least 0.
+
+Where entries have weights p, or are missing, p_nf >= u_n t_f for some u and t gives the tail of V
+with samples multiplied by sqrt(u) and features by sqrt(t). For a mask that is a rectangle of V all
+of which is known: some features, and the samples in which none of these is missing.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from ..data.views import MappedMatrix
 from ..errors import ComponentsError
 from ..linalg.spectrum import Spectrum
 
-__all__ = ["bound_given", "objective_bound", "observed_bound"]
+__all__ = ["bound_given", "known_bound", "objective_bound", "observed_bound"]
 
+_MAX_RECTANGLES = 8  # that are compared by how much of V they hold
 _DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
 
 
@@ -141,6 +146,72 @@ def observed_bound(
         largest = float(np.sqrt(Spectrum(left).energy_bound(1)[0]))
     t = min(1.0, limit / largest)
     return float(max(2 * t * inner - t**2 * squared, 0.0))
+
+
+def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
+    """Bound the relative error of K components over the entries of V that are known.
+
+    Features are taken in the order of how often they are known, as many as leave most of V in
+    samples of which none of them is missing. It is 0 if no such rectangle has more than K sides, as
+    where holes are everywhere: then nothing is known. That holds for ratings, of which each
+    sample has few.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+
+    Returns
+    -------
+    bound, failure_probability : float
+        As in `bound_given`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[2.0, 0.0, np.nan], [0.0, 1.0, 5.0]], missing="nan")
+    >>> round(known_bound(V, 1)[0] ** 2 * 30, 6)  # that of the first two samples
+    1.0
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    K, observed = components(K), V.observed
+    if observed is None or observed.weights is None or not observed.total:
+        return 0.0, 0.0
+    weights, F = observed.weights, V.shape[0]
+    with V.own_threads():
+        ((known, sums),) = V.map(_known_of_features, weights)
+        scales = np.divide(sums, known, out=np.zeros(F), where=known > 0)
+        order = np.argsort(-known, kind="stable")
+        if F <= K or not (known >= 1).sum() > K:
+            return 0.0, 0.0
+        sizes = np.unique(np.geomspace(K + 1, (known >= 1).sum(), _MAX_RECTANGLES).astype(int))
+        rectangles = [np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes]
+        best = max((_rectangle(V, weights, t) for t in rectangles), key=lambda view: view.total)
+        if best.total == 0:
+            return 0.0, 0.0
+        tail, chance = _tail(best, K)
+    return float(np.sqrt(min(tail / observed.total, 1.0))), chance
+
+
+def _known_of_features(index: range, weights: Array) -> tuple[tuple[Array, Array]]:
+    return (((weights > 0).sum(axis=0).astype(np.float64), exact(weights).sum(axis=0)),)
+
+
+def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
+    """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
+    roots, _ = V.map(_minorant_roots, weights, t=t)
+    change = partial(_times_both, features=np.sqrt(t))
+    return MappedMatrix(V, change, roots, dtype=np.dtype(np.float64))
+
+
+def _minorant_roots(index: range, weights: Array, *, t: Array) -> tuple[Array, None]:
+    inside = t > 0
+    return np.sqrt((exact(weights)[:, inside] / t[inside]).min(axis=1)), None
+
+
+def _times_both(block: Block, roots: Array, *, features: Array) -> Array:
+    scaled: Array = dense(block) * features[:, None] * roots
+    return scaled
 
 
 def _ones(index: range, *, F: int) -> tuple[Array, None]:

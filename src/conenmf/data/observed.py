@@ -34,7 +34,15 @@ from .memory import DenseMatrix
 from .resources import available_memory
 from .views import MappedMatrix
 
-__all__ = ["Known", "MissingWarning", "Observed", "filled", "observed_only"]
+__all__ = [
+    "Known",
+    "MissingWarning",
+    "Observed",
+    "completed",
+    "filled",
+    "known_entries",
+    "observed_only",
+]
 
 _COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
 
@@ -212,6 +220,34 @@ def filled(V: DataMatrix) -> DataMatrix:
     means = sums / np.maximum(counts, 1)
     change = partial(_with_means, means=means.astype(V.dtype))
     return MappedMatrix(V, change, known, dtype=V.dtype)
+
+
+def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
+    """Return a view with W H at each missing entry, to be described: W (F, K), H' (N, K) aligned.
+
+    Negative entries are zeros there.
+    """
+    observed = V.observed
+    if observed is None:
+        return filled(V)
+    change = partial(_with_model, W=exact(W), is_weighted=bool(observed.aligned))
+    return MappedMatrix(V, change, *observed.aligned, Ht, dtype=V.dtype)
+
+
+def _with_model(block: Block, *given: Array, W: Array, is_weighted: bool) -> Block:
+    known = known_entries(block, given[0] if is_weighted else None)
+    rows: Array = np.where(known, dense(block).T, exact(given[-1]) @ W.T)
+    return _positive_part(rows).astype(block.dtype, copy=False).T
+
+
+def known_entries(block: Block, weights: Array | None) -> Array:
+    """Return whether each entry of a block is known, (n, F)."""
+    if weights is not None:
+        return weights > 0
+    known = np.zeros(block.shape[::-1], bool)
+    owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))  # type: ignore[attr-defined]
+    known[owner, block.indices] = True  # type: ignore[attr-defined]
+    return known
 
 
 def _nonnegative(block: Block) -> Block:

@@ -21,6 +21,7 @@ from ..solve.penalties import Penalties
 from ..text import counted
 from . import divergence_bound
 from .count_certificate import CountCertificate, certify_counts
+from .known_certificate import certify_known
 
 __all__ = [
     "AnyCertificate",
@@ -53,7 +54,8 @@ def certify(
     nonnegative factors with as many components, and the residual of the optimality conditions,
     sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
     W'(WH - V) and g_k = ||w_k||^2. For counts it is a `CountCertificate`: the divergence, a lower
-    bound, duality gaps, and the noise floor.
+    bound, duality gaps, and the noise floor. Where entries are missing or weighted, all of it is
+    about those that are known, and a lower bound of 0 says that none is known.
 
     Parameters
     ----------
@@ -95,6 +97,8 @@ def certify(
     optional(instance, "penalties", penalties, Penalties)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
     effort = usual_effort(V, loss) if effort is None else effort
+    if loss == "frobenius" and V.observed is not None:
+        return certify_known(V, W, H, effort=effort, n_fixed=n_fixed)
     if loss == "frobenius":
         return least_squares.certify(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
     return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
@@ -154,11 +158,15 @@ def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
     if not isinstance(certificate, CountCertificate):
         return [bound_in_words(certificate, K)]
     floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
+    if not floor and certificate.lower_bound == 0 and certificate.relative_error > 0:
+        return ["no lower bound and no noise floor are known for the divergence"]
     return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)
 
 
 def bound_in_words(certificate: Certificate, K: int) -> str:
     """Say what the lower bound means for factorisations with K components."""
+    if certificate.lower_bound == 0 and not certificate.is_attained and certificate.gap > 0:
+        return "no lower bound is known for the error"
     below = f"{certificate.lower_bound:.4g}"
     bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
     if certificate.gap < 0:

@@ -22,24 +22,21 @@ from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.separation import Separation
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import evenly_spaced
+from ..data.observed import completed
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
 from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from .certifying import AnyCertificate, certify
 from .count_certificate import CountCertificate
+from .inspected import InspectedSamples, inspected_samples
 from .metrics import match_components
-from .typical import gathered, thumbnails, thumbnails_shape, typical_samples
+from .typical import thumbnails_shape
 from .uniqueness import Freedom, component_freedom
 
 __all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
-
-_MAX_INSPECTED_SAMPLES = 2000
-_MAX_EXAMPLES = 6  # inspected samples that are kept with all their features
-_MAX_TYPICAL_SAMPLES = 6  # of a component
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,42 +68,6 @@ class ConeDiagnosis:
     bound: float
     mixing: float
     unmixed: bool
-
-
-@dataclass(frozen=True, eq=False)
-class InspectedSamples:
-    """Samples evenly spread over the data, each judged by itself.
-
-    Attributes
-    ----------
-    indices : array (S,)
-        Their places in the data.
-    coefficients : array (S, K)
-        ||w_k|| H(k, n): the norm of the contribution of each component.
-    labels : array (S,)
-        The component of each, -1 for none.
-    errors : array (S,)
-        Relative error of each; 0 for a zero sample.
-    examples : array (E,)
-        Positions within `indices` of the samples kept with all their features, from the best
-        reconstructed to the worst.
-    originals : array (F, E)
-        Those samples.
-    typical : array (K, T)
-        Positions within `indices` of the samples with the largest share of each component, -1
-        where there is none.
-    thumbnails : array (K T, rows, columns), integers from 0 to 255
-        The typical samples as small images, if features are known to be pixels; else empty.
-    """
-
-    indices: Array
-    coefficients: Array
-    labels: Array
-    errors: Array
-    examples: Array
-    originals: Array
-    typical: Array
-    thumbnails: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +148,7 @@ class Diagnosis:
             "inspected_errors": (S,),
             "inspected_examples": (E,),
             "inspected_originals": (F, E),
+            "inspected_missing": (F, E),
             "inspected_typical": (K, T),
             "inspected_thumbnails": thumbnails_shape(arrays["inspected_thumbnails"], K * T),
             "cones_sizes": (K,),
@@ -205,7 +167,7 @@ class Diagnosis:
             "rank_K": (1, R + 1),
             "freedom_angles": (0, np.pi),
         }
-        newer = ("cones_", "freedom_unique", "freedom_limits")
+        newer = ("cones_", "freedom_unique", "freedom_limits", "inspected_missing")
         required = (name for name in shapes if not name.startswith(newer))
         if missing := next((name for name in required if name not in arrays), None):
             raise ShapeError(f"its {missing} is missing")
@@ -275,6 +237,9 @@ def diagnose(
 ) -> Diagnosis:
     """Judge a factorisation V ~ W H and describe its data, in some tens of passes over V.
 
+    Where entries are missing, W H stands for them in the singular values and the cones; negative
+    entries, if they were kept, are zeros there.
+
     Parameters
     ----------
     V : DataMatrix (F, N)
@@ -306,12 +271,16 @@ def diagnose(
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
+        described: DataMatrix = V
+        known: Spectrum | None = spectrum
+        if V.observed is not None or V.measures.lowest < 0:
+            described, known = completed(V, W, check_factors(V, W, H)[1]), None
         return Diagnosis(
             certificate=certificate or certify(V, W, H, spectrum=spectrum),
             freedom=component_freedom(V, W, H),
-            rank=estimate_rank(V, min(2, k_max), k_max, spectrum=spectrum),
-            cones=_diagnose_cones(V, W),
-            inspected=_inspect(V, W, H, labels),
+            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
+            cones=_diagnose_cones(described, W),
+            inspected=inspected_samples(V, described, W, H, labels),
             sizes=_component_sizes(labels, K),
             shares=_shares(V, W, H),
         )
@@ -360,40 +329,3 @@ def _renumber(index: range, labels: Array, *, component: Array) -> tuple[Array, 
 def _component_sizes(labels: Aligned, K: int) -> Array:
     components = np.asarray(labels)
     return np.bincount(components[components >= 0], minlength=K)
-
-
-def _inspect(V: DataMatrix, W: Array, H: Aligned, labels: Aligned) -> InspectedSamples:
-    indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
-    Ht = np.asarray(H[:, indices], dtype=np.float64).T
-    errors, is_zero = np.concatenate(
-        [
-            _errors(V.columns(batch), W, Ht[first : first + batch.size])
-            for first in range(0, indices.size, V.max_gather)
-            if (batch := indices[first : first + V.max_gather]).size
-        ],
-        axis=1,
-    )
-    by_error = np.lexsort((errors, is_zero))  # zero samples last: there is nothing to see
-    count = int((is_zero == 0).sum()) or indices.size
-    examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
-    coefficients = Ht * np.linalg.norm(W, axis=0)
-    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
-    return InspectedSamples(
-        indices=indices,
-        coefficients=coefficients,
-        labels=np.asarray(labels[indices]),
-        errors=errors,
-        examples=examples,
-        originals=dense(gathered(V, indices[examples])),
-        typical=typical,
-        thumbnails=thumbnails(V, indices, typical, V.names.image_shape),
-    )
-
-
-def _errors(block: Block, W: Array, Ht: Array) -> Array:
-    """Relative errors, and whether samples are zero, (2, n)."""
-    columns = dense(block)
-    norms = np.linalg.norm(columns, axis=0)
-    residual = np.linalg.norm(columns - W @ Ht.T, axis=0)
-    errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
-    return np.stack([errors, norms == 0])

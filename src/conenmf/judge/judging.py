@@ -117,7 +117,7 @@ class JudgesItself:
         if self.settings.get("penalties"):
             max_iter = 0
         if known is None or (max_iter and not known.was_searched):
-            V = self._own_data("uniqueness(V, W, H)")
+            V = self._require_data("uniqueness(V, W, H)")
             H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
             n_given = (self.settings.get("fixed") or {}).get("count", 0)
             options: dict[str, Any] = {"n_given": n_given, "max_iter": max_iter}
@@ -163,14 +163,6 @@ class JudgesItself:
         return certificate
 
     def _require_data(self, function: str) -> DataMatrix:
-        if self.settings.get("observed") and not function.startswith("objective_bound"):
-            raise NotAvailableError(
-                "no lower bound is known for the error where entries are missing or weighted: with "
-                "L2 penalties on both factors, objective_bound() has one for the objective"
-            )
-        return self._own_data(function)
-
-    def _own_data(self, function: str) -> DataMatrix:
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

@@ -6,6 +6,9 @@ the usual case, and no fault of the fit: the sentences say so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..text import counted
 from .certifying import AnyCertificate
 from .count_certificate import CountCertificate
@@ -22,19 +25,38 @@ _MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly the
 NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones does not apply"
 
 
-def error_in_words(loss: str, relative_error: float, objective: float) -> str:
-    """Say how large the error is: for counts, how much of the deviance is explained."""
+def error_in_words(
+    loss: str, relative_error: float, objective: float, observed: Mapping[str, Any] | None = None
+) -> str:
+    """Say how large the error is: for counts, how much of the deviance is explained.
+
+    `observed` is what the settings of a result say about missing and weighted entries.
+    """
+    of = _known_in_words(observed)
     if loss == "frobenius":
-        return f"relative error {relative_error:.4g}"
+        return f"relative error {relative_error:.4g}{of}"
     explained = max(1 - relative_error, 0.0)
-    return f"divergence {objective:.6g}, {explained:.1%} of the deviance explained"
+    return f"divergence {objective:.6g}{of}, {explained:.1%} of the deviance explained"
+
+
+def _known_in_words(observed: Mapping[str, Any] | None) -> str:
+    if not observed:
+        return ""
+    missing = float(observed.get("missing", 0.0))
+    if not missing:
+        return " of the weighted entries"
+    weighted = "weighted " * bool(observed.get("weighted"))
+    return f" of the {weighted}entries that are known ({missing:.3g} of all are missing)"
 
 
 def shown_bound(certificate: AnyCertificate | None) -> float | None:
     """Return the lower bound if there is one, and it is high enough to be shown."""
     if certificate is None:
         return None
-    is_low = isinstance(certificate, CountCertificate) and not certificate.is_bound_telling
+    if isinstance(certificate, CountCertificate):
+        is_low = not certificate.is_bound_telling
+    else:
+        is_low = certificate.lower_bound == 0 and not certificate.is_attained
     return None if is_low else certificate.lower_bound
 
 

@@ -173,7 +173,8 @@ def _subtitle(context: ReportContext, source: str | None, titled: str) -> Html:
     if titled != sentence(context.K_components):
         size = f"{context.K_components} · {size}"
     result = context.result
-    error = error_in_words(result.loss, result.relative_error, result.objective)
+    known = result.settings.get("observed")
+    error = error_in_words(result.loss, result.relative_error, result.objective, known)
     size = f"{size} · {error}"
     if source is None:
         return element("p", size, class_="subtitle")

@@ -182,9 +182,15 @@ def chart(drawing: Html, x: Axis, y: Axis, *, label: str, id_: str | None = None
 
 
 def line(x: Array, y: Array, class_: str) -> Html:
-    """Return a line through points between 0 and 1."""
-    points = " ".join(f"{_at(a)} {_at(1 - b)}" for a, b in zip(x, y, strict=True))
-    return element("path", d=f"M{points}", class_=f"line {class_}")
+    """Return a line through points between 0 and 1, with a gap where one is NaN."""
+    known = np.isfinite(y)
+    starts = known & ~np.append(False, known[:-1])
+    points = " ".join(
+        f"{'M' if first else ''}{_at(a)} {_at(1 - b)}"
+        for a, b, there, first in zip(x, y, known, starts, strict=True)
+        if there
+    )
+    return element("path", d=points or "M0 0", class_=f"line {class_}")
 
 
 def dots(x: Array, y: Array, class_: str) -> Html:

@@ -121,6 +121,11 @@ class ReportContext:
         return int(self.result.W.shape[0])
 
     @property
+    def is_completed(self) -> bool:
+        """Whether entries of the data are missing, for which the reconstruction stands."""
+        return bool((self.result.settings.get("observed") or {}).get("missing"))
+
+    @property
     def K_components(self) -> str:
         """The number of components in words: "3 components"."""
         return counted(self.K, "component")

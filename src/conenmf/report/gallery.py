@@ -208,8 +208,11 @@ def _curve_data(context: ReportContext) -> dict[str, Any]:
 def reconstructions(context: ReportContext) -> Section:
     """Return the section with some samples beside their reconstructions."""
     inspected, unit = context.diagnosis.inspected, unit_columns(context.W)
+    originals = inspected.originals
+    if inspected.missing is not None:
+        originals = np.where(inspected.missing, np.nan, originals)
     pairs = [
-        (int(n), inspected.originals[:, e], unit @ inspected.coefficients[n])
+        (int(n), originals[:, e], unit @ inspected.coefficients[n])
         for e, n in enumerate(inspected.examples)
     ]
     keys = {
@@ -218,6 +221,8 @@ def reconstructions(context: ReportContext) -> Section:
         "terms": (("bar original", "sample"), ("bar main", "reconstruction")),
     }[context.view]
     text = f"{len(pairs)} of the samples, from the smallest relative error to the largest."
+    if np.isnan(originals).any():
+        text += " Where an entry is missing, only the reconstruction is drawn: it is imputed."
     return Section.of(
         "reconstruction",
         "Reconstruction",
@@ -242,9 +247,9 @@ def _pair(context: ReportContext, n: int, original: Array, reconstruction: Array
 
 
 def _compared(context: ReportContext, original: Array, reconstruction: Array) -> Html:
-    top = float(max(original.max(), reconstruction.max()))
+    top = float(np.nanmax([*original, *reconstruction]))
     if context.view == "images":
-        images = (("sample", original), ("reconstruction", reconstruction))
+        images = (("sample", np.nan_to_num(original)), ("reconstruction", reconstruction))
         return element(
             "div",
             *(
@@ -260,15 +265,16 @@ def _compared(context: ReportContext, original: Array, reconstruction: Array) ->
             context.curve.path(reconstruction, x, y, "main"),
         )
         return charts.chart(join(lines), x, y, label="a sample and its reconstruction")
-    larger = np.maximum(original, reconstruction)
+    larger = np.fmax(original, reconstruction)
     features = [
         f for f in np.argsort(-larger, kind="stable")[:_MAX_COMPARED_TERMS] if larger[f] > 0
     ]
     bars = (
         bar(
             context.names.feature(int(f)),
-            f"{original[f]:.3g} / {reconstruction[f]:.3g}",
-            share=float(original[f]) / top,
+            f"{'missing' if np.isnan(original[f]) else f'{original[f]:.3g}'} / "
+            f"{reconstruction[f]:.3g}",
+            share=float(np.nan_to_num(original[f])) / top,
             again=float(reconstruction[f]) / top,
         )
         for f in features

@@ -24,6 +24,7 @@ __all__ = ["errors", "spectrum", "summary"]
 
 _MAX_POINTS = 400  # of an error curve before it is thinned
 _MAX_DOTS = 60  # iterations up to which each is marked on the curve
+_DESCRIBED = "Here and in the cones, the reconstruction stands for the entries that are missing."
 _ROUNDING_RATIO = 1e-8  # singular values below this share of the largest are not drawn
 
 
@@ -57,26 +58,42 @@ def _facts(context: ReportContext) -> list[tuple[str, str, str]]:
         (
             "Relative error",
             number(error),
-            "Norm of the residual divided by the norm of the data; "
+            f"Norm of the residual divided by the norm of the {_judged_by(context)}; "
             f"{percent(1 - min(error, 1.0) ** 2)} of the squared norm is explained.",
         ),
+        *_facts_of_bound(context, certificate),
+        (
+            "KKT residual",
+            f"{certificate.kkt_residual:.2g}",
+            "Distance from a stationary point, where no small change lowers the error; 0 at such "
+            "a point.",
+        ),
+    ]
+
+
+def _facts_of_bound(context: ReportContext, certificate: Certificate) -> list[tuple[str, str, str]]:
+    known = context.result.settings.get("observed")
+    if known and certificate.lower_bound == 0:
+        explanation = (
+            "None is known: where entries are missing, factors can be anything, and no part of the "
+            "data that is large enough is known as a whole."
+        )
+        return [("Lower bound", "none", explanation)]
+    origin = _bound_history(certificate)
+    if known:
+        origin = "It is that of a rectangle of the data of which every entry is known."
+    return [
         (
             "Lower bound",
             number(certificate.lower_bound),
             f"{sentence(certificate.proven)}: no nonnegative factorisation with "
-            f"{context.K_components} has a smaller relative error. {_bound_history(certificate)}",
+            f"{context.K_components} has a smaller relative error. {origin}",
         ),
         (
             "Gap",
             number(certificate.gap),
             "Relative error minus lower bound: the error is at most this far above the optimum. It "
             "judges the error, not the truth of the components.",
-        ),
-        (
-            "KKT residual",
-            f"{certificate.kkt_residual:.2g}",
-            "Distance from a stationary point, where no small change lowers the error; 0 at such "
-            "a point.",
         ),
     ]
 
@@ -110,6 +127,10 @@ def _facts_of_counts(certificate: CountCertificate, K: str) -> list[tuple[str, s
         "if only the components were. Small numbers say that the solver has ended."
     )
     return [*facts, ("Duality gaps", gaps, explanation)]
+
+
+def _judged_by(context: ReportContext) -> str:
+    return "entries that are known" if context.result.settings.get("observed") else "data"
 
 
 def _error_name(result: Factorization) -> str:
@@ -276,6 +297,7 @@ def spectrum(context: ReportContext) -> Section:
         "Spectrum",
         "Spectrum and the number of components",
         element("p", text),
+        element("p", _DESCRIBED) if context.is_completed else None,
         element(
             "figure",
             _values_chart(context),

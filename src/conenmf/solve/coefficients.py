@@ -309,8 +309,12 @@ def exact_observed_rows(
     term: Term | None = None,
     simplex: bool = False,
     judge: bool = False,
+    keep: bool = False,
 ) -> tuple[Array, dict[str, Any]]:
-    """Step: the exact H for what is known of each sample, and what it is judged by."""
+    """Step: the exact H for what is known of each sample, and what it is judged by.
+
+    With `keep`, the last of the given rows are H, which is judged as it is.
+    """
     weights, K = given[0] if is_weighted else None, W.shape[1]
     own, entries = own_order(W), weighed(block, weights)
     places, C = np.argsort(own), products(entries, np.ascontiguousarray(W[:, own]))
@@ -321,7 +325,8 @@ def exact_observed_rows(
         rows = slice(start, start + size)
         part = None if weights is None else weights[rows]
         grams = unpacked(row_grams(block[:, rows], part, turned), K)
-        H[rows] = best_rows(grams, C[rows], term, simplex)[:, places]
+        best = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)[:, places]
+        H[rows] = best
         if judge and not simplex:
             G, c = (grams, C[rows]) if term is None else term(grams, C[rows], C[rows])
             steps += coordinate_steps_own(G, c, H[rows][:, own])
