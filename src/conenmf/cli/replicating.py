@@ -24,7 +24,6 @@ from ..pipeline import factorize
 from ..report import write_report
 from ..result import Factorization
 from ..text import visible
-from .known_parts import why_not_judged
 from .losses import LOSS_OPTION
 from .options import (
     COMPONENTS_OPTION,
@@ -165,7 +164,7 @@ def _as_result(
 
 def _judge(found: Stability, result: Factorization | None, effort: int | None) -> None:
     """Certify the consensus and the best run; one certificate serves the result too."""
-    if result is not None and not why_not_judged(result):
+    if result is not None:
         object.__setattr__(found, "certificate", result.diagnose(effort=effort).certificate)
         effort = None
     found.certify(effort=effort)
