@@ -116,7 +116,7 @@ def test_reports_show_what_is_imputed(loss, names, tmp_path):
     )
     page = render(result)
     assert "it is imputed" in page
-    assert "the reconstruction stands for the entries that are missing" in page
+    assert "the reconstruction replaces the entries that are missing" in page
     assert "nan" not in page.split("<script")[0].lower().replace("nano", "")
     result.save(tmp_path / "result.npz")
     assert render(Factorization.load(tmp_path / "result.npz")) == page

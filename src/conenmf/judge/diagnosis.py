@@ -237,7 +237,7 @@ def diagnose(
 ) -> Diagnosis:
     """Judge a factorisation V ~ W H and describe its data, in some tens of passes over V.
 
-    Where entries are missing, W H stands for them in the singular values and the cones; negative
+    Where entries are missing, W H replaces them in the singular values and the cones; negative
     entries, if they were kept, are zeros there.
 
     Parameters

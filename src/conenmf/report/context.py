@@ -122,7 +122,7 @@ class ReportContext:
 
     @property
     def is_completed(self) -> bool:
-        """Whether entries of the data are missing, for which the reconstruction stands."""
+        """Whether entries of the data are missing, which the reconstruction replaces."""
         return bool((self.result.settings.get("observed") or {}).get("missing"))
 
     @property

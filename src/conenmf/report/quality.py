@@ -24,7 +24,7 @@ __all__ = ["errors", "spectrum", "summary"]
 
 _MAX_POINTS = 400  # of an error curve before it is thinned
 _MAX_DOTS = 60  # iterations up to which each is marked on the curve
-_DESCRIBED = "Here and in the cones, the reconstruction stands for the entries that are missing."
+_DESCRIBED = "Here and in the cones, the reconstruction replaces the entries that are missing."
 _ROUNDING_RATIO = 1e-8  # singular values below this share of the largest are not drawn
 
 
