@@ -7,7 +7,7 @@ current W H (Srebro and Jaakkola, "Weighted low-rank approximations", ICML 2003)
 R = p (V - WH) the update sees C = R'W + H G and the plain G = W'W. Nothing is filled in memory.
 
 Filling alone is not enough. Where a component is nearly a single feature, a sample that lacks this
-feature keeps whatever coefficient it had, since the hole is filled with that; then the exact H at
+feature keeps the coefficient that it had, since the hole is filled with that; then the exact H at
 the end is far from it. So one iteration in six, or twelve, has Gram matrices also there. All of
 them lower the same objective. The end is exact, and so is `transform`.
 
