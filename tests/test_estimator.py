@@ -37,21 +37,13 @@ def X():
     return make_cones(60, 4, 0.15, n_samples=200, rng=np.random.default_rng(0)).V.T
 
 
-def known_failures(estimator):
-    """Of exact sparse data, errors are rounding, which depends on the order of the samples."""
-    is_default = estimator.n_components == "auto"
-    problem = "equal to about 1e-6 only: at an error of zero, rounding decides about iterations"
-    return {"check_sample_weight_equivalence_on_sparse_data": problem} if is_default else {}
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
         ConeNMF(),
         ConeNMF(1, solver="nnlsb", init="random", random_state=0),
         ConeNMF(2, loss="poisson", init="nndsvd"),
-    ],
-    expected_failed_checks=known_failures,
+    ]
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)

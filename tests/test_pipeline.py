@@ -3,8 +3,9 @@ import weakref
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
 from conenmf.data.sketch import sketch
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
 from conenmf.linalg.nnls import nnls
@@ -326,3 +327,17 @@ def test_bad_data(cones):
         factorize(cones, 4)
     with pytest.raises(ZeroDataError):
         factorize(from_columns(np.zeros((3, 3))), 1)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_samples_on_as_many_rays_as_components_are_exact_at_once(make):
+    """In any order, as often as one likes, and in any length: no iteration could only spoil it."""
+    rng = np.random.default_rng(0)
+    rays, owner = rng.random((5, 30)), np.arange(40) % 5
+    X = rays[owner] * rng.integers(1, 5, 40)[:, None]
+    result = factorize(from_rows(make(X)), 5)
+    other = factorize(from_rows(make(X[rng.permutation(40)])), 5)
+    assert (result.stop_reason, result.n_iter) == ("exact", 0)
+    assert max(result.relative_error, other.relative_error) < 1e-14
+    np.testing.assert_allclose(np.sort(result.W, axis=1), np.sort(other.W, axis=1), rtol=1e-12)
+    assert factorize(from_rows(make(X + 1e-3 * rng.random(X.shape))), 5).n_iter > 0

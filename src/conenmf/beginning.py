@@ -23,7 +23,7 @@ from .solve.methods import Method
 from .solve.prospect import Prospect
 from .solve.race import Race, RaceOutcome, run_race
 from .solve.state import Saved
-from .solve.stopping import Callback, Log
+from .solve.stopping import Callback, Log, Stopping
 from .solve.terms import Terms
 from .stages import Spent, Stages
 
@@ -101,6 +101,11 @@ class Begun:
     def elapsed(self) -> float:
         """The seconds that the run has taken."""
         return 0.0 if self.saved is None else self.saved.log.last_elapsed
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the W of a race leaves nothing to do."""
+        return self.saved is None and self.H is None and self.error <= Stopping.exact
 
     @property
     def proven(self) -> float:

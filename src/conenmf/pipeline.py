@@ -257,6 +257,8 @@ def _solve(
     if method is None or begun.is_stopped:
         reason = StopReason.INIT if method is None else StopReason.CALLBACK
         return terms.restored(begun.W), Log().history(), reason
+    if begun.is_exact:
+        return begun.W, Log().history(), StopReason.EXACT
     solver = method.H.solver
     solution = alternate(
         V,

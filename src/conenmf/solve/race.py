@@ -187,6 +187,8 @@ def run_race(
     best = _best_two(V, track, spectrum) if K == 2 else None
     if best is not None:
         return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
+    if track.arena.V is V and (exact := track.begin()) is not None:
+        return RaceOutcome(exact)
     winner = track.run()
     race = race_of(track, winner)
     if solver is not RACING_SOLVER:

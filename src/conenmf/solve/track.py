@@ -137,10 +137,28 @@ class Track(ABC):
             return None
         return np.random.default_rng(self._seeds[number])
 
+    def begin(self) -> InitialFactors | None:
+        """Enter the first init, and return its W if that is exact: nothing is left to do then.
+
+        So the same samples in another order, or weighted, have the same W.
+        """
+        began = time.perf_counter()
+        try:
+            initial = self.initial(0)
+        except ComponentsError:
+            return None
+        if initial.error <= Stopping.exact:
+            return initial._replace(H=None)
+        seconds = time.perf_counter() - began
+        self._enter([0], initial)
+        self.entered[0].seconds += seconds
+        return None
+
     def run(self) -> Entered:
         """Hold the race, and return the winner, or the one that leads when it is stopped."""
         try:
-            self._enter([0])
+            if not self.entered:
+                self._enter([0])
             if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
                 numbers = [n for n in range(1, self._plan.n_inits) if self._suits(n)]
                 if self._runs_ahead:
@@ -177,7 +195,7 @@ class Track(ABC):
         """Whether an init may win: single samples of sparse data, such as documents, do not."""
         return self.inits[number] != "spa" or is_dense(self.arena.V)
 
-    def _enter(self, numbers: Iterable[int]) -> None:
+    def _enter(self, numbers: Iterable[int], known: InitialFactors | None = None) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
         entered = []
         for number in numbers:
@@ -185,7 +203,7 @@ class Track(ABC):
                 break
             began = time.perf_counter()
             try:
-                initial = self.initial(number)
+                initial = self.initial(number) if known is None else known
             except ComponentsError:
                 continue
             run = Run(
