@@ -233,6 +233,7 @@ CALLS = {
         1e-3), **DRAWING, "callback": ("function?", quiet)},
     "Programs.markers": {"n": ("integer", 3)},
     "Stability.plot": {"axes": ("axes?", None)},
+    "Stability.in_sentences": {},
     "Stability.certify": {"effort": ("integer?", 0)},
     "Stability.save": {"path": ("path", "stability.npz")},
     "Stability.load": {"path": ("path", "stable.npz")},
@@ -511,7 +512,7 @@ CALLS = {
     "report.render": {**SHOWN, "title": ("text?", None), "source": ("text?", None), "view":
         ("choice", "auto"), "image_shape": ("shape?", None), "pixels_shape": ("shape?", None),
         "classes": ("classes?", LABELS), "coordinates": ("array?", H[:2].T), "texts":
-        ("texts?", ["a"] * N), "extra": ("object?", None)},
+        ("texts?", ["a"] * N), "stability": ("object?", None), "extra": ("object?", None)},
 }
 # fmt: on
 INSTANCES = {

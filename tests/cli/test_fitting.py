@@ -309,3 +309,14 @@ def test_an_example_to_try(tmp_path, monkeypatch, capsys, run):
     assert "counts.csv exists: name another file, or add --force" in capsys.readouterr().err
     assert run("example", "--force") == 0
     assert run("example", "counts.xlsx") == 4
+
+
+def test_fit_can_look_for_other_components(folder, capsys, run):
+    assert run("fit", "cells.csv", "-k", 3, "-o", "plain") == 0
+    assert Factorization.load("plain/result.npz").known_uniqueness is None
+    assert run("fit", "cells.csv", "-k", 3, "-o", "judged", "--uniqueness") == 0
+    found = Factorization.load("judged/result.npz").known_uniqueness
+    assert found.was_searched
+    assert found.summary() in " ".join(capsys.readouterr().out.split())
+    assert "Only factors with the same" not in Path("judged/report.html").read_text("utf-8")
+    assert "Only factors with the same" in Path("plain/report.html").read_text("utf-8")

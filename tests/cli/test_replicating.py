@@ -52,7 +52,12 @@ def test_the_consensus_is_a_result_for_other_commands(counts, capsys, run):
     assert run("stability", counts, *OPTIONS, "-o", "out") == 0
     Path("out/report.html").unlink()
     assert run("report", "out") == 0
-    assert "<html" in Path("out/report.html").read_text("utf-8")
+    page = Path("out/report.html").read_text("utf-8")
+    assert "Would they be found again?" in page
+    assert page.count('class="band"') == 3
+    known = Factorization.load("out/result.npz").known_uniqueness
+    assert known.was_searched
+    assert known.in_words(0).partition(" ")[0].capitalize() in page
     assert run("transform", "out", counts, "-o", "again.csv") == 0
     again = pd.read_csv("again.csv", index_col=0).to_numpy()
     np.testing.assert_allclose(again.T, Factorization.load("out/result.npz").H, rtol=1e-9)

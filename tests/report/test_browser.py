@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf import Factorization, factorize, from_columns, make_cones, stability
 from conenmf.names import Names
 from conenmf.report import write_report
 from conenmf.solve.stopping import History
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 ARTEFACTS = Path(__file__).parent / "artefacts"  # pictures to look at; git ignores them
 HOSTILE = "</script><img src=x onerror=window.__pwned=1><svg onload=window.__pwned=1>"
 VIEWS = ("curves", "terms", "images")
+BANDS = tuple(f"bands-{view}" for view in VIEWS)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,14 @@ def reports(tmp_path_factory):
     many = factorize(from_columns(W @ H), 40, init=(W, H), solver=None)
     many.diagnose(effort=0)
     write_report(many, folder / "forty.html", image_shape=(8, 10))
+    parts["settings"] = {**result.settings, "fixed": {"count": 1, "names": [HOSTILE]}}
+    found = stability(from_columns(model.V), 5, 5, max_iter=15)
+    for view in VIEWS:
+        shape = (8, 10) if view == "images" else None
+        options = {"view": view, "image_shape": shape, "stability": found}
+        write_report(
+            Factorization(**{**parts, "names": names}), folder / f"bands-{view}.html", **options
+        )
     ARTEFACTS.mkdir(exist_ok=True)
     return folder
 
@@ -107,7 +116,7 @@ def opened(browser, reports):
 @pytest.mark.parametrize(
     ("name", "width"),
     [
-        *((name, 360) for name in (*VIEWS, "one", "scene", "forty")),
+        *((name, 360) for name in (*VIEWS, *BANDS, "one", "scene", "forty")),
         ("terms", 1100),
         ("scene", 1100),
     ],
@@ -116,7 +125,7 @@ def test_it_fits_and_nothing_in_it_acts(opened, name, width):
     page = opened(name, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("window.__pwned") is None
-    assert page.locator("h2").count() == 8 + (name == "scene")
+    assert page.locator("h2").count() == 8 + (name == "scene") + (name in BANDS)
     page.screenshot(path=ARTEFACTS / f"{name}-{width}.png", full_page=True)
     assert page.locator("#map svg").bounding_box()["width"] > 200
 
@@ -137,6 +146,28 @@ def test_a_component_is_chosen_by_mouse_and_keys(opened, view):
     assert tabs.nth(4).get_attribute("aria-selected") == "true"
     assert page.locator(".component:visible").count() == 1
     assert page.evaluate("window.__pwned") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bands_are_seen_on_screen_and_on_paper(opened, scheme):
+    curves, terms, images = (opened(name, scheme=scheme) for name in BANDS)
+    band = curves.locator("#component-0 path.band")
+    assert band.bounding_box()["height"] > 20
+    fill = band.evaluate("part => getComputedStyle(part).fill")
+    assert fill == curves.locator("#component-0 h3 path").evaluate(
+        "part => getComputedStyle(part).fill"
+    )
+    limits = """part => { const own = getComputedStyle(part, "::before");
+      return [parseFloat(own.left), parseFloat(own.width), part.clientWidth]; }"""
+    left, width, whole = terms.locator("#component-0 li.limits").first.evaluate(limits)
+    assert 0 <= left < left + width <= whole + 2
+    assert images.locator("#component-0 .with-band img").count() == 2
+    for page, name in ((curves, "curves"), (terms, "terms"), (images, "images")):
+        assert page.locator("#again tbody tr").count() == 5
+        page.screenshot(path=ARTEFACTS / f"bands-{name}-{scheme}.png", full_page=True)
+        page.emulate_media(media="print")
+        assert page.locator("#component-4 .about").is_visible()
+        page.screenshot(path=ARTEFACTS / f"bands-{name}-{scheme}-print.png", full_page=True)
 
 
 def test_forty_components_are_all_in_sight(opened):

@@ -54,12 +54,15 @@ def test_the_table_has_all_components_by_their_share(scene):
     assert sum(shares) == pytest.approx(1)
     np.testing.assert_allclose(scene.diagnose().shares, shares)
     titles, *rows = rows_of_table(render(scene))
-    assert titles == ["component", "share of the reconstruction", "samples", "peaks at"]
+    assert titles == ["component", "share of the reconstruction", "samples", "unique?", "peaks at"]
     order = np.argsort(shares)[::-1]
     assert [plain(row[0]) for row in rows] == [str(k) for k in order]
     assert [plain(row[1]) for row in rows] == [f"{100 * shares[k]:.0f}%" for k in order]
+    movable = scene.diagnose().freedom.visible
+    verdicts = ["can be moved" if k in movable else "undecided" for k in order]
+    assert [plain(row[3]) for row in rows] == verdicts
     peaks = [str(400 + 10 * int(W[:, k].argmax())) for k in order]
-    assert [plain(row[3]) for row in rows] == peaks
+    assert [plain(row[4]) for row in rows] == peaks
     words = Names.of(feature_names=[f"word {f}" for f in range(40)])
     titles, *rows = rows_of_table(render(replace(scene, names=words)))
     assert titles[-1] == "largest features"
@@ -119,14 +122,15 @@ def test_all_curves_can_be_pointed_at(scene, parsed):
 def test_typical_samples_have_thumbnails(scene, tmp_path):
     images = replace(scene, names=Names(image_shape=(5, 8)), data=None)
     article = render(images).partition('id="component-1"')[2].partition("</article>")[0]
-    assert article.count("<img") == 1  # features were not known to be pixels
+    n_images = 1 + (1 in scene.diagnose().freedom.visible)  # how much pixels vary
+    assert article.count("<img") == n_images  # features were not known to be pixels
     V = from_columns(np.asarray(scene.data.columns(np.arange(300))), names=images.names)
     again = factorize(V, 4)
     again.diagnose()
     again.save(tmp_path / "result.npz")
     loaded = type(again).load(tmp_path / "result.npz")
     article = render(loaded).partition('id="component-1"')[2].partition("</article>")[0]
-    assert article.count("<img") == 7
+    assert article.count("<img") == 7 + (1 in loaded.diagnosis.freedom.visible)
     inspected = loaded.diagnosis.inspected
     assert inspected.thumbnails.shape == (24, 5, 8)
     sample = V.columns([inspected.indices[inspected.typical[1, 2]]])[:, 0].reshape(5, 8)
@@ -159,7 +163,7 @@ def test_known_classes_colour_the_map_and_are_counted(scene, parsed):
     assert data["classes"] == classes.tolist()
     kinds = [a["data-by"] for _, a in parsed(page).elements if "data-by" in a]
     assert sorted(kinds) == ["class", "class", "component", "component"]
-    rows = {plain(row[0]): plain(row[3]) for row in rows_of_table(page)[1:]}
+    rows = {plain(row[0]): plain(row[4]) for row in rows_of_table(page)[1:]}
     assert rows["2"] == "oak (100%)"
     names = re.findall(r'<span class="of">([^<]*)</span><small>[\d,]+</small>', page)
     assert {"oak", "elm", "&lt;ash&gt;"} <= set(names)

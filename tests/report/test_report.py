@@ -101,8 +101,9 @@ def test_components_are_shown_as_their_field_does(cones, names, options, expecte
     assert f"pairs {expected}" in classes
     assert ("curves" in page.data) == (expected == "curves")
     pictures = [image["src"] for image in page.all("img")]
-    n_thumbnails = 4 * 6
-    assert len(pictures) == (4 + n_thumbnails + 12 if expected == "images" else 0)
+    n_thumbnails, n_varying = 4 * 6, len(cones.diagnose().freedom.visible)
+    n_images = 4 + n_varying + n_thumbnails + 12
+    assert len(pictures) == (n_images if expected == "images" else 0)
 
 
 def test_numbers_that_name_features_are_their_places(cones, parsed):
@@ -121,23 +122,30 @@ def test_terms_are_the_features_with_the_largest_values(cones):
     assert re.findall(r">(gene \d+)<", article) == [f"gene {f}" for f in heaviest]
 
 
-def test_components_that_are_not_unique_are_marked(cones, parsed):
+def test_which_components_are_unique_or_can_be_moved(cones, parsed):
     assert "judges the error, not the truth of the components" in parsed(render(cones)).text
     spare, exchange = np.array([False, False, True, False]), np.zeros((4, 4))
     exchange[3, 1] = 0.3
-    angles = np.radians([0, 16.9, 80, 4.9])
-    known = replace(cones.diagnose(), freedom=Freedom(angles, exchange, spare))
+    angles, unique = np.radians([0, 16.9, 80, 4.9]), np.array([True, False, False, False])
+    freedom = Freedom(angles, exchange, spare, unique)
+    known = replace(cones.diagnose(), freedom=freedom)
     page = render(replace(cones, diagnosis=known))
-    turns = ("", "by 16° towards component 3,", "to anything, since the others make", "")
+    turns = (
+        "Unique <small>as a factorisation of WH</small>",
+        "Can be moved <small>by 16° towards component 3, at the same error</small>",
+        "Can be moved <small>to anything, since the others make",
+        "Undecided <small>not proved unique",
+    )
     for k, turn in enumerate(turns):
-        article = page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
-        assert ("Not unique" in article) == bool(turn)
-        assert turn in article
-    assert "2 of 4 (1, 2) can be turned" in page
-    none = Freedom(np.zeros(4), np.zeros((4, 4)), np.zeros(4, bool))
-    page = render(replace(cones, diagnosis=replace(known, freedom=none)))
-    assert "Not unique" not in page
-    assert "Whether they are unique is not known" in page
+        assert turn in article_of(page, k)
+        assert ('class="band"' in article_of(page, k)) == (k in (1, 2))
+    assert "1 unique as a factorisation of WH, 2 can be moved by 5° or more, 1 undecided" in page
+    assert "Only factors with the same reconstruction were sought" in page
+    assert "The band of a component shows where values are in other factors" in page
+
+
+def article_of(page, k):
+    return page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
 
 
 def test_reconstructions_go_from_the_best_to_the_worst(mixtures):

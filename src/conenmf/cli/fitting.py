@@ -85,6 +85,7 @@ class _FitOptions:
     anndata: bool
     no_report: bool
     effort: int | None
+    uniqueness: bool
     image_shape: tuple[int, int] | None
     view: str
     classes: str | None
@@ -156,6 +157,11 @@ class _FitOptions:
     ),
     click.option("--no-report", is_flag=True, help="Do not judge the result; write no report."),
     EFFORT_OPTION,
+    click.option(
+        "--uniqueness",
+        is_flag=True,
+        help="Look for other components that are as good; takes about as long as the fit.",
+    ),
     *REPORT_OPTIONS,
     FORCE_OPTION,
 )
@@ -214,6 +220,8 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
         if not (interruption.asked or options.no_report):
             with interruption.optional(), display.working("judging the result"):
                 result.diagnose(effort=options.effort)
+                if options.uniqueness:
+                    result.uniqueness()
         with interruption.finishing(), display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
             files = _write_result(new, target, result, summary, common.path, options, known)

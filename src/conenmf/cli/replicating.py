@@ -166,6 +166,7 @@ def _judge(found: Stability, result: Factorization | None, effort: int | None) -
     """Certify the consensus and the best run; one certificate serves the result too."""
     if result is not None:
         object.__setattr__(found, "certificate", result.diagnose(effort=effort).certificate)
+        result.uniqueness()  # it costs about one fit of many
         effort = None
     found.certify(effort=effort)
 
@@ -204,7 +205,8 @@ def _write(
     _write_limits(folder / LIMITS_FILE, found)
     _write_runs(folder / RUNS_FILE, found)
     if result.diagnosis is not None:
-        write_report(result, folder / REPORT_FILE, title=source.resolve().name)
+        title = source.resolve().name
+        write_report(result, folder / REPORT_FILE, title=title, stability=found)
         files.append(REPORT_FILE)
     summary = {**facts(result), "stability": answer, "version": __version__}
     return write_summary(folder, json_values(summary), files)

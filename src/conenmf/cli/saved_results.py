@@ -21,6 +21,7 @@ from ..data.prepared import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..judge.named import matched_rows
+from ..judge.stability_result import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..solve.goals import LOSSES, best_coefficients
@@ -37,7 +38,7 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import check_parent, list_in_summary
+from .places import STABILITY_FILE, check_parent, list_in_summary
 from .results import settle
 
 __all__ = ["report", "transform"]
@@ -195,12 +196,20 @@ def report(
             view=view,
             image_shape=image_shape,
             pixels_shape=common.pixels_shape,
+            stability=_stability_of(result, factorization),
             **replace(known, common=common).known(factorization.H.shape[1], factorization.names),
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
     answer = {"report": str(target), "bytes": target.stat().st_size}
     common.answer(answer, lambda out: out.print(f"open {visible(target, None)} in a browser"))
+
+
+def _stability_of(result: str, factorization: Factorization) -> Stability | None:
+    """What `conenmf stability` wrote beside a consensus."""
+    path = Path(result) / STABILITY_FILE
+    is_consensus = factorization.init_used == "consensus"
+    return Stability.load(path) if is_consensus and path.is_file() else None
 
 
 def _as_before(

@@ -163,6 +163,11 @@ class Stability(NamedComponents):
         return len(self.spectra)
 
     @property
+    def difference(self) -> str:
+        """What the runs differ by, in words."""
+        return _DIFFERENCES[self.resample]
+
+    @property
     def is_stable(self) -> Array:
         """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
         silhouettes = np.nan_to_num(self.silhouettes)
@@ -226,18 +231,17 @@ class Stability(NamedComponents):
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
-        rows = [
-            f"{counted(self.K, 'component')}, {self.n_runs} runs: {_DIFFERENCES[self.resample]}"
-        ]
+        rows = [f"{counted(self.K, 'component')}, {self.n_runs} runs: {self.difference}"]
         rows.append("component  found in  silhouette  cosine  [5 %, 95 %]")
         for k, middle in enumerate(np.median(self.cosines, axis=0)):
             rows.append(
                 f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
                 f"  [{low[k]:.3f}, {high[k]:.3f}]{'' if self.is_stable[k] else '  not stable'}"
             )
-        return "\n".join([*rows, *self._sentences()])
+        return "\n".join([*rows, *self.in_sentences()])
 
-    def _sentences(self) -> list[str]:
+    def in_sentences(self) -> list[str]:
+        """Return the verdict, the errors and the number of distinct solutions, in sentences."""
         n_stable = int(self.is_stable.sum())
         named = "relative divergence" if self.loss == "poisson" else "relative error"
         errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"

@@ -25,11 +25,12 @@ import numpy.typing as npt
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
 from ..data.files.atomic import output_file, writing, written_whole
+from ..judge.stability_result import Stability
 from ..judge.words import error_in_words
 from ..markup import Html, element, join, script_json
 from ..result import Factorization
 from ..text import counted, visible
-from . import cones, gallery, maps, origin, quality, samples
+from . import certainty, cones, gallery, maps, origin, quality, samples
 from .context import VIEWS, ReportContext, check_view
 from .page import Section, sentence
 
@@ -47,6 +48,7 @@ def render(
     classes: npt.ArrayLike | None = None,
     coordinates: npt.ArrayLike | None = None,
     texts: Sequence[str] | None = None,
+    stability: Stability | None = None,
     extra: Mapping[str, object] | None = None,
 ) -> str:
     """Return the report of a result as an HTML page.
@@ -77,6 +79,9 @@ def render(
     texts : list of N str, optional
         The samples, if they are texts: the beginnings of those that are typical of a component are
         shown with it.
+    stability : Stability, optional
+        What `stability` found of the same data with as many components: the page says how often
+        each component is found again, and draws the limits of its entries.
     extra : mapping, optional
         Further facts to show with the settings; "command" is the shell command that repeats it.
 
@@ -92,12 +97,14 @@ def render(
     instance("result", result, Factorization)
     title, source = optional(text, "title", title), optional(text, "source", source)
     extra = optional(instance, "extra", extra, Mapping)
-    context = ReportContext.of(result, view, image_shape, pixels_shape, classes, coordinates, texts)
+    shapes, known = (image_shape, pixels_shape), (classes, coordinates, texts, stability)
+    context = ReportContext.of(result, view, *shapes, *known)
     source = source or result.settings.get("source")
     every = (
         gallery.components(context),
         maps.maps(context),
         samples.samples(context),
+        certainty.stability(context),
         quality.summary(context),
         quality.errors(context),
         gallery.reconstructions(context),

@@ -274,3 +274,12 @@ class Curve:
         low = y.place(np.minimum.reduceat(values[self.order], self.starts))
         both = np.stack([low, high], axis=1).ravel()
         return line(np.repeat(places, 2), both, class_)
+
+    def band(self, lower: Array, upper: Array, x: Axis, y: Axis) -> Html:
+        """Return the area between two curves, as far as it is in the chart."""
+        places = x.place(self.x)
+        high = np.clip(y.place(self.highs(upper)), 0, 1)
+        low = np.clip(y.place(np.minimum.reduceat(lower[self.order], self.starts)), 0, 1)
+        ends = (np.append(places, places[::-1]), np.append(high, low[::-1]))
+        points = " ".join(f"{_at(a)} {_at(1 - b)}" for a, b in zip(*ends, strict=True))
+        return element("path", d=f"M{points}z", class_="band")

@@ -15,7 +15,9 @@ from ..data.blocks import Array, exact
 from ..errors import Message, Option, OptionError, ShapeError
 from ..judge.diagnosis import Diagnosis
 from ..judge.metrics import cosines, unit_columns
+from ..judge.other_factors import exact_uniqueness
 from ..judge.typical import thumbnails
+from ..judge.verdicts import MAX_ERROR_RATIO, Uniqueness
 from ..markup import Html, element
 from ..names import Names
 from ..pictures import png, shrink
@@ -24,6 +26,7 @@ from ..text import counted, visible
 from . import charts
 from .charts import Axis
 from .classes import Classes
+from .found_again import FoundAgain
 from .sample_map import SampleMap
 
 __all__ = ["VIEWS", "ReportContext", "check_view"]
@@ -31,6 +34,7 @@ __all__ = ["VIEWS", "ReportContext", "check_view"]
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_PIXELS = 1_500_000  # of all images of a page together
 _MAX_TEXT_CHARS = 240  # of a text that is typical of a component
+_MAX_BAND_RATIO = 1.6  # height of a band that is drawn, in units of the largest value
 _MAX_ENLARGED_PIXELS = 64  # side up to which an image is drawn larger than it is
 
 
@@ -66,6 +70,8 @@ class ReportContext:
         Known places of the samples, if they were given.
     texts : list of N str, or None
         The samples themselves, if they are texts and were given.
+    found_again : FoundAgain or None
+        How often components are found again, if that was given.
     """
 
     result: Factorization
@@ -75,6 +81,7 @@ class ReportContext:
     classes: Classes | None
     coordinates: Array | None
     texts: Sequence[str] | None
+    found_again: FoundAgain | None = None
 
     @classmethod
     def of(
@@ -86,6 +93,7 @@ class ReportContext:
         classes: Any,
         coordinates: Any,
         texts: Any,
+        stability: Any = None,
     ) -> ReportContext:
         """Collect it, and choose the view if it is "auto"."""
         names = result.names.updated(Names(image_shape=image_shape, pixels_shape=pixels_shape))
@@ -97,7 +105,8 @@ class ReportContext:
         places = optional(array, "coordinates", coordinates, (result.H.shape[1], 2))
         places = None if places is None else exact(places)
         lines = None if texts is None else _checked_texts(texts, result.H.shape[1])
-        context = cls(result, result.diagnose(), names, view, known, places, lines)
+        again = None if stability is None else FoundAgain.of(stability, exact(result.W))
+        context = cls(result, result.diagnose(), names, view, known, places, lines, again)
         if view != "auto":
             return context
         if names.image_shape is not None:
@@ -135,6 +144,45 @@ class ReportContext:
         """The components in float64."""
         W: Array = exact(self.result.W)
         return W
+
+    def component_name(self, k: int) -> str:
+        """Return what a component is called: by its name if it was given one, else its number."""
+        return visible(self.result.component_names[k])
+
+    @cached_property
+    def uniqueness(self) -> Uniqueness:
+        """Which components are unique or can be moved, as far as the result knows."""
+        if (known := self.result.known_uniqueness) is not None:
+            return known
+        n_given = (self.result.settings.get("fixed") or {}).get("count", 0)
+        return exact_uniqueness(self.W, self.diagnosis.freedom, n_given=n_given)
+
+    @cached_property
+    def bands(self) -> tuple[Array, Array, str] | None:
+        """Limits (F, K) for the entries of components, and what they are in words; or none."""
+        again, known = self.found_again, self.uniqueness
+        if again is not None and again.has_limits:
+            runs = f"nine in ten of {again.stability.n_runs} runs, {again.stability.difference}"
+            return again.lower, again.upper, runs
+        if "can be moved" not in known.verdicts:
+            return None
+        error = f"an error of up to {MAX_ERROR_RATIO} times" if known.was_searched else "this error"
+        return known.lower, known.upper, f"other factors with {error}"
+
+    def limits(self, k: int) -> tuple[Array, Array] | None:
+        """Return the limits (F,) of a component, if it has any: those of runs, or of moves."""
+        is_moved = self.uniqueness.verdicts[k] == "can be moved"
+        of_runs = self.found_again is not None and self.found_again.has_limits
+        if self.bands is None or not (is_moved or of_runs):
+            return None
+        return self.bands[0][:, k], self.bands[1][:, k]
+
+    def top(self, k: int) -> float:
+        """Return the largest value to draw of a component: its band may go beyond it."""
+        highest, limits = float(self.W[:, k].max()), self.limits(k)
+        if limits is not None:
+            highest = max(highest, min(float(limits[1].max()), _MAX_BAND_RATIO * highest))
+        return highest or 1.0
 
     @cached_property
     def feature_positions(self) -> Array | None:

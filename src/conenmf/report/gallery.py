@@ -10,7 +10,7 @@ from ..data.blocks import Array
 from ..judge.metrics import unit_columns
 from ..markup import Html, element, join
 from ..pictures import png
-from ..text import counted
+from ..text import counted, visible
 from . import charts, overview
 from .charts import Axis
 from .context import ReportContext
@@ -58,18 +58,30 @@ def components(context: ReportContext) -> Section:
         ),
         None if is_words else table,
         overview.downloads(context),
-        element("p", _describe_freedom(context), class_="hint"),
+        _describe_bands(context),
+        element("p", _describe_uniqueness(context), class_="hint"),
         data=data,
     )
 
 
-def _describe_freedom(context: ReportContext) -> str:
-    if (not_unique := context.diagnosis.freedom.in_words()) is None:
-        return (
-            "Whether they are unique is not known: no way was found to turn one by 5° or more "
-            "without changing the reconstruction, which does not prove that there is none."
-        )
-    return f"{sentence(not_unique)}. Nothing is proven of those that are not marked."
+def _describe_uniqueness(context: ReportContext) -> str:
+    found = context.uniqueness
+    known = (
+        f"{sentence(found.summary())}. A component that can be moved is 5° or more away in other "
+        "nonnegative factors that are as good; of those that are undecided nothing is proven."
+    )
+    if found.was_searched:
+        return known
+    return f"{known} Only factors with the same reconstruction were sought."
+
+
+def _describe_bands(context: ReportContext) -> Html | None:
+    if context.bands is None:
+        return None
+    what = {"images": "The second image", "curves": "The band", "terms": "The thin line"}
+    shows = "how much values vary" if context.view == "images" else "where values are"
+    text = f"{what[context.view]} of a component shows {shows} in {context.bands[2]}."
+    return element("p", text, class_="hint")
 
 
 def _component(context: ReportContext, k: int) -> Html:
@@ -79,7 +91,7 @@ def _component(context: ReportContext, k: int) -> Html:
     )
     return element(
         "article",
-        element("h3", charts.glyph(k), f" Component {k}"),
+        element("h3", charts.glyph(k), f" {sentence(context.component_name(k))}"),
         element("div", _component_picture(context, k), class_="picture"),
         element(
             "div",
@@ -160,28 +172,53 @@ def _component_facts(context: ReportContext, k: int) -> list[tuple[str, str, str
         angle = degrees(float(cones.geometry.angles[k]))
         size_of_cone = counted(int(cones.sizes[k]), "sample")
         facts.append(("Cone", size_of_cone, f"within {angle} of its axis"))
-    freedom = context.diagnosis.freedom
-    if k in freedom.visible:
-        turn = f"{freedom.turn_in_words(k)}, at the same error"
-        facts.append(("Not unique", "Can be turned", turn))
+    verdict = context.uniqueness.verdicts[k]
+    line = context.uniqueness.in_words(k, context.result.component_names)
+    more = visible(line.removeprefix(verdict).lstrip(":, "), None)
+    facts.append(("Unique?", sentence(verdict), more))
+    if context.found_again is not None:
+        facts.append(("Found again", *context.found_again.in_words(k)))
     return facts
 
 
 def _component_picture(context: ReportContext, k: int) -> Html:
-    w = context.W[:, k]
-    if context.view == "images":
-        return context.image(w, float(w.max()), f"component {k} as an image")
-    if context.view == "curves":
-        y = Axis("value", 0.0, float(w.max()) * _HEADROOM_RATIO or 1.0)
-        path = context.curve.path(w, context.feature_axis, y, "own")
-        return charts.chart(
-            path, context.feature_axis, y, label=f"component {k} as a curve", id_=f"curve-{k}"
-        )
-    top = float(w.max()) or 1.0
+    draw = {"images": _as_image, "curves": _as_curve, "terms": _as_terms}[context.view]
+    return draw(context, k)
+
+
+def _as_image(context: ReportContext, k: int) -> Html:
+    """The component, and beside it by how much its pixels differ within the limits."""
+    w, limits = context.W[:, k], context.limits(k)
+    image = context.image(w, float(w.max()), f"component {k} as an image")
+    if limits is None:
+        return image
+    width = np.minimum(limits[1] - limits[0], w.max())
+    label = f"how much each pixel of component {k} varies"
+    caption = element("small", "how much each pixel varies")
+    varied = element("div", context.image(width, float(w.max()), label), caption)
+    return element("div", image, varied, class_="with-band")
+
+
+def _as_curve(context: ReportContext, k: int) -> Html:
+    x, limits = context.feature_axis, context.limits(k)
+    y = Axis("value", 0.0, context.top(k) * _HEADROOM_RATIO)
+    band = None if limits is None else context.curve.band(*limits, x, y)
+    path = context.curve.path(context.W[:, k], x, y, "own")
+    label = f"component {k} as a curve{', with a band' * (limits is not None)}"
+    return charts.chart(join((band, path)), x, y, label=label, id_=f"curve-{k}")
+
+
+def _as_terms(context: ReportContext, k: int) -> Html:
+    w, limits, top = context.W[:, k], context.limits(k), context.top(k)
     features = [f for f in np.argsort(-w, kind="stable")[:_MAX_TERMS] if w[f] > 0]
-    bars = (
-        bar(context.names.feature(int(f)), f"{w[f]:.3g}", share=float(w[f]) / top) for f in features
-    )
+    bars = []
+    for f in features:
+        value, shares = f"{w[f]:.3g}", {"share": float(w[f]) / top}
+        if limits is not None:
+            low, high = float(limits[0][f]), float(limits[1][f])
+            value += f" [{low:.3g}, {high:.3g}]"
+            shares |= {"low": min(low / top, 1.0), "high": min(high / top, 1.0)}
+        bars.append(bar(context.names.feature(int(f)), value, below=None, **shares))
     return element("ol", *bars, class_="bars terms")
 
 
@@ -193,7 +230,7 @@ def _curve_data(context: ReportContext) -> dict[str, Any]:
         last = [context.names.feature(int(f)) for f in curve.order[ends]]
         names = [f"{a} to {b}" for a, b in zip(names, last, strict=True)]
     highs = [curve.highs(w) for w in context.W.T]
-    tops = [float(w.max()) * _HEADROOM_RATIO or 1.0 for w in highs]
+    tops = [context.top(k) * _HEADROOM_RATIO for k in range(context.K)]
     return {
         "x": rounded(context.feature_axis.place(curve.x)),
         "names": names,

@@ -34,7 +34,9 @@ _MAX_POINTED = 4  # components whose values are shown where a curve is pointed a
 
 def table(context: ReportContext) -> Html:
     """Return a table of the components, the largest share of the reconstruction first."""
-    titles = ["component", "share of the reconstruction", "samples"]
+    titles = ["component", "share of the reconstruction", "samples", "unique?"]
+    if context.found_again is not None:
+        titles.append("found again")
     if context.classes is not None:
         titles.append("largest class")
     if context.view != "images":
@@ -63,7 +65,10 @@ def _row(context: ReportContext, k: int) -> Html:
             class_="shares",
         ),
         element("td", f"{size:,}", class_="count one" if size == 1 else "count"),
+        element("td", context.uniqueness.verdicts[k], class_="verdict"),
     ]
+    if context.found_again is not None:
+        cells.append(element("td", context.found_again.in_words(k)[0], class_="again"))
     if context.classes is not None:
         largest = context.classes.largest_in(k)
         text = "none" if largest is None else f"{largest[0]} ({percent(largest[1])})"

@@ -102,7 +102,8 @@ def table(rows: Mapping[str, str]) -> Html:
 def bar(name: str, value: str, *, below: str | None = None, **shares: float) -> Html:
     """Return an item of a list of bars; a share from 0 to 1 is the width of a bar.
 
-    The style of the page draws ``share``, and ``again`` beside it; a text may come below the name.
+    The style of the page draws ``share``, ``again`` beside it, and a line from ``low`` to ``high``;
+    a text may come below the name.
     """
     widths = {key: f"{100 * share:.1f}%" for key, share in shares.items()}
     return element(
@@ -110,6 +111,7 @@ def bar(name: str, value: str, *, below: str | None = None, **shares: float) -> 
         element("span", name, class_="of"),
         element("span", value, class_="value"),
         None if below is None else element("span", below, class_="text"),
+        class_="limits" if "low" in shares else None,
         style=style(**widths),
     )
 

@@ -1,0 +1,94 @@
+"""What a report says of components that are found again in other runs."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conenmf import factorize, from_columns, make_cones, stability
+from conenmf.errors import ShapeError
+from conenmf.judge.metrics import match_components
+from conenmf.names import Names
+from conenmf.report import render
+
+
+@pytest.fixture(scope="module")
+def cones():
+    model = make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0))
+    return factorize(from_columns(model.V), 4)
+
+
+def article_of(page, k):
+    return page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
+
+
+@pytest.fixture(scope="module")
+def again(cones):
+    """What eight runs have in common, with its components in another order."""
+    V = cones.data
+    found = stability(V, 4, 8, max_iter=30)
+    order = [2, 0, 3, 1]
+    per_component = {
+        name: getattr(found, name)[..., order]
+        for name in ("W", "found_in", "silhouettes", "cosines", "lower", "upper", "spectra")
+    }
+    return replace(found, **per_component, H=np.asarray(found.H)[order])
+
+
+@pytest.mark.parametrize("view", ["curves", "terms", "images"])
+def test_how_often_components_are_found_again(cones, again, parsed, view):
+    partners, _ = match_components(cones.W, again.W)
+    shares = np.array([0.25, 0.5, 0.875, 1.0])
+    found = replace(again, found_in=shares)
+    cones.diagnose()
+    names = Names.of(feature_names=[f"gene {f}" for f in range(80)])
+    named = replace(cones, names=names)
+    page = render(named, stability=found, view=view, image_shape=(8, 10))
+    text = parsed(page).text
+    assert "Would they be found again?" in text
+    assert f"{found.n_minima} in 8" in text
+    for k, partner in enumerate(partners):
+        article = article_of(page, k)
+        assert f"in {shares[partner]:.0%} of 8 runs" in article
+        low, high = found.cosine_limits[:, partner]
+        assert f"[{low:.3f}, {high:.3f}]" in article
+        assert f"silhouette {found.silhouettes[partner]:.2f}" in article
+        assert ("not stable" in article) == (shares[partner] < 0.8)
+        top = int(cones.W[:, k].argmax())
+        scale = cones.W[:, k].sum()
+        lower, upper = (limit[top, partner] * scale for limit in (found.lower, found.upper))
+        if view == "terms":
+            assert f"{cones.W[top, k]:.3g} [{lower:.3g}, {upper:.3g}]" in article
+        elif view == "curves":
+            assert 'class="band"' in article
+        else:
+            assert f"how much each pixel of component {k} varies" in article
+    assert "nine in ten of 8 runs, random inits, samples drawn with replacement" in text
+
+
+def test_a_band_goes_through_the_limits(cones, again):
+    partners, _ = match_components(cones.W, again.W)
+    page = render(cones, stability=again, view="curves")
+    path = re.search(r'<path d="M([^"]*)z" class="band"', article_of(page, 1))[1]
+    x, y = np.array(path.split(), dtype=float).reshape(-1, 2).T
+    F, scale = len(cones.W), cones.W[:, 1].sum()
+    upper, lower = (limit[:, partners[1]] * scale for limit in (again.upper, again.lower))
+    top = max(cones.W[:, 1].max(), min(upper.max(), 1.6 * cones.W[:, 1].max())) * 1.05
+    assert x.size == 2 * F
+    np.testing.assert_allclose(1 - y[:F] / 1000, upper / top, 0, 1e-4)
+    np.testing.assert_allclose(1 - y[: F - 1 : -1] / 1000, lower / top, 0, 1e-4)
+
+
+def test_runs_without_a_consensus_have_no_limits(cones, again, parsed):
+    nothing = np.full_like(again.lower, np.nan)
+    silhouettes = np.full(4, np.nan)
+    failed = replace(again, lower=nothing, upper=nothing, silhouettes=silhouettes, problem="why")
+    page = render(cones, stability=failed)
+    assert "No consensus" in parsed(page).text
+    assert "nan" not in parsed(page).text
+
+
+def test_stability_of_other_data_is_refused(cones, again):
+    with pytest.raises(ShapeError, match="the same data with as many components"):
+        render(factorize(cones.data, 3), stability=again)
