@@ -57,7 +57,7 @@ def test_the_consensus_is_a_result_for_other_commands(counts, capsys, run):
     assert page.count('class="band"') == 3
     known = Factorization.load("out/result.npz").known_uniqueness
     assert known.was_searched
-    assert known.in_words(0).partition(" ")[0].capitalize() in page
+    assert all(f"<dd>{verdict.capitalize()} " in page for verdict in known.verdicts)
     assert run("transform", "out", counts, "-o", "again.csv") == 0
     again = pd.read_csv("again.csv", index_col=0).to_numpy()
     np.testing.assert_allclose(again.T, Factorization.load("out/result.npz").H, rtol=1e-9)
