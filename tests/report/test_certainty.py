@@ -64,7 +64,7 @@ def test_how_often_components_are_found_again(cones, again, parsed, view):
             assert 'class="band"' in article
         else:
             assert f"how much each pixel of component {k} varies" in article
-    assert "nine in ten of 8 runs, random inits, samples drawn with replacement" in text
+    assert "limits of 90% over 8 runs (random inits, samples drawn with replacement)" in text
 
 
 def test_a_band_goes_through_the_limits(cones, again):

@@ -162,12 +162,12 @@ class ReportContext:
         """Limits (F, K) for the entries of components, and what they are in words; or none."""
         again, known = self.found_again, self.uniqueness
         if again is not None and again.has_limits:
-            runs = f"nine in ten of {again.stability.n_runs} runs, {again.stability.difference}"
-            return again.lower, again.upper, runs
+            runs = f"{again.stability.n_runs} runs ({again.stability.difference})"
+            return again.lower, again.upper, f"within limits of 90% over {runs}"
         if "can be moved" not in known.verdicts:
             return None
         error = f"an error of up to {MAX_ERROR_RATIO} times" if known.was_searched else "this error"
-        return known.lower, known.upper, f"other factors with {error}"
+        return known.lower, known.upper, f"in other factors with {error}"
 
     def limits(self, k: int) -> tuple[Array, Array] | None:
         """Return the limits (F,) of a component, if it has any: those of runs, or of moves."""

@@ -80,7 +80,7 @@ def _describe_bands(context: ReportContext) -> Html | None:
         return None
     what = {"images": "The second image", "curves": "The band", "terms": "The thin line"}
     shows = "how much values vary" if context.view == "images" else "where values are"
-    text = f"{what[context.view]} of a component shows {shows} in {context.bands[2]}."
+    text = f"{what[context.view]} of a component shows {shows} {context.bands[2]}."
     return element("p", text, class_="hint")
 
 
