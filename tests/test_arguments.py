@@ -214,7 +214,7 @@ CALLS = {
     "Factorization.plot_spectrum": AXIS,
     "Factorization.plot_cones": AXIS,
     "Factorization.plot_components": {"axes": ("axes?", None), "components": ("indices?", [0]),
-        "image_shape": ("shape?", (2, 4)), "top": ("integer", 3)},
+        "image_shape": ("shape?", (2, 4)), "top": ("integer", 3), "limits": ("object?", (W, W))},
     "Factorization.plot_endmembers": {**AXIS, "components": ("indices?", [0])},
     "Factorization.plot_maps": {"axes": ("axes?", None), "components": ("indices?", [0]),
         "pixels_shape": ("shape", (1, N))},
@@ -491,7 +491,7 @@ CALLS = {
     "judge.plots.curves": {"histories": ("object", {"a": RESULT.history}), **AXIS},
     "judge.plots.spectrum": {"rank": ("object", estimate_rank(V)), "K": ("integer", K), **AXIS},
     "judge.plots.components": {**NAMED, "axes": ("axes?", None), "which": ("indices?", [0]), "top":
-        ("integer", 3)},
+        ("integer", 3), "limits": ("object?", (W, W))},
     "judge.plots.endmembers": {**NAMED, **AXIS, "which": ("indices?", [0])},
     "judge.plots.maps": {**MAPPED, "axes": ("axes?", None), "which": ("indices?", [0])},
     "judge.maps.abundance_maps": {**MAPPED, "max_pixels": ("integer?", 5)},

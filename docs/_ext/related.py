@@ -73,13 +73,13 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
             "diagnose": "The certificate, the spectrum, the cones and samples.",
         },
         "It judges the error, not the truth of the components: others may have the same error, see "
-        "`judge.uniqueness.component_freedom`.",
+        "`uniqueness`.",
         ("eckart",),
     ),
     "diagnose": (
         {
             "certify": "The error and its lower bound.",
-            "judge.uniqueness.component_freedom": "Other components with the same error.",
+            "uniqueness": "Which components are the only ones.",
         },
         "",
         ("paper",),

@@ -289,6 +289,7 @@ class Factorization(NamedComponents, JudgesItself):
         components: Any = None,
         image_shape: tuple[int, int] | None = None,
         top: int = 10,
+        limits: tuple[Array, Array] | None = None,
     ) -> Any:
         """Draw the components as images, as their `top` features, or as curves.
 
@@ -303,6 +304,9 @@ class Factorization(NamedComponents, JudgesItself):
             Which ones; by default all.
         image_shape : (rows, columns), optional
         top : int
+        limits : pair of arrays (F, K), optional
+            The lower and the upper limit of every entry, such as those of `uniqueness()` or of
+            `stability`: features and curves get bands.
 
         Returns
         -------
@@ -310,7 +314,8 @@ class Factorization(NamedComponents, JudgesItself):
         """
         names = self.names if image_shape is None else Names(image_shape=image_shape)
         names.checked(self.H.shape[1], self.W.shape[0])
-        return plots.components(self.W, names, axes, which=components, top=top)
+        options: dict[str, Any] = {"which": components, "top": top, "limits": limits}
+        return plots.components(self.W, names, axes, **options)
 
     def plot_endmembers(self, ax: Any = None, *, components: Any = None) -> Any:
         """Draw all components as curves in one frame, each scaled to norm 1; return the axes.

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from conenmf import ConeNMF, compare, factorize, from_columns, make_cones, select_k
-from conenmf.errors import FactorError, NotAvailableError, OptionError
+from conenmf.errors import ConeNMFError, FactorError, NotAvailableError, OptionError
 from conenmf.judge import plots
 from conenmf.judge.estimators import Vote
 from conenmf.judge.maps import abundance_maps
@@ -156,6 +156,27 @@ def test_components_as_curves_images_or_top_features(result):
     heaviest = np.argsort(-named.W[:, 0])[:3]
     shown = [label.get_text().replace("\\", "") for label in ax.get_yticklabels()]
     assert shown == [frame.columns[f] for f in heaviest]
+
+
+def test_components_with_limits_have_bands(result):
+    limits = (0.8 * result.W, 1.1 * result.W)
+    (ax,) = result.plot_components(components=[2], limits=limits)
+    (band,) = ax.collections
+    corners = band.get_paths()[0].vertices
+    assert corners[:, 1].max() == pytest.approx(1.1 * result.W[:, 2].max())
+    frame = pd.DataFrame(result.H.T, columns=list("abcd"))
+    named = ConeNMF(2).fit(frame).result_
+    (ax,) = named.plot_components(components=[0], top=3, limits=(0.8 * named.W, 1.1 * named.W))
+    largest = np.sort(named.W[:, 0])[::-1][:3]
+    ends = np.array([path.vertices[:, 0] for path in ax.collections[0].get_paths()])
+    np.testing.assert_allclose(ends, np.outer(largest, [0.8, 1.1]))
+    with pytest.raises(OptionError, match="3 limits were given"):
+        result.plot_components(limits=(*limits, result.W))
+    with pytest.raises(ConeNMFError):
+        result.plot_components(limits=(result.W, result.W[:5]))
+    found = result.uniqueness()
+    titles = [ax.get_title() for ax in found.plot(result.W)]
+    assert titles == [f"component {k}: {verdict}" for k, verdict in enumerate(found.verdicts)]
 
 
 def test_own_axes_for_components(result):

@@ -175,36 +175,62 @@ def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
 
 
 def components(
-    W: Array, names: Names, axes: Any = None, *, which: Iterable[int] | None = None, top: int = 10
+    W: Array,
+    names: Names,
+    axes: Any = None,
+    *,
+    which: Iterable[int] | None = None,
+    top: int = 10,
+    limits: tuple[Array, Array] | None = None,
 ) -> Array:
-    """Draw components as images, as their `top` features with the largest values, or as curves."""
+    """Draw components as images, as their `top` features with the largest values, or as curves.
+
+    With lower and upper `limits` of their entries, (F, K) each, features and curves have bands.
+    """
     W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
     instance("names", names, Names).checked(None, len(W))
-    indices = _chosen(which, W.shape[1])
+    indices, pair = _chosen(which, W.shape[1]), _limits(limits, W)
     if axes is None:
         axes = _grid(len(indices), names)
     flat = _flat(axes, len(indices), "components")
     for k, ax in zip(indices, flat, strict=False):
-        _component(W[:, k], names, ax, top)
+        band = None if pair is None else (pair[0][:, k], pair[1][:, k])
+        _component(W[:, k], names, ax, top, band)
         ax.set_title(f"component {k}", fontsize="medium")
     for ax in flat[len(indices) :]:
         ax.set_visible(False)
     return flat[: len(indices)]
 
 
-def _component(w: Array, names: Names, ax: Any, top: int) -> None:
+def _limits(limits: Any, W: Array) -> tuple[Array, Array] | None:
+    if limits is None:
+        return None
+    pair = [array("limits", limit, W.shape) for limit in several("limits", limits, "two arrays")]
+    if len(pair) != 2:
+        raise OptionError(f"{len(pair)} limits were given: give the lower and the upper ones")
+    return pair[0], pair[1]
+
+
+def _component(
+    w: Array, names: Names, ax: Any, top: int, band: tuple[Array, Array] | None = None
+) -> None:
     if names.image_shape is not None:
         ax.imshow(w.reshape(names.image_shape), cmap="gray", vmin=0)
         ax.set(xticks=[], yticks=[])
     elif names.feature_names is not None:
         features = np.argsort(-w, kind="stable")[: min(top, w.size)]
-        ax.barh(np.arange(features.size), w[features])
+        places = np.arange(features.size)
+        ax.barh(places, w[features])
+        if band is not None:
+            ax.hlines(places, band[0][features], band[1][features], color="0.2")
         labels = [_without_formulas(names.feature(int(f))) for f in features]
-        ax.set_yticks(np.arange(features.size), labels)
+        ax.set_yticks(places, labels)
         ax.invert_yaxis()
         ax.set_xticks([])
     else:
-        ax.plot(w)
+        if band is not None:
+            ax.fill_between(np.arange(w.size), *band, color="C0", alpha=0.35)
+        ax.plot(w, color="C0")
         ax.set_ylim(bottom=0)
         ax.set_xlabel("feature")
 
