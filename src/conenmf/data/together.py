@@ -2,7 +2,12 @@
 
 Many fits of the same data, or of data drawn from them, each do a step of their own with every
 block. `sweep_together` reads a block once and gives it to all of them, changed as the view of each
-changes it. What each gets back has the bits that a sweep of its own would have.
+changes it. What each gets back has the bits that a sweep of its own would have: a kernel adds up
+the entries of a column in the same order, whatever the number of columns.
+
+Where several steps multiply the same sparse samples, each with a matrix of its own, one product
+with all of them side by side is much faster: an entry of V is looked up once, and processors
+multiply many columns at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +16,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from .blocks import Array, Block
+import numpy as np
+
+from .. import kernels
+from .blocks import Array, Block, is_sparse, products
 from .disk import DiskMatrix
 from .local import LocalMatrix
 from .matrix import DataMatrix
@@ -21,7 +29,14 @@ from .resources import available_memory
 from .steps import Aligned, Reduce, Step, add
 from .views import MappedMatrix, View, on_block
 
-__all__ = ["Part", "is_in_memory", "measure_together", "room_for_aligned", "sweep_together"]
+__all__ = [
+    "Part",
+    "is_in_memory",
+    "measure_together",
+    "products_together",
+    "room_for_aligned",
+    "sweep_together",
+]
 
 _UNLIMITED = 1 << 40
 
@@ -41,6 +56,8 @@ class Part(NamedTuple):
     out : tuple
         For each of these an array to be overwritten, or None.
     reduce : callable
+    X : array (F, K), optional
+        With which the step multiplies every sample. The step may get the products as ``C=``.
     """
 
     V: DataMatrix
@@ -50,6 +67,7 @@ class Part(NamedTuple):
     n_rows: int
     out: tuple[Aligned | None, ...] = ()
     reduce: Reduce = add
+    X: Array | None = None
 
 
 def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
@@ -65,6 +83,10 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]
         inputs.append((*own, *part.aligned))
         steps.append(step)
     out = [array for part in parts for array in part.out or [None] * part.n_rows]
+    more: dict[str, Any] = {}
+    beside = SideBySide.of([None if part.V is not V else part.X for part in parts])
+    if beside is not None and not V.is_remote:  # where W would be sent twice
+        more["side_by_side"] = beside
     *rows, totals = V.sweep(
         _steps_together,
         *(array for arrays in inputs for array in arrays),
@@ -73,12 +95,54 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]
         steps=steps,
         counts=[len(arrays) for arrays in inputs],
         shared=[part.shared for part in parts],
+        **more,
     )
     results = []
     for part, total in zip(parts, totals, strict=True):
         results.append((*rows[: part.n_rows], total))
         rows = rows[part.n_rows :]
     return results
+
+
+class SideBySide(NamedTuple):
+    """Matrices side by side, and where each is: its first column and the one after its last."""
+
+    X: Array
+    places: list[tuple[int, int] | None]
+
+    @classmethod
+    def of(cls, matrices: Sequence[Array | None]) -> SideBySide | None:
+        """Put matrices of one type side by side; None if that saves nothing."""
+        given = [X for X in matrices if X is not None]
+        if len(given) < 2 or len({X.dtype for X in given}) > 1 or not kernels.AVAILABLE:
+            return None
+        places: list[tuple[int, int] | None] = []
+        end = 0
+        for X in matrices:
+            width = 0 if X is None else X.shape[1]
+            places.append(None if X is None else (end, end + width))
+            end += width
+        return cls(np.hstack(given), places)
+
+    def split(self, C: Array) -> list[dict[str, Array]]:
+        """Return the columns of each, as an argument of its step."""
+        return [
+            {} if place is None else {"C": np.ascontiguousarray(C[:, slice(*place)])}
+            for place in self.places
+        ]
+
+
+def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] | None:
+    """Return V'X (N, K) for each matrix X (F, K), in one pass; None if that saves nothing."""
+    beside = SideBySide.of(matrices)
+    if beside is None:
+        return None
+    C, _ = V.sweep(_multiply, X=beside.X)
+    return [part["C"] for part in beside.split(np.asarray(C))]
+
+
+def _multiply(block: Block, *, X: Array) -> tuple[Array, None]:
+    return products(block, X), None
 
 
 def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
@@ -119,10 +183,14 @@ def _steps_together(
     steps: list[Step],
     counts: list[int],
     shared: list[dict[str, Any]],
+    side_by_side: SideBySide | None = None,
 ) -> tuple[Any, ...]:
     """Do every step with one block; each takes `count` of the aligned arrays."""
     rows: list[Array] = []
     sums: list[Any] = []
+    if side_by_side is not None and is_sparse(block):
+        split = side_by_side.split(products(block, side_by_side.X))
+        shared = [{**own, **C} for own, C in zip(shared, split, strict=True)]
     for step, count, own in zip(steps, counts, shared, strict=True):
         mine, aligned = aligned[:count], aligned[count:]
         *results, part = step(block, *mine, **own)

@@ -9,12 +9,16 @@ rows of the new H and the sums from which the new W and the value of the objecti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from ..arguments import function, instance, optional, several
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..data.together import Part, sweep_together
+from ..data.together import Part, products_together, sweep_together
 from ..data.validate import require_data_matrix
+from .losses import Frobenius
 from .methods import Method
 from .runs import Leap, Outcome, Run, Solution
 from .solvers import Solver, Update
@@ -113,17 +117,34 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
     if not runs:
         return
     proposals = [run.propose() for run in runs]
+    given = [run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)]
     parts = [
         Part(
             run.V,
             run.loss.step,
             (*run.loss.aligned, *proposal.aligned),
-            run.arguments(proposal),
+            arguments,
             n_rows=len(proposal.aligned),
             out=proposal.out,
+            X=arguments["W"] if isinstance(run.loss, Frobenius) else None,
         )
-        for run, proposal in zip(runs, proposals, strict=True)
+        for run, proposal, arguments in zip(runs, proposals, given, strict=True)
     ]
     outcomes = sweep_together(V, parts)
+    _multiply_turned(V, runs, outcomes)
     for run, proposal, (*rows, sums) in zip(runs, proposals, outcomes, strict=True):
         run.settle(proposal, Outcome(rows[0], rows[-1], sums))
+
+
+def _multiply_turned(V: DataMatrix, runs: list[Run], outcomes: list[tuple[Any, ...]]) -> None:
+    """Multiply V with the new H of all runs at once, where W is updated on the turned data."""
+    if V.other_order is None:
+        return
+    new = [
+        (np.asarray(rows[0]), sums)
+        for run, (*rows, sums) in zip(runs, outcomes, strict=True)
+        if run.V is V and run.method.H.solver.first == "H" and "HH" in sums and "VH" not in sums
+    ]
+    products = products_together(V.other_order, [Ht for Ht, _ in new])
+    for (_, sums), C in zip(new, products or [], strict=False):
+        sums["C"] = C

@@ -179,13 +179,13 @@ class Frobenius(Loss):
         where they are nearly that small, the step is repeated in double precision.
         """
         unit, (squared, H, *before) = shared["unit"], given
+        C = shared.pop("C", None)  # products that were computed for several runs at once
+        C = products(block, shared["W"]) if C is None else C
         moved, updated, HH, inner = _step(
-            block,
-            shared["W"],
+            C if unit == 1 else C / C.dtype.type(unit),
             shared["G"],
             H,
             before[0] if before else None,
-            unit=unit,
             update=update,
             beta=beta,
             floor=floor,
@@ -221,8 +221,10 @@ class Frobenius(Loss):
         other = None if "VH" in sums else self.V.other_order
         if other is not None:
             turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
+            known = (sums.pop("C"),) if "C" in sums else ()
             updated, moments = other.sweep(
-                Frobenius.step,
+                _multiplied_step if known else Frobenius.step,
+                *known,
                 other.norms_squared,
                 W,
                 update=update,
@@ -335,22 +337,21 @@ class Frobenius(Loss):
         return finished(self.V, W, **how)
 
 
+def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> tuple[Any, ...]:
+    return Frobenius.step(block, *given, C=C, **shared)
+
+
 def _step(
-    block: Block,
-    X: Array,
+    C: Array,
     G: Array,
     Y: Array,
     before: Array | None,
     *,
-    unit: float,
     update: Update,
     beta: float,
     floor: float,
 ) -> tuple[Array, Array, Array, float]:
-    """Return Y updated and moved further, as updated, Y'Y and <V'X, Y> of the former."""
-    C = products(block, X)
-    if unit != 1:
-        C = C / C.dtype.type(unit)
+    """Return Y updated and moved further, as updated, Y'Y and <C, Y> of the former."""
     updated = moved = _checked_update(update, G, C, Y).astype(Y.dtype, copy=False)
     if before is not None and beta:
         moved = extrapolated(updated, before, beta, floor)
