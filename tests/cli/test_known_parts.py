@@ -140,3 +140,64 @@ def test_data_with_holes_are_not_prepared(X, run, capsys):
     X.to_csv("holes.csv")
     assert run("fit", "holes.csv", "--missing", "nan", "--log1p", *PLAIN) == 4
     assert "prepare the data first" in capsys.readouterr().err
+
+
+def test_masks_may_say_true_and_false(X, fitted):
+    """As pandas writes them, or as a sparse matrix."""
+    mask = np.random.default_rng(2).random(X.shape) < 0.8
+    expected = model().fit(X, mask=mask).components_.T
+    pd.DataFrame(mask, X.index, X.columns).to_csv("mask.csv")
+    assert "True" in Path("mask.csv").read_text()
+    sp.save_npz("mask.npz", sp.csr_array(mask))
+    for name in ("mask.csv", "mask.npz"):
+        result = fitted("cells.csv", "--mask", name)
+        np.testing.assert_allclose(result.W, expected, rtol=1e-9)
+
+
+def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
+    weights = np.random.default_rng(3).gamma(1.0, size=len(X))
+    Path("weights.txt").write_text("\n".join(map(repr, weights.tolist())))
+    np.save("weights.npy", weights)
+    expected = model().fit(X, sample_weight=weights)
+    for name in ("weights.txt", "weights.npy"):
+        result = fitted("cells.csv", "--sample-weight", name)
+        np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)
+    assert run("report", "out", "--data", "cells.csv") == 0  # with the same weights
+    capsys.readouterr()
+    Path("weights.txt").write_text("1\nmany\n")
+    assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 3
+    assert "line 2 is 'many', expected a number" in capsys.readouterr().err
+    Path("weights.txt").write_text("1\n2\n")
+    assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 3
+    assert "--sample-weight weights.txt has 2 lines for 90 samples" in capsys.readouterr().err
+
+
+def test_other_penalties_are_options(X, run, fitted, capsys):
+    result = fitted("cells.csv", "--sum-to-one", "--min-volume", 0.5)
+    expected = model(sum_to_one=True, min_volume=0.5).fit(X)
+    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(result.H).sum(axis=0), 1.0)
+    result = fitted("cells.csv", "--orthogonality", 2.0)
+    expected = model(orthogonality=2.0).fit(X)
+    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-9)
+    capsys.readouterr()
+    options = ("--orthogonality", 1, "--solver", "nnlsb", *PLAIN)
+    assert run("fit", "cells.csv", "-o", "new", *options) == 4
+    assert "needs a positive definite Gram matrix" in capsys.readouterr().err
+
+
+def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    X.to_csv("holes.csv")
+    known = ("holes.csv", "--missing", "nan", "-q")
+    assert run("rank", *known, "--methods", "ratio", "--max", 4, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["n_components"] >= 1
+    assert run("diagnose", *known, "-k", 3, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["relative_error"] == pytest.approx(
+        ConeNMF(3, missing="nan").fit(X).relative_error_, rel=1e-6
+    )
+    assert run("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals", "--json") == 0
+    capsys.readouterr()
+    assert run("stability", *known, "-k", 3, "--runs", 2) == 4
+    assert "stability is for complete data" in capsys.readouterr().err

@@ -38,7 +38,13 @@ from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption
-from .known_parts import ENTRY_OPTIONS, TERM_OPTIONS, read_fixed
+from .known_parts import (
+    ENTRY_OPTIONS,
+    SAMPLE_WEIGHT_OPTION,
+    TERM_OPTIONS,
+    read_fixed,
+    weighed,
+)
 from .labels import GivenClasses
 from .losses import LOSS_OPTION
 from .options import (
@@ -95,6 +101,9 @@ class _FitOptions:
     alpha_W: float  # noqa: N815  scikit-learn calls them so
     alpha_H: float | None  # noqa: N815
     l1_ratio: float
+    orthogonality: float
+    min_volume: float
+    sum_to_one: bool
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -103,11 +112,12 @@ class _FitOptions:
 
     def terms(self, V: DataMatrix, **reading: Any) -> dict[str, Any]:
         """Known components and penalties, for `factorize`."""
+        names = ("l1_ratio", "orthogonality", "min_volume", "sum_to_one")
         penalties = Penalties.as_in_sklearn(
-            V.shape,
+            (V.shape[0], V.shape[1] if V.unweighed is None else V.unweighed.n_counted),
             alpha_W=self.alpha_W,
             alpha_H="same" if self.alpha_H is None else self.alpha_H,
-            l1_ratio=self.l1_ratio,
+            **{name: getattr(self, name) for name in names},
         )
         return {"fixed": read_fixed(self.fixed, V, **reading), "penalties": penalties}
 
@@ -118,6 +128,7 @@ class _FitOptions:
     COMPONENTS_OPTION,
     *PREPARING_OPTIONS,
     *ENTRY_OPTIONS,
+    SAMPLE_WEIGHT_OPTION,
     click.option(
         "-o", "--output", type=click.Path(), help="Folder for the results; by default DATA-conenmf."
     ),
@@ -191,11 +202,12 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     display = common.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
     with interruption, new_result(target) as new:
-        V = common.open(display, options.image_shape)
-        check_view(options.view, V.names)
+        own = common.open(display, options.image_shape)
+        check_view(options.view, own.names)
+        V = weighed(own, common.sample_weight, options.loss, common.max_memory)
         terms = options.terms(V, **common.of_other_files)
         replaces = bool(earlier_files(target))
-        known = {} if options.no_report else given.known(V.shape[1], V.names)
+        known = {} if options.no_report else given.known(own.shape[1], own.names)
         show = display.iterations(**options.limits, what="solving")
         with display.working(choosing(options.K)):
             result = factorize(
@@ -238,7 +250,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                 options.checkpoint is not None,
             ),
         ),
-        V,
+        own,
     )
     return 130 if interruption.asked else 0
 

@@ -21,6 +21,7 @@ from ..solve.inits import INITS
 from ..solve.solvers import SOLVERS
 from ..solve.stopping import Iteration
 from .answers import show_comparison, show_diagnosis, show_rank
+from .known_parts import ENTRY_OPTIONS
 from .labels import read_labels
 from .losses import LOSS_OPTION
 from .options import (
@@ -45,6 +46,7 @@ _DEFAULT_MAX_K = 20
 @reads_data
 @with_options(
     *PREPARING_OPTIONS,
+    *ENTRY_OPTIONS[:2],
     click.option("--min", "min_k", type=click.IntRange(1), help="Smallest number to try."),
     click.option("--max", "max_k", type=click.IntRange(1), help="Largest number to try."),
     click.option(
@@ -65,7 +67,8 @@ def rank(
     """Estimate how many components DATA has: a table of estimators, and a recommendation.
 
     The recommendation is the number that `conenmf fit -k auto` takes, unless that is not among the
-    numbers to try or its estimator not among --methods; then the reason says so.
+    numbers to try or its estimator not among --methods; then the reason says so. Entries that are
+    missing are the means of their features here; of sparse DATA, zeros.
 
     \b
     conenmf rank counts.csv
@@ -109,7 +112,14 @@ def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | 
 
 @click.command()
 @reads_data
-@with_options(COMPONENTS_OPTION, *PREPARING_OPTIONS, LOSS_OPTION, *STOPPING_OPTIONS, EFFORT_OPTION)
+@with_options(
+    COMPONENTS_OPTION,
+    *PREPARING_OPTIONS,
+    *ENTRY_OPTIONS,
+    LOSS_OPTION,
+    *STOPPING_OPTIONS,
+    EFFORT_OPTION,
+)
 def diagnose(
     common: CommonOptions, K: int | str, loss: str, effort: int | None, **limits: Any
 ) -> None:
@@ -148,6 +158,7 @@ def diagnose(
 @with_options(
     COMPONENTS_OPTION,
     *PREPARING_OPTIONS,
+    *ENTRY_OPTIONS,
     click.option(
         "--inits",
         type=NameList(["auto", *INITS]),

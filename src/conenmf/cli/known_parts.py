@@ -5,8 +5,11 @@ Masks, weights and components are matrices in files, which `open_data` reads as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -14,13 +17,28 @@ import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact
 from ..data.doors import open_data
+from ..data.files.name_lists import read_names
 from ..data.matrix import DataMatrix
-from ..errors import ConeNMFError, Message, NonFiniteError, Option, ShapeError
+from ..data.resources import memory_budget
+from ..data.weighing import weigh_samples
+from ..errors import ConeNMFError, FileFormatError, Message, NonFiniteError, Option, ShapeError
 from ..judge.named import matched_rows
 from ..names import Names
 from ..solve.fixed import FIXED_TABLE, Fixed
+from ..solve.goals import checked_loss
+from ..text import visible
 
-__all__ = ["ENTRY_OPTIONS", "TERM_OPTIONS", "KnownEntries", "read_fixed"]
+__all__ = [
+    "ENTRY_OPTIONS",
+    "SAMPLE_WEIGHT_OPTION",
+    "TERM_OPTIONS",
+    "KnownEntries",
+    "read_fixed",
+    "weighed",
+]
+
+_WORDS = re.compile(rb"(?i)(^|[,;\t| \"])(true|false)(?=[,;\t| \"\r\n]|$)", re.MULTILINE)
+_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 
 ENTRY_OPTIONS = (
     click.option(
@@ -33,7 +51,7 @@ ENTRY_OPTIONS = (
         "--mask",
         type=click.Path(),
         metavar="FILE",
-        help="A matrix of the shape of DATA: 0 where an entry is missing.",
+        help="A matrix of the shape of DATA: 0 or False where an entry is missing.",
     ),
     click.option(
         "--weights",
@@ -71,6 +89,34 @@ TERM_OPTIONS = (
         show_default=True,
         help="Share of the penalties that is L1; the rest is L2.",
     ),
+    click.option(
+        "--orthogonality",
+        type=click.FloatRange(0),
+        default=0.0,
+        show_default=True,
+        help="Penalty of samples that use several components.",
+    ),
+    click.option(
+        "--min-volume",
+        "min_volume",
+        type=click.FloatRange(0),
+        default=0.0,
+        show_default=True,
+        help="Penalty of components that are far from each other.",
+    ),
+    click.option(
+        "--sum-to-one",
+        "sum_to_one",
+        is_flag=True,
+        help="The coefficients of a sample sum to one, as abundances do.",
+    ),
+)
+SAMPLE_WEIGHT_OPTION = click.option(
+    "--sample-weight",
+    "sample_weight",
+    type=click.Path(),
+    metavar="FILE",
+    help="How often each sample counts: a text with a number per line, or a .npy vector.",
 )
 
 
@@ -95,9 +141,11 @@ class KnownEntries:
         known = cls()
         for name, path in files.items():
             if path is not None:
-                M = _opened(name, path, samples_in=samples_in, **reading)
-                step = _is_known if name == "mask" else _numbers
-                rows: Any = M.sweep(step)[0]
+                with TemporaryDirectory() as folder:
+                    numbers = _in_numbers(path, folder) if name == "mask" else path
+                    M = _opened(name, numbers, samples_in=samples_in, **reading)
+                    step = _is_known if name == "mask" else _numbers
+                    rows: Any = M.sweep(step)[0]
                 known.arrays[name] = rows if samples_in == "rows" else rows.T
                 known.names[name] = M.names
         return known
@@ -120,6 +168,52 @@ def read_fixed(path: str | None, V: DataMatrix, **reading: Any) -> Fixed | None:
     M = _opened("fixed", path, samples_in="rows", **reading)
     W = exact(dense(M.columns(np.arange(M.shape[1]))))
     return Fixed(matched_rows(W, M.names, V, FIXED_TABLE), M.names.sample_names)
+
+
+def weighed(V: DataMatrix, path: str | None, loss: str, max_memory: str | None) -> DataMatrix:
+    """Return V, or a view with the weights of samples that a file holds."""
+    if path is None:
+        return V
+    if path.endswith(".npy"):
+        try:
+            weights = np.load(path, allow_pickle=False)
+        except ValueError:
+            message = Message(Option("sample_weight", path), ": no vector of numbers in .npy form")
+            raise FileFormatError(message) from None
+        return weigh_samples(V, np.ravel(weights), checked_loss(loss))
+    lines = read_names(path, memory_budget(max_memory))
+    try:
+        numbers = [float(line) for line in lines]
+    except ValueError:
+        number = next(n for n, line in enumerate(lines, 1) if not _is_number(line))
+        problem = f": line {number} is {visible(lines[number - 1])!r}, expected a number"
+        raise FileFormatError(Message(Option("sample_weight", path), problem)) from None
+    if len(numbers) != V.shape[1]:
+        problem = f" has {len(numbers)} lines for {V.shape[1]} samples: give one number for each"
+        raise ShapeError(Message(Option("sample_weight", path), problem))
+    return weigh_samples(V, numbers, checked_loss(loss))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_numbers(path: str, folder: str) -> str:
+    """Return the path of a text, or of a copy in the folder with 1 and 0 for True and False."""
+    source = Path(path)
+    if source.suffix.lower() not in _TEXT_SUFFIXES or not source.is_file():
+        return path
+    text = source.read_bytes()
+    numbers = _WORDS.sub(lambda found: found[1] + (b"0" if found[2][0] in b"fF" else b"1"), text)
+    if numbers == text:
+        return path
+    copy = Path(folder) / source.name
+    copy.write_bytes(numbers)
+    return str(copy)
 
 
 def _opened(option: str, path: str, **reading: Any) -> DataMatrix:

@@ -74,6 +74,7 @@ class CommonOptions:
     missing: str | None = None
     mask: str | None = None
     weights: str | None = None
+    sample_weight: str | None = None
 
     @functools.cached_property
     def _member(self) -> tuple[str, str | None]:
@@ -107,6 +108,7 @@ class CommonOptions:
             "missing": self.missing,
             "mask": self.mask,
             "weights": self.weights,
+            "sample_weight": self.sample_weight,
             **self.preparing,
         }
 
@@ -131,6 +133,7 @@ class CommonOptions:
             ("--missing", self.missing),
             ("--mask", self.mask),
             ("--weights", self.weights),
+            ("--sample-weight", self.sample_weight),
             *(("--drop", column) for column in self.drop),
         ]
         flags = [text for flag, value in given if value is not None for text in (flag, value)]

@@ -24,6 +24,7 @@ from ..pipeline import factorize
 from ..report import write_report
 from ..result import Factorization
 from ..text import visible
+from .known_parts import ENTRY_OPTIONS
 from .losses import LOSS_OPTION
 from .options import (
     COMPONENTS_OPTION,
@@ -57,6 +58,7 @@ __all__ = ["stability"]
 @with_options(
     COMPONENTS_OPTION,
     *PREPARING_OPTIONS,
+    *ENTRY_OPTIONS,
     LOSS_OPTION,
     click.option("--runs", type=click.IntRange(2), default=20, show_default=True, help="Fits."),
     click.option(

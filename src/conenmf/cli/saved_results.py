@@ -28,7 +28,7 @@ from ..solve.goals import LOSSES, best_coefficients
 from ..solve.penalties import Penalties
 from ..solve.weighted import Weighted
 from ..text import visible
-from .known_parts import ENTRY_OPTIONS
+from .known_parts import ENTRY_OPTIONS, SAMPLE_WEIGHT_OPTION, weighed
 from .labels import GivenClasses
 from .options import (
     PRINTING_OPTIONS,
@@ -55,6 +55,7 @@ _READ_AS_BEFORE = (
     "missing",
     "mask",
     "weights",
+    "sample_weight",
 )
 
 
@@ -151,6 +152,7 @@ def _load(path: str) -> Factorization:
     click.option("--data", help="The data that were factorised; needed if fit wrote no report."),
     *READING_OPTIONS,
     *ENTRY_OPTIONS,
+    SAMPLE_WEIGHT_OPTION,
     *REPORT_OPTIONS,
     *PRINTING_OPTIONS,
 )
@@ -242,6 +244,7 @@ def _judged(
         )
     if factorization.preparation is not None:
         V = prepared(V, factorization.preparation)
+    V = weighed(V, common.sample_weight, factorization.loss, common.max_memory)
     factorization = replace(factorization, data=V, certificate=None, diagnosis=None)
     with common.display.working("judging the result"):
         factorization.diagnose()

@@ -47,6 +47,7 @@ __all__ = [
     "check_labels",
     "check_shapes",
     "checked_components",
+    "require_complete",
     "require_data_matrix",
     "require_nonnegative",
     "unmasked",
@@ -131,6 +132,15 @@ def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False
         )
     if nonzero and not V.nonzero:
         raise ZeroDataError("every entry is zero: there is nothing to factor")
+
+
+def require_complete(V: DataMatrix, what: str) -> None:
+    """Refuse data with missing or weighted entries, for what would take them for zeros."""
+    if V.observed is not None:
+        raise NotAvailableError(
+            f"{what} is for complete data, and of these entries are missing or weighted: complete "
+            "them with inverse_transform of a fit, or leave out samples or features"
+        )
 
 
 def require_nonnegative(V: DataMatrix, what: str) -> None:

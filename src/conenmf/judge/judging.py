@@ -109,12 +109,12 @@ class JudgesItself:
 
         It costs about as much as the fit: `max_iter` is about how many iterations it takes in all.
         The result keeps the answer; it is computed again only to search after an answer without a
-        search. Of a fit with penalties, exact factors of W H alone are sought: others would have
-        other penalties.
+        search. Of a fit with penalties, or to data with missing entries, exact factors of W H alone
+        are sought: others would have other penalties, or other values where nothing is known.
         """
         max_iter = integer("max_iter", max_iter, at_least=0)
         known = self.known_uniqueness
-        if self.settings.get("penalties"):
+        if self.settings.get("penalties") or self.settings.get("observed"):
             max_iter = 0
         if known is None or (max_iter and not known.was_searched):
             V = self._require_data("uniqueness(V, W, H)")

@@ -103,6 +103,7 @@ def uniqueness(
     """
     require_data_matrix(V, nonzero=True)
     loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
+    max_iter = max_iter if V.observed is None else 0  # V has zeros where entries are missing
     W, Ht = check_factors(V, W, H)
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
     passes = V.passes_here

@@ -30,6 +30,7 @@ from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
+from ..data.observed import filled
 from ..data.resampled import holds_counts
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
@@ -102,6 +103,7 @@ def choose_k(
     (4, 'cones')
     """
     require_data_matrix(V, nonzero=True)
+    V = V if V.observed is None else filled(V)
     max_time = optional(number, "max_time", max_time, at_least=0, or_infinite=True, what="seconds")
     decision = _decide(_Evidence(V, spectrum, max_time), _STEPS)[0]
     if decision is None:
@@ -311,6 +313,7 @@ def select_k(
     (4, 'cones')
     """
     require_data_matrix(V, nonzero=True)
+    V = V if V.observed is None else filled(V)
     require_nonnegative(V, "the vote on the number of components")
     rng = optional(generator, "rng", rng)
     optional(function, "callback", callback, takes=2)

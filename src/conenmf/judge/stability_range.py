@@ -14,7 +14,7 @@ from ..arguments import components, function, optional, several
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.saving import reading, write_arrays
-from ..data.validate import checked_components, require_data_matrix
+from ..data.validate import checked_components, require_complete, require_data_matrix
 from ..errors import ComponentsError, FileFormatError, Message, Option
 from ..solve.checkpoint import Checkpoint, held_folder
 from . import plots
@@ -143,6 +143,7 @@ def stability_over(
     [2, 3]
     """
     require_data_matrix(V, nonzero=True)
+    require_complete(V, "stability")
     optional(function, "callback", callback, takes=1)
     candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
     if candidates.size == 0:
