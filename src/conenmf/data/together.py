@@ -3,7 +3,7 @@
 Many fits of the same data, or of data drawn from them, each do a step of their own with every
 block. `sweep_together` reads a block once and gives it to all of them, changed as the view of each
 changes it. What each gets back has the bits that a sweep of its own would have: a kernel adds up
-the entries of a column in the same order, whatever the number of columns.
+the entries of a column in the same order for any number of columns.
 
 Where several steps multiply the same sparse samples, each with a matrix of its own, one product
 with all of them side by side is much faster: an entry of V is looked up once, and processors
