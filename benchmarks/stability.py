@@ -172,9 +172,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--levels", nargs="+", default=LEVELS)
-    parser.add_argument("--ks", nargs="+", type=int, default=list(range(8, 29, 2)))
+    parser.add_argument("--ks", nargs="+", type=int, help="by default found from the data")
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--resample", default="counts")
+    parser.add_argument("--resample", default="start")
     parser.add_argument("--drawn", action="store_true", help="coverage and cost on drawn counts")
     parser.add_argument("--generators", nargs="+", default=GENERATORS, choices=GENERATORS)
     options = parser.parse_args()
@@ -202,6 +202,7 @@ def main() -> None:
                 callback=lambda found, truth=truth: show(found, truth),
             )
             print(f"  K = {chosen.K}; {chosen.reason}; {time.perf_counter() - began:.0f} s")
+            show(chosen.found[chosen.K], truth)
 
 
 if __name__ == "__main__":

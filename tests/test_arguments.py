@@ -226,7 +226,7 @@ CALLS = {
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "methods": ("words?", ["ratio"]), **DRAWING,
         **SPECTRAL, "callback": ("function?", None)},
     "stability": {**DATA, "K": ("size", 2), **REPLICATES},
-    "stability_over": {**DATA, "ks": ("ks", [2]), "callback": ("function?", None), **REPLICATES},
+    "stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?", None), **REPLICATES},
     "find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size", 3), "n_genes":
         ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "resample": ("choice",
         "start"), "density_threshold": ("share", 0.5), "max_iter": ("integer", 3), "tol": ("share",

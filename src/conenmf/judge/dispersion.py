@@ -3,37 +3,79 @@
 The variance of a count of mean x is taken as x + phi x^2, that of a Poisson count whose rate varies
 itself; phi, the dispersion, is the squared coefficient of variation of the rate. Where it is above
 zero the Poisson loss trusts large counts too much, and a few samples with very many of them decide
-where all components go. Weights of samples (`balanced`) prevent that, as in quasi-likelihood:
-Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method",
-Biometrika 61, 1974. The best coefficients of a sample do not depend on its weight.
+where all components go. Weights prevent that: 1 / (1 + phi x) for each entry, with the rates x of a
+first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
+models, and the Gauss-Newton method", Biometrika 61, 1974). Of large data samples have weights, see
+`balanced`.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..arguments import components, generator
-from ..data.blocks import Array, dense
-from ..data.matrix import DataMatrix
-from ..data.resampled import balanced, holds_counts
+from ..data.blocks import Array, Block, dense
+from ..data.matrix import Aligned, DataMatrix
+from ..data.observed import observed_only
+from ..data.resampled import holds_counts
+from ..data.together import is_in_memory
 from ..data.validate import checked_components, require_data_matrix
-from ..data.views import take_samples
 from ..solve.count_inits import initialize_counts, warmed_up
 from ..solve.goals import best_coefficients, goal_of
+from ..solve.initial import InitialFactors
 from ..solve.loop import alternate
+from ..solve.runs import Solution
 from ..solve.stopping import Stopping
 from .votes import some_samples
 
-__all__ = ["dispersion"]
+__all__ = [
+    "POISSON",
+    "Noise",
+    "continued",
+    "dispersion",
+    "edge_of",
+    "noise_of",
+    "quasi_divergence",
+    "scan",
+]
 
 _MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at
+_MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory
 _MIN_RATE = 1.0  # of counts whose residuals are looked at
 _ACTIVE_SHARE = 1e-3  # of a sample or component, from which on a coefficient counts as fitted
-_STOPPING = Stopping(1e-4, max_iter=100)
-_ROUNDS = 2  # the second fit has weights, and so follows noise less
+_STARTS = 3
+_BEGINNING, _STOPPING = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=150)
+_ROUNDS = 3  # those after the first have weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
 _HALVINGS = 60
+_FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
+_BEYOND = 5  # ... and how far beyond the best one
+
+
+class Noise(NamedTuple):
+    """How counts vary around a fit.
+
+    Attributes
+    ----------
+    dispersion : float
+        phi in x + phi x^2.
+    weights : array (N, F) or None
+        1 / (1 + phi x); None without dispersion, and for large data.
+    """
+
+    dispersion: float
+    weights: Array | None = None
+
+    def weighed(self, V: DataMatrix) -> DataMatrix:
+        """Return V, or a matrix of its shape, with the weights of its entries."""
+        return V if self.weights is None else observed_only(V, weights=self.weights)
+
+
+POISSON = Noise(0.0)
+"""That of Poisson counts."""
 
 
 def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
@@ -64,21 +106,128 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     require_data_matrix(V, whole=True, nonzero=True)
     K = checked_components(components(K), V)
     generator("rng", rng)
-    if not holds_counts(V):
+    if V.observed is not None or not holds_counts(V):
         return 0.0
-    part = some_samples(V, rng, _MAX_SAMPLES, _MAX_ENTRIES)
-    counts = np.asarray(dense(part.columns(np.arange(part.shape[1]))), np.float64)
+    return _pilot(_Part.of(V, rng), K, rng).dispersion
+
+
+def noise_of(
+    V: DataMatrix, K: int, rng: np.random.Generator, dispersion: float | None = None
+) -> Noise:
+    """Return how counts vary around a fit with K components, with a dispersion that may be given.
+
+    What is not counts, and data with missing or weighted entries, have none.
+    """
+    if dispersion == 0 or V.observed is not None or not holds_counts(V):
+        return POISSON if dispersion is None else Noise(dispersion)
+    pilot = _pilot(_Part.of(V, rng), K, rng)
+    phi = pilot.dispersion if dispersion is None else dispersion
+    is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and is_in_memory(V)
+    if phi == 0 or not is_small:
+        return Noise(phi)
+    H = np.asarray(best_coefficients(V, pilot.W, "poisson")[0], np.float64)
+    return Noise(phi, _weights(phi, pilot.W, H))
+
+
+def scan(V: DataMatrix, rng: np.random.Generator) -> tuple[int, int]:
+    """Return how many components there may be, and the most that were tried.
+
+    Numbers of components grow by two fifths until the cost of short fits rises: the extended
+    quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987), which also counts the dispersion
+    around each of them, and what each component explains of noise.
+    """
+    part, most = _Part.of(V, rng), min(V.shape)
+    costs: dict[int, float] = {}
+    k, pilot = min(_FIRST, most), None
+    while True:
+        pilot = _pilot(part, k, rng, pilot)
+        phi, H = pilot.dispersion, best_coefficients(part.V, pilot.W, "poisson")[0]
+        spread = np.log1p(phi * part.counts).sum() / 2
+        costs[k] = quasi_divergence(part.V, pilot.W, H, phi) + spread + k * edge_of(part.V.shape)
+        best = min(costs, key=costs.__getitem__)
+        if k >= best + _BEYOND or k == most:
+            return best, k
+        k = min(max(k + 1, round(k * _GROWTH)), most)
+
+
+def edge_of(shape: tuple[int, int]) -> float:
+    """Return how much one component more explains of noise: (sqrt F + sqrt N)^2 / 2.
+
+    Half of the square of the largest singular value of F x N numbers of variance one, which
+    residuals have, divided by their standard deviations (Marchenko and Pastur, 1967).
+    """
+    F, N = shape
+    return float((np.sqrt(F) + np.sqrt(N)) ** 2 / 2)
+
+
+def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
+    """Return W after the solver went on with it, on V with the weights of its noise."""
+    data = noise.weighed(V)
+    return _fitted(data, initialize_counts(data, W.shape[1], W), stopping).W.astype(np.float64)
+
+
+def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
+    """Return the divergence of W H from counts of this dispersion; one pass.
+
+    Half of the deviance of negative binomial counts, and the Poisson divergence without dispersion.
+    """
+    with V.own_threads():
+        (total,) = V.sweep(_diverge, H.T, W=np.asarray(W, np.float64), phi=phi)
+    return float(total)
+
+
+class _Part(NamedTuple):
+    """The samples that are looked at, and their counts (F, n)."""
+
+    V: DataMatrix
+    counts: Array
+
+    @classmethod
+    def of(cls, V: DataMatrix, rng: np.random.Generator) -> _Part:
+        part = some_samples(V, rng, _MAX_SAMPLES, _MAX_ENTRIES)
+        return cls(part, np.asarray(dense(part.columns(np.arange(part.shape[1]))), np.float64))
+
+
+class _Pilot(NamedTuple):
+    """A short fit, and the noise around it."""
+
+    W: Array
+    noise: Noise
+
+    @property
+    def dispersion(self) -> float:
+        return self.noise.dispersion
+
+
+def _pilot(part: _Part, K: int, rng: np.random.Generator, before: _Pilot | None = None) -> _Pilot:
+    """Fit with the weights of the fit before, by default from none on in several rounds."""
+    noise, W = POISSON if before is None else before.noise, np.empty(0)
+    for _ in range(_ROUNDS if before is None else 1):
+        W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
+        H = np.asarray(best_coefficients(part.V, W, "poisson")[0], np.float64)
+        phi = _solved(part.counts, W, H)
+        noise = Noise(phi, _weights(phi, W, H)) if phi else POISSON
+    return _Pilot(W, noise)
+
+
+def _best_of_several(data: DataMatrix, K: int, rng: np.random.Generator) -> Array:
+    """W of a fit from the best of a few random inits."""
+    initials = (initialize_counts(data, K, "random", rng) for _ in range(_STARTS))
+    begun = [_fitted(data, warmed_up(data, initial), _BEGINNING) for initial in initials]
+    best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
+    initial = InitialFactors(best.W, best.H, "random", np.inf)
+    return _fitted(data, initial, _STOPPING).W.astype(np.float64)
+
+
+def _fitted(data: DataMatrix, initial: InitialFactors, stopping: Stopping) -> Solution:
     method = goal_of("poisson", "auto")[2]
     if method is None:
         raise AssertionError("every loss has a solver")
-    phi = 0.0
-    for _ in range(_ROUNDS):
-        data = take_samples(balanced(part, phi), np.arange(part.shape[1]))
-        initial = warmed_up(data, initialize_counts(data, min(K, *part.shape), "random", rng))
-        W = alternate(data, initial.W, initial.H, method, stopping=_STOPPING).W
-        H = np.asarray(best_coefficients(part, W, "poisson")[0])
-        phi = _solved(counts, W.astype(np.float64), H.astype(np.float64))
-    return phi
+    return alternate(data, initial.W, initial.H, method, stopping=stopping)
+
+
+def _weights(phi: float, W: Array, H: Array) -> Array:
+    return 1 / (1 + phi * (H.T @ W.T))
 
 
 def _solved(counts: Array, W: Array, H: Array) -> float:
@@ -99,3 +248,15 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
         else:
             high = middle
     return low
+
+
+def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:
+    counts = np.asarray(dense(block), np.float64)
+    rates = np.maximum(W @ H.T, np.finfo(np.float64).tiny)
+    positive = np.where(counts > 0, counts, 1.0)
+    logs = counts * np.log(positive / rates)
+    if phi == 0:
+        return (float((logs - counts + rates).sum()),)
+    return (
+        float((logs - (counts + 1 / phi) * np.log((1 + phi * counts) / (1 + phi * rates))).sum()),
+    )

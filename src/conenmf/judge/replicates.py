@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.digest import digest
 from ..data.matrix import DataMatrix
-from ..data.resampled import bootstrapped, redrawn
+from ..data.resampled import balanced, bootstrapped, redrawn
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
 from ..solve.checkpoint import Checkpoint
@@ -31,6 +32,7 @@ from ..solve.loop import ending
 from ..solve.methods import Method
 from ..solve.runs import Run
 from ..solve.stopping import Stopping
+from .dispersion import POISSON, Noise
 from .kept_runs import KeptRuns
 
 __all__ = ["RESAMPLINGS", "Replicates", "replicate", "replicate_over"]
@@ -51,8 +53,9 @@ def _counts(
     rng: np.random.Generator,
     loss: str,
     dispersion: float = 0.0,
+    balance: bool = False,
 ) -> DataMatrix:
-    return redrawn(V, rng, dispersion=dispersion, balance=loss == "poisson")
+    return redrawn(V, rng, dispersion=dispersion, balance=balance)
 
 
 RESAMPLINGS: dict[str, _Resampling | None] = {"start": None, "samples": _samples, "counts": _counts}
@@ -92,10 +95,11 @@ def replicate(
     resample: str,
     rng: np.random.Generator,
     stopping: Stopping,
+    noise: Noise = POISSON,
     checkpoint: Checkpoint | None = None,
 ) -> Replicates:
     """Fit V from random inits; arguments are those of `stability`, checked."""
-    how: dict[str, Any] = {"loss": loss, "resample": resample, "stopping": stopping}
+    how: dict[str, Any] = {"loss": loss, "resample": resample, "stopping": stopping, "noise": noise}
     ((_, runs),) = replicate_over(V, {K: checkpoint}, n_runs, rng=rng, **how)
     return runs
 
@@ -109,6 +113,7 @@ def replicate_over(
     resample: str,
     rng: np.random.Generator,
     stopping: Stopping,
+    noise: Noise = POISSON,
 ) -> Iterator[tuple[int, Replicates]]:
     """Do the same for several numbers of components, each with the checkpoint of its runs.
 
@@ -117,16 +122,16 @@ def replicate_over(
     method = goal_of(loss, "auto")[2]
     if method is None:
         raise AssertionError("every loss has a solver")
-    fits = _Fits(V, loss, method, stopping, RESAMPLINGS[resample])
+    fits = _Fits(*_for_noise(V, loss, resample, noise), loss, method, stopping, noise)
     ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
     with ExitStack() as stack:
         data = digest(V) if any(place is not None for place in ks.values()) else ""
         limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
+        settings = {"loss": loss, "resample": resample, "dispersion": noise.dispersion, **limits}
         tasks = []
         for K, place in ks.items():
             generators, kept = rng.spawn(n_runs), None
             if place is not None:
-                settings = {"loss": loss, "resample": resample, **limits}
                 opened = KeptRuns.open(place, V, K, settings, generators[0], data)
                 kept = stack.enter_context(opened)
                 found = {number: kept.load(number) for number in range(n_runs)}
@@ -150,14 +155,30 @@ def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[i
         yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
 
 
+def _for_noise(
+    V: DataMatrix, loss: str, resample: str, noise: Noise
+) -> tuple[DataMatrix, _Resampling | None]:
+    """The data that runs are on, and how they are drawn from them."""
+    has_weights = noise.weights is not None
+    if resample == "counts":
+        balance = loss == "poisson" and not has_weights
+        return V, partial(_counts, dispersion=noise.dispersion, balance=balance)
+    if resample == "start" and has_weights:
+        V = noise.weighed(V)
+    elif loss == "poisson" and not has_weights:
+        V = balanced(V, noise.dispersion)
+    return V, RESAMPLINGS[resample]
+
+
 class _Fits(NamedTuple):
     """What all replicates have in common."""
 
     V: DataMatrix
+    draw: _Resampling | None
     loss: str
     method: Method
     stopping: Stopping
-    draw: _Resampling | None
+    noise: Noise
 
     @property
     def holds_draws(self) -> bool:
@@ -216,7 +237,9 @@ class _Fits(NamedTuple):
         if self.draw is None:
             return self.V
         view = self.draw(self.V, rng, self.loss)
-        return take_samples(view, np.arange(view.shape[1])) if self.holds_draws else view
+        if not self.holds_draws:
+            return view
+        return self.noise.weighed(take_samples(view, np.arange(view.shape[1])))
 
     def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
         if self.loss == "poisson":

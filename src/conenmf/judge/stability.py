@@ -24,6 +24,8 @@ from ..solve.goals import LOSSES, checked_loss
 from ..solve.losses import Loss
 from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
+from .dispersion import POISSON, Noise, noise_of
+from .dispersion import dispersion as estimated_dispersion
 from .limits import entry_limits
 from .replicates import RESAMPLINGS, Replicates, replicate
 from .stability_result import Stability
@@ -42,7 +44,7 @@ def stability(
     *,
     loss: str = "frobenius",
     resample: str = "samples",
-    dispersion: float | None = None,
+    dispersion: float | Noise | None = None,
     density_threshold: float = 0.5,
     max_excess: float = 0.01,
     max_iter: int = 200,
@@ -65,10 +67,10 @@ def stability(
         bootstrap; each sample a Poisson number of times); counts, each drawn again with that mean;
         or nothing else. Inits alone show whether the solver finds the same minimum again, which it
         may even of noise, and limits of entries then say nothing about sampling.
-    dispersion : float, optional
+    dispersion : float or Noise, optional
         Of counts: those of mean x have the variance x + dispersion x^2, so 0 is for Poisson counts.
-        Counts are drawn again so, and with the Poisson loss samples have weights for it. By default
-        it is estimated, see `judge.dispersion`.
+        Counts are drawn again so, and with the Poisson loss entries have weights for it, samples
+        those of large data. By default it is estimated, see `judge.dispersion`.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -113,8 +115,26 @@ def stability(
         checkpoint=checkpoint,
     )
     with V.own_threads():
-        runs = replicate(V, K, **checked.of_runs, checkpoint=checked.checkpoint)
+        noise = checked_noise(V, K, dispersion, **checked.of_noise)
+        runs = replicate(V, K, **checked.of_runs, noise=noise, checkpoint=checked.checkpoint)
         return judged_replicates(V, runs, **checked.of_consensus)
+
+
+def checked_noise(
+    V: DataMatrix, K: int, dispersion: float | Noise | None, loss: str, resample: str
+) -> Noise:
+    """Return how counts vary around a fit with K components, as far as runs need it."""
+    if isinstance(dispersion, Noise):
+        return dispersion
+    if dispersion is not None:
+        dispersion = number("dispersion", dispersion, at_least=0)
+    if loss == "poisson":
+        return noise_of(V, K, np.random.default_rng(0), dispersion)
+    if resample != "counts":
+        return POISSON
+    if dispersion is None:
+        dispersion = estimated_dispersion(V, K, np.random.default_rng(0))
+    return Noise(dispersion)
 
 
 class Options(NamedTuple):
@@ -122,6 +142,7 @@ class Options(NamedTuple):
 
     of_runs: dict[str, Any]
     of_consensus: dict[str, Any]
+    of_noise: dict[str, str]
     checkpoint: Checkpoint | None
 
 
@@ -150,6 +171,7 @@ def checked_options(
     return Options(
         {"n_runs": n_runs, "rng": rng, "stopping": stopping, **how},
         {"density_threshold": threshold, "max_excess": max_excess, **how},
+        how,
         checkpoint,
     )
 
