@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
-from conenmf import from_columns, stability
+from conenmf import from_columns, stability, stability_over
 from conenmf.data.resampled import balanced
-from conenmf.judge.dispersion import dispersion
+from conenmf.judge.dispersion import dispersion, edge_of, quasi_divergence
 from conenmf.judge.metrics import match_components
 
 
@@ -65,3 +66,46 @@ def test_a_few_samples_with_very_many_counts_do_not_decide():
     cosines = [match_components(W, one.W)[1].min() for one in (found, plain)]
     assert cosines[0] > 0.97
     assert cosines[1] < 0.9
+
+
+def test_the_divergence_is_that_of_negative_binomial_counts(main_backend, small_blocks):
+    rates, rng, W = rates_of(N=20)
+    X = rng.poisson(rates).astype(float)
+    H = np.linalg.lstsq(W, rates)[0]
+    for phi in (0.01, 1.0):
+        size = 1 / phi
+        likelihoods = [
+            nbinom.logpmf(X, size, size / (size + np.maximum(x, 1e-300))).sum() for x in (X, rates)
+        ]
+        found = quasi_divergence(main_backend(X), W, H, phi)
+        assert found == pytest.approx(likelihoods[0] - likelihoods[1], rel=1e-6)
+    positive = np.where(X > 0, X, 1)
+    poisson = (X * np.log(positive / rates) - X + rates).sum()
+    assert quasi_divergence(main_backend(X), W, H, 0.0) == pytest.approx(poisson, rel=1e-9)
+    assert quasi_divergence(main_backend(X), W, H, 1e-8) == pytest.approx(poisson, rel=1e-4)
+
+
+def test_one_component_explains_no_more_of_noise():
+    rng = np.random.default_rng(5)
+    largest = [np.linalg.norm(rng.standard_normal((40, 90)), 2) ** 2 / 2 for _ in range(20)]
+    assert np.mean(largest) == pytest.approx(edge_of((40, 90)), rel=0.1)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.05])
+def test_the_number_of_components_is_found_without_candidates(phi):
+    rates, rng, W = rates_of(seed=4, F=30, N=100, K=4)
+    if phi:
+        rates = rates * rng.gamma(1 / phi, phi, rates.shape)
+    V = from_columns(rng.poisson(rates).astype(float))
+    found = stability_over(V, n_runs=4, loss="poisson", resample="start", max_iter=60)
+    assert found.K == 4
+    assert {2, 3, 4, 5, 6} <= set(found.ks.tolist())
+    assert "noise" in found.reason
+    assert (match_components(W, found.found[4].W)[1] > 0.97).all()
+
+
+def test_other_data_have_candidates_up_to_the_edge_of_noise():
+    X = np.kron(np.eye(3), np.ones((6, 15))) + 0.01 * np.random.default_rng(0).random((18, 45))
+    found = stability_over(from_columns(X), n_runs=3, max_iter=20)
+    assert found.ks.tolist() == [2, 3, 4, 5]
+    assert found.K == 3

@@ -161,7 +161,7 @@ def edge_of(shape: tuple[int, int]) -> float:
 
 
 def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
-    """Return W after the solver went on with it, on V with the weights of its noise."""
+    """Return W after the solver continued from it, on V with the weights of its noise."""
     data = noise.weighed(V)
     return _fitted(data, initialize_counts(data, W.shape[1], W), stopping).W.astype(np.float64)
 
