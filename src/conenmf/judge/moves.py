@@ -21,8 +21,8 @@ from .metrics import unit_columns
 
 __all__ = ["Move", "moved_component", "proposed_moves"]
 
-_ANGLES = tuple(math.radians(degrees) for degrees in (6.0, 9.0, 14.0, 20.0, 30.0, 45.0))
-_MIN_ANGLE = math.radians(5.5)  # after what is negative was set to zero
+_ANGLES = tuple(math.radians(degrees) for degrees in (5.1, 7.5, 11.0, 16.0, 24.0, 36.0))
+_MIN_ANGLE = math.radians(5.05)  # after what is negative was set to zero
 
 
 class Move(NamedTuple):
@@ -108,7 +108,10 @@ class _Judge:
                 break
             t = np.zeros(self.norms.size)
             t[k] = sign * math.sin(angle) / math.sin(left) * self.norms[l] / self.norms[k]
-            move = Move(l, t, self._angle(l, t), self._cost_along(l, k, t[k]) / self.allowed)
+            reached = angle
+            if sign < 0:  # what would be negative is zero, so that it turns less
+                reached = self._angle(l, self.W[:, l] + t[k] * self.W[:, k])
+            move = Move(l, t, reached, self._cost_along(l, k, t[k]) / self.allowed)
             if move.angle < _MIN_ANGLE:
                 continue
             if found and move.cost > 1:
@@ -125,7 +128,7 @@ class _Judge:
 
     def _turns(self, l: int, turn: Array) -> list[Move]:
         """An exact turn that is too small to be seen, continued."""
-        angle = self._angle(l, turn) if turn.any() else 0.0
+        angle = self._angle(l, self.W[:, l] + self.W @ turn) if turn.any() else 0.0
         if angle < math.radians(0.5) or angle >= _ANGLES[0]:
             return []
         t = turn * (math.tan(_ANGLES[0]) / math.tan(angle))
@@ -133,11 +136,12 @@ class _Judge:
         changed = self.W_seen @ lost
         below = np.maximum(-(self.W_seen[:, l] + self.W_seen @ t), 0)
         cost = float((changed**2).sum() + self.H_squares[l] * (below @ below))
-        reached = self._angle(l, t)
+        reached = self._angle(l, self.W[:, l] + self.W @ t)
         return [Move(l, t, reached, cost / self.allowed)] if reached >= _MIN_ANGLE else []
 
-    def _angle(self, l: int, t: Array) -> float:
-        moved = np.maximum(self.W[:, l] + self.W @ t, 0)
+    def _angle(self, l: int, w: Array) -> float:
+        """The angle between a component and its new place, without what is negative there."""
+        moved = np.maximum(w, 0)
         norm = float(np.linalg.norm(moved))
         if norm <= 1e-6 * self.norms[l]:
             return 0.0

@@ -3,13 +3,14 @@
 Exact turns (`uniqueness`) come first; for components that they do not move far enough, others are
 tried at errors of up to 1.001 times: the component is put elsewhere (`moves`) and held there, and
 the others follow it for a few iterations (`refits`). The error of all is computed on V with the
-exact coefficients, and components are matched one to one. It costs about as much as a fit: at most
-`max_iter` iterations in all, or three for each component and trial, which share passes over V, and
+exact coefficients, and components are matched one to one. It costs about as much as a fit: about
+`max_iter` iterations in all, and at least three for each component, which share passes over V; and
 a pass for each that is checked.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ _MAX_TRIALS = 2  # of each component
 _MAX_COST = 300.0  # of a move, in units of what is allowed: a refit seldom brings down more
 _TRIAL_ITERATIONS = 3, 12  # of a trial, at least and at most
 _ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
+_MIN_TURN = math.radians(1)  # of an exact turn that is checked
 _MAX_KEPT_BYTES = 1 << 27  # of other factors
 
 
@@ -192,7 +194,7 @@ class _Search:
         """Check the farthest turn of each component; all turns are in the band if it holds."""
         freedom = self.found.freedom
         for l in range(self.n_given, self.W.shape[1]):
-            if not freedom.angles[l]:
+            if freedom.angles[l] < _MIN_TURN:
                 continue
             others = other_components(freedom, self.V, self.W, self.Ht, l)
             if any(self.check(W) for W in others):
@@ -200,20 +202,22 @@ class _Search:
 
     def refits(self, max_iter: int) -> None:
         """Put the other components elsewhere, and let the rest follow."""
+        proposed, limits = self.proposed(), _TRIAL_ITERATIONS
         for trial in range(_MAX_TRIALS):
             pending = set(self.found.pending())
             moves = [
                 own[trial]
-                for own in self.proposed()
+                for own in proposed
                 if len(own) > trial and own[trial].component in pending
             ]
-            if not moves:
+            if not moves or max_iter <= 0:
                 return
-            least, most = _TRIAL_ITERATIONS
-            each = int(np.clip(max_iter // (_MAX_TRIALS * len(moves)), least, most))
+            each = int(np.clip(max_iter // len(moves), *limits))
             options: Any = {"loss": self.loss, "n_given": self.n_given, "max_iter": each}
-            for W in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
-                self.check(W)
+            for W, n_iter in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
+                max_iter -= n_iter
+                if W is not None:
+                    self.check(W)
 
     def proposed(self) -> list[list[Move]]:
         """Two moves for each component: the one that goes farthest, and the cheapest."""

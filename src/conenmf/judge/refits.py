@@ -7,6 +7,7 @@ the referee that computes the error of other components, with their exact coeffi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from .moves import Move, moved_component
 
 __all__ = ["Referee", "refit"]
 
-_MAX_HELD_NUMBERS = 1 << 26  # in the coefficients of runs that share passes
-_COPIES = 4  # of H, that a run has
+_MAX_HELD_NUMBERS = 1 << 26  # in the factors of runs that share passes
+_COPIES = 4  # of them, that a run has
+_HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
 _TOL = 1e-4
 
 
@@ -56,8 +58,11 @@ def refit(
     n_given: int,
     limit: float,
     max_iter: int,
-) -> list[Array]:
-    """Return W (F, K) for each move: the moved component, and the others where they followed it.
+) -> Iterator[tuple[Array | None, int]]:
+    """Yield W (F, K) of each move, and the iterations that it took.
+
+    W has the moved component, and the others where they followed it. It is None if the error has
+    stayed far above the limit.
 
     Parameters
     ----------
@@ -73,14 +78,14 @@ def refit(
     max_iter : int
         Of each.
     """
-    at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * V.shape[1] * W.shape[1]))
-    found: list[Array] = []
+    at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * sum(V.shape) * W.shape[1]))
     for first in range(0, len(moves), at_once):
         trials = [_Trial(V, W, move, loss, n_given) for move in moves[first : first + at_once]]
         runs = [trial.run(Ht, limit, max_iter) for trial in trials]
-        solutions = iterate(V, runs)
-        found += [trial.end(end) for trial, end in zip(trials, solutions, strict=True)]
-    return found
+        for trial, solution in zip(trials, iterate(V, runs), strict=True):
+            errors = solution.history.relative_error
+            is_hopeful = errors[-1] <= _HOPEFUL_RATIO * limit
+            yield trial.end(solution) if is_hopeful else None, errors.size
 
 
 class _Trial:

@@ -53,6 +53,10 @@ class FoundAgain:
         """Whether there is a consensus, with limits of its entries."""
         return not self.stability.problem
 
+    def share(self, k: int) -> str:
+        """Return in which share of the runs component k was found."""
+        return f"{self.stability.found_in[self.partners[k]]:.0%}"
+
     def in_words(self, k: int) -> tuple[str, str]:
         """Return in how many runs component k was found, and how closely."""
         own, found = int(self.partners[k]), self.stability
@@ -63,4 +67,4 @@ class FoundAgain:
             words += f", silhouette {found.silhouettes[own]:.2f}"
         if not found.is_stable[own]:
             words += "; not stable"
-        return f"in {found.found_in[own]:.0%} of {found.n_runs} runs", words
+        return f"in {self.share(k)} of {found.n_runs} runs", words

@@ -68,7 +68,7 @@ def _row(context: ReportContext, k: int) -> Html:
         element("td", context.uniqueness.verdicts[k], class_="verdict"),
     ]
     if context.found_again is not None:
-        cells.append(element("td", context.found_again.in_words(k)[0], class_="again"))
+        cells.append(element("td", context.found_again.share(k), class_="again"))
     if context.classes is not None:
         largest = context.classes.largest_in(k)
         text = "none" if largest is None else f"{largest[0]} ({percent(largest[1])})"
