@@ -12,7 +12,7 @@ import numpy as np
 
 from .data.blocks import Array, exact
 from .data.matrix import Aligned, DataMatrix
-from .data.observed import filled
+from .data.observed import filled, times_features
 from .solve.checkpoint import CheckpointedRun
 from .solve.count_coefficients import regressions
 from .solve.count_inits import initialize_counts, initialize_others, race_of_counts, warmed_up
@@ -20,6 +20,7 @@ from .solve.count_terms import balanced
 from .solve.fixed import what_is_left
 from .solve.inits import Init, initialize
 from .solve.methods import Method
+from .solve.observed_race import in_own_units, race_of_observed, suits_race
 from .solve.prospect import Prospect
 from .solve.race import Race, RaceOutcome, run_race
 from .solve.state import Saved
@@ -160,10 +161,23 @@ def begin_with_terms(
     """Make initial factors with the given components, and in the scale that penalties ask for."""
     solver = None if method is None else method.H.solver
     fixed, outcome = terms.fixed, None
-    source, count = filled(V), K
+    source, count, roots = filled(V), K, terms.roots_of_features
+    if roots is not None and (isinstance(init, str) or callable(init)):
+        source = times_features(source, roots.astype(V.dtype))
+    else:
+        roots = None
+    is_race = isinstance(init, str) and init == "auto"
+    if is_race and fixed is None and terms.has_holes and solver is not None:
+        own = Method.of(terms.method(V, solver))
+        if suits_race(V, K, own):
+            timing: dict[str, Any] = {"remaining": stages.remaining, "callback": callback}
+            return Begun.after(
+                race_of_observed(V, source, roots, K, own, rng, **timing), "user", Spent()
+            )
     if fixed is not None and isinstance(init, str):
-        source, count = what_is_left(source, fixed.W), K - fixed.count
-    if count and source.nonzero and isinstance(init, str) and init == "auto":
+        given = fixed.W if roots is None else fixed.W * roots[:, None]
+        source, count = what_is_left(source, given), K - fixed.count
+    if count and source.nonzero and is_race:
         outcome = run_race(
             source,
             count,
@@ -176,7 +190,7 @@ def begin_with_terms(
     elif count and source.nonzero:
         outcome = RaceOutcome(initialize(source, count, init, None, rng))
     if outcome is not None:
-        W = outcome.initial.W
+        W = in_own_units(outcome.initial.W, roots)
     else:  # all are given, or they explain all of V
         W = np.random.default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
     if fixed is not None:

@@ -198,8 +198,9 @@ class ConeNMF(
         X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
         matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
         such as the words of a sparse one. `mask` is True where an entry is known; `weights` say how
-        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both are like X. With
-        `sample_weight`, at least 0, a weight of 2 gives what the sample twice gives.
+        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both are like X, or
+        there is a weight for each feature, which `transform` uses too. With `sample_weight`, at
+        least 0, a weight of 2 gives what the sample twice gives; that of a feature likewise.
         """
         known = {"mask": mask, "weights": weights}
         self.fit_transform(X, None, sample_weight, feature_names=feature_names, **known)

@@ -71,7 +71,14 @@ class ReadsInputs:
         mask: Any = None,
         weights: Any = None,
     ) -> DataMatrix:
-        """Open X: scikit-learn checks its form, if it is in memory, and the door its values."""
+        """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
+
+        Weights of features are kept for later data.
+        """
+        if reset:
+            self._weights = weights if np.ndim(weights) == 1 else None
+        elif weights is None:
+            weights = getattr(self, "_weights", None)
         names_given = names_of(X)
         X, known = Known.of(self.missing, mask, weights).unmasked(X)
         options = self._options("negative", "n_threads", "max_memory") | known._asdict()

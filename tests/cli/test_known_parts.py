@@ -83,6 +83,16 @@ def test_masks_and_weights_are_files(X, run, fitted, capsys, samples_in):
     assert error == pytest.approx(result.relative_error, rel=1e-9)
 
 
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_a_file_with_one_row_has_weights_of_features(X, fitted, samples_in):
+    weights = pd.DataFrame([np.linspace(0.5, 2, X.shape[1])], ["weight"], X.columns)
+    for name, frame in {"data.csv": X, "weights.csv": weights}.items():
+        (frame if samples_in == "rows" else frame.T).to_csv(name)
+    result = fitted("data.csv", "--weights", "weights.csv", "--samples-in", samples_in)
+    expected = model().fit(X, weights=weights.to_numpy()[0])
+    np.testing.assert_array_equal(result.W, expected.components_.T)
+
+
 def test_fixed_components_are_matched_by_name(X, fitted):
     library = pd.DataFrame(X.to_numpy()[[4, 70]], ["first", "second"], X.columns)
     library.iloc[:, ::-1].to_csv("library.csv")

@@ -94,6 +94,28 @@ def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X):
     assert result.settings["observed"]["weighted"]
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("init", ["nndsvd", "cr1", "spa"])
+def test_a_weight_of_two_is_the_feature_twice(make, init, X):
+    """Also in `transform`; a weight of 0 is a feature left out."""
+    counts = np.random.default_rng(1).integers(0, 4, 20)
+    options = {"init": init, "max_iter": 3000, "tol": 1e-9}
+    with pytest.warns(MissingWarning, match="features"):
+        one = ConeNMF(3, **options).fit(make(X), weights=counts)
+    other = ConeNMF(3, **options).fit(make(np.repeat(X, counts, axis=1)))
+    assert one.result_.objective == pytest.approx(other.result_.objective, rel=1e-6)
+    expected = other.components_[:, np.cumsum(counts)[counts > 0] - 1]
+    product = one.result_.H.T @ one.components_[:, counts > 0]
+    np.testing.assert_allclose(product, other.result_.H.T @ expected, atol=1e-3)
+    with pytest.warns(MissingWarning, match="features"):
+        coefficients = one.transform(make(X))
+    np.testing.assert_allclose(coefficients, one.result_.H.T, atol=1e-12)
+    value = (counts * (X - coefficients @ one.components_) ** 2).sum()
+    assert one.reconstruction_err_**2 == pytest.approx(value, rel=1e-9)
+    with pytest.raises(ShapeError, match=r"or for each feature, \(20,\)"):
+        ConeNMF(3).fit(X, weights=np.ones(7))
+
+
 def test_sparse_ratings_are_never_filled(X):
     mask = known(X, 0.9)
     S = sp.csr_array(np.where(mask, X, 0))
@@ -103,6 +125,38 @@ def test_sparse_ratings_are_never_filled(X):
     squared = weighted_error(X, mask, result.W, np.asarray(result.H))
     assert result.objective == pytest.approx(squared, rel=1e-9)
     assert result.relative_error == pytest.approx(dense.relative_error, rel=0.1)
+
+
+def test_inits_of_small_data_compete_by_the_weighted_error():
+    """As low as the best of many random starts, where these end in several minima."""
+    rng = np.random.default_rng(5)
+    A = rng.gamma(0.3, size=(60, 5)) @ rng.gamma(0.3, size=(5, 25))
+    sigma = 0.3 * A + 0.05 * A.mean(axis=0)
+    X = np.maximum(A + sigma * rng.standard_normal(A.shape), 0)
+    V = from_rows(X, weights=1 / sigma**2)
+    result = factorize(V, 5)
+    assert len(result.race.entrants) == 8
+    ends = [factorize(V, 5, init="random", rng=np.random.default_rng(n)) for n in range(6)]
+    assert result.objective <= 1.0001 * np.median([end.objective for end in ends])
+    again = factorize(V, 5)
+    np.testing.assert_array_equal(again.W, result.W)
+    lowest = min(entrant.relative_error for entrant in result.race.entrants)
+    assert result.relative_error <= lowest * (1 + 1e-9)
+    asked = []
+    stopped = factorize(V, 5, callback=lambda now: asked.append(now) or len(asked) == 3)
+    assert stopped.stop_reason == "callback"
+
+
+def test_with_nothing_missing_every_storage_gives_the_same_bits(backend, X):
+    plain, ones = backend(X.T), np.ones_like(X)
+    options = {"init": "nndsvd", "max_iter": 2, "tol": 0, "sketch": None}
+    one = factorize(plain, 2, **options)
+    for known in ({"missing": "nan"}, {"mask": ones}, {"weights": ones}):
+        V = observed_only(plain, **known)
+        assert V.observed is None
+        other = factorize(V, 2, **options)
+        np.testing.assert_array_equal(one.W, other.W)
+        np.testing.assert_array_equal(np.asarray(one.H), np.asarray(other.H))
 
 
 def test_nothing_missing_is_a_plain_fit_bit_for_bit(X):

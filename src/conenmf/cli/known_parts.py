@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -148,6 +148,9 @@ class KnownEntries:
                     rows: Any = M.sweep(step)[0]
                 known.arrays[name] = rows if samples_in == "rows" else rows.T
                 known.names[name] = M.names
+                if name == "weights" and M.shape[1] == 1:
+                    known.arrays[name] = rows[0]  # of features
+                    known.names[name] = replace(M.names, sample_names=None)
         return known
 
     def check_names(self, V: DataMatrix) -> None:

@@ -96,9 +96,9 @@ def from_rows(
         stored of a sparse matrix, such as of ratings.
     mask : array like X, optional
         True where an entry is known; the others may be anything.
-    weights : array like X, optional
+    weights : array like X, or (F,), optional
         How much each entry counts, at least 0, such as 1 / sigma^2 for uncertainties sigma; an
-        entry of weight 0 is missing.
+        entry of weight 0 is missing. Or how much each feature counts.
 
     Examples
     --------

@@ -27,7 +27,7 @@ from ..errors import (
     ZeroDataError,
 )
 from ..text import counted
-from .blocks import Array, Block, dense, entrywise, exact, is_sparse, weighted_sums
+from .blocks import Array, Block, dense, entrywise, exact, features_scaled, is_sparse, weighted_sums
 from .holes import hidden, observed_squares, row_grams
 from .matrix import Aligned, DataMatrix
 from .memory import DenseMatrix
@@ -69,6 +69,9 @@ class Observed:
     n_empty_samples : int
     empty_features : array (F,), booleans
         Features of which nothing is known.
+    of_features : array (F,), or None
+        The weights of features, or the harmonic means of those of their known entries, if weights
+        differ: inits see the data in units of mean uncertainties.
     """
 
     weights: Aligned | None
@@ -77,6 +80,7 @@ class Observed:
     total: float
     n_empty_samples: int
     empty_features: Array
+    of_features: Array | None = None
 
     @property
     def aligned(self) -> tuple[Aligned, ...]:
@@ -137,8 +141,9 @@ def observed_only(
         Entries that are missing: none, NaN, or zeros; of sparse data those that are not stored.
     mask : array (N, F), optional
         True where an entry is known.
-    weights : array (N, F), optional
-        At least 0; an entry of weight 0 is missing.
+    weights : array (N, F) or (F,), optional
+        At least 0; an entry of weight 0 is missing. With one number for each feature, a weight of 2
+        gives what the feature twice gives.
     """
     if not isinstance(V, DataMatrix):
         raise NotADataMatrixError(
@@ -151,6 +156,8 @@ def observed_only(
     if mask is not None:
         rows = _checked(V, "mask", mask)
     if weights is not None:
+        if np.ndim(weights) == 1 and np.shape(weights) == V.shape[:1]:
+            weights = np.broadcast_to(np.asarray(weights), V.shape[::-1])
         given = _checked(V, "weights", weights)
         rows = given if rows is None else V.map(_product, rows, given)[0]
     if missing == "raise" and rows is None:
@@ -183,8 +190,18 @@ def observed_only(
         return V
     if rows is not None and not unlike and rows.dtype != bool:
         rows = V.map(_is_positive, rows)[0]
+    of_features = None
+    if rows is not None and unlike:
+        (inverses, counts) = V.map(_inverses, rows)[0]
+        of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
     view.observed = Observed(
-        rows, not unlike, 1.0 - n_known / (F * N), float(squares), int(n_empty), empty
+        rows,
+        not unlike,
+        1.0 - n_known / (F * N),
+        float(squares),
+        int(n_empty),
+        empty,
+        of_features,
     )
     _warn(int(n_empty), int(empty.sum()))
     return view
@@ -203,6 +220,11 @@ def _with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
             size = V.block_samples
             return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
     return MappedMatrix(V, hidden, rows, dtype=V.dtype)
+
+
+def times_features(V: DataMatrix, factors: Array) -> DataMatrix:
+    """Return a view of V with features multiplied by numbers (F,)."""
+    return MappedMatrix(V, partial(features_scaled, factors=factors), dtype=V.dtype)
 
 
 def filled(V: DataMatrix) -> DataMatrix:
@@ -299,7 +321,8 @@ def _checked(V: DataMatrix, name: str, array: Any) -> Aligned:
         raise DataTypeError(Message(Option(name), problem))
     if tuple(array.shape) != (N, F):
         problem = f" has shape {tuple(array.shape)}, expected one entry for each of the data, "
-        raise ShapeError(Message(Option(name), problem, f"{(N, F)}"))
+        also = f", or for each feature, {(F,)}" if name == "weights" else ""
+        raise ShapeError(Message(Option(name), problem, f"{(N, F)}{also}"))
     if name == "mask":
         array = array.astype(bool, copy=False)
     (lowest, highest) = V.map(_extremes, array, reduce=_wider)[0]
@@ -328,6 +351,13 @@ def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float
 
 def _product(index: range, rows: Array, others: Array) -> tuple[Array, None]:
     return rows * others, None
+
+
+def _inverses(index: range, rows: Array) -> tuple[tuple[Array, Array]]:
+    """Sums of 1 / weight of each feature, and how many there are."""
+    known = rows > 0
+    inverses = np.divide(1.0, exact(rows), out=np.zeros(rows.shape), where=known)
+    return ((inverses.sum(axis=0), known.sum(axis=0)),)
 
 
 def _is_positive(index: range, rows: Array) -> tuple[Array, None]:

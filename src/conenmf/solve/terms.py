@@ -92,6 +92,14 @@ class Terms:
         return self.observed is not None
 
     @property
+    def roots_of_features(self) -> Array | None:
+        """The roots of weights of features: times these, features count as they do twice."""
+        if self.observed is None or self.observed.of_features is None or self.loss == "poisson":
+            return None
+        roots: Array = np.sqrt(self.observed.of_features)
+        return roots
+
+    @property
     def n_fixed(self) -> int:
         """How many components are given."""
         return 0 if self.fixed is None else self.fixed.count
