@@ -194,15 +194,8 @@ def observed_only(
     if rows is not None and unlike:
         (inverses, counts) = V.map(_inverses, rows)[0]
         of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
-    view.observed = Observed(
-        rows,
-        not unlike,
-        1.0 - n_known / (F * N),
-        float(squares),
-        int(n_empty),
-        empty,
-        of_features,
-    )
+    facts = 1.0 - n_known / (F * N), float(squares), int(n_empty), empty, of_features
+    view.observed = Observed(rows, not unlike, *facts)
     _warn(int(n_empty), int(empty.sum()))
     return view
 
@@ -354,7 +347,6 @@ def _product(index: range, rows: Array, others: Array) -> tuple[Array, None]:
 
 
 def _inverses(index: range, rows: Array) -> tuple[tuple[Array, Array]]:
-    """Sums of 1 / weight of each feature, and how many there are."""
     known = rows > 0
     inverses = np.divide(1.0, exact(rows), out=np.zeros(rows.shape), where=known)
     return ((inverses.sum(axis=0), known.sum(axis=0)),)
