@@ -119,6 +119,13 @@ def test_more_components_than_directions(loss):
     np.testing.assert_allclose(single.W[:, 0], np.arange(1, 7) / 21, rtol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_of_a_few_samples_some_are_drawn(loss):
+    V = from_columns([[1.0, 0.0], [2.0, 0.0]])  # one sample: no run may be without it
+    found = stability(V, 1, 12, loss=loss, max_iter=2)
+    assert (found.spectra.sum(axis=(1, 2)) > 0).all()
+
+
 def test_wrong_arguments_are_named():
     V = from_columns(counts_of()[0])
     with pytest.raises(OptionError, match="n_runs=1, expected an integer of at least 2"):

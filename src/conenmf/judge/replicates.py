@@ -19,6 +19,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.digest import digest
 from ..data.matrix import DataMatrix
+from ..data.memory import by_entries
 from ..data.resampled import balanced, bootstrapped, redrawn
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
@@ -38,6 +39,7 @@ from .kept_runs import KeptRuns
 __all__ = ["RESAMPLINGS", "Replicates", "replicate", "replicate_over"]
 
 _MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memory
+_FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
 _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
 
 _End: TypeAlias = tuple[Array, float]
@@ -45,7 +47,10 @@ _Resampling: TypeAlias = Callable[[DataMatrix, np.random.Generator, str], DataMa
 
 
 def _samples(V: DataMatrix, rng: np.random.Generator, loss: str) -> DataMatrix:
-    return bootstrapped(V, rng, loss=loss)
+    view = bootstrapped(V, rng, loss=loss)
+    while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
+        view = bootstrapped(V, rng, loss=loss)
+    return view
 
 
 def _counts(
@@ -125,14 +130,14 @@ def replicate_over(
     fits = _Fits(*_for_noise(V, loss, resample, noise), loss, method, stopping, noise)
     ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
     with ExitStack() as stack:
-        data = digest(V) if any(place is not None for place in ks.values()) else ""
+        known = digest(V) if any(place is not None for place in ks.values()) else ""
         limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
         settings = {"loss": loss, "resample": resample, "dispersion": noise.dispersion, **limits}
         tasks = []
         for K, place in ks.items():
             generators, kept = rng.spawn(n_runs), None
             if place is not None:
-                opened = KeptRuns.open(place, V, K, settings, generators[0], data)
+                opened = KeptRuns.open(place, V, K, settings, generators[0], known)
                 kept = stack.enter_context(opened)
                 found = {number: kept.load(number) for number in range(n_runs)}
                 ends[K] = {number: end for number, end in found.items() if end is not None}
@@ -167,6 +172,7 @@ def _for_noise(
         V = noise.weighed(V)
     elif loss == "poisson" and not has_weights:
         V = balanced(V, noise.dispersion)
+        V = by_entries(V) if resample == "start" else V
     return V, RESAMPLINGS[resample]
 
 
@@ -239,7 +245,11 @@ class _Fits(NamedTuple):
         view = self.draw(self.V, rng, self.loss)
         if not self.holds_draws:
             return view
-        return self.noise.weighed(take_samples(view, np.arange(view.shape[1])))
+        held = take_samples(view, np.arange(view.shape[1]))
+        has_weights = self.noise.weights is not None
+        if self.loss == "poisson" and not has_weights:
+            return by_entries(held)
+        return self.noise.weighed(held)
 
     def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
         if self.loss == "poisson":
