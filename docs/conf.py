@@ -135,7 +135,9 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"[\\/]plot_",
     "ignore_pattern": r"demo\.py$",
-    "subsection_order": [f"../examples/{name}" for name in ("data", "judging", "large", "tools")],
+    "subsection_order": [
+        f"../examples/{name}" for name in ("data", "known", "judging", "large", "tools")
+    ],
     "within_subsection_order": "FileNameSortKey",
     "doc_module": ("conenmf",),
     "backreferences_dir": "generated/backreferences",
