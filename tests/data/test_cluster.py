@@ -314,8 +314,7 @@ CLIENT = """
     import numpy as np
     from distributed import Client
     from conenmf import factorize, from_rows
-    from conenmf.judge.stability import stability
-from conenmf.solve.checkpoint import Checkpoint
+    from conenmf.solve.checkpoint import Checkpoint
     def callback(progress):
         if sys.argv[1] == "die" and progress.iteration == 4:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -32,8 +32,9 @@ def test_the_loss_chooses_the_certificate(counts, fitted):
     assert isinstance(by_name[0], CountCertificate)
     with pytest.raises(OptionError, match="loss"):
         certify(V, W, H, loss="absolute")
-    with pytest.raises(OptionError, match="n_fixed"):
-        certify(V, W, H, loss="poisson", n_fixed=1)
+    # with a given component too the bound is that of all factors
+    given = certify(V, W, H, loss="poisson", n_fixed=1)
+    assert given.lower_bound == pytest.approx(by_name[0].lower_bound, rel=1e-12)
 
 
 def test_a_fit_of_counts_judges_itself_in_the_words_of_counts(fitted):

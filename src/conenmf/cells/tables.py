@@ -60,7 +60,8 @@ def file_names(name: str, K: int, density_threshold: float) -> dict[str, str]:
 def _checked_name(value: Any) -> str:
     name = text("name", value)
     if not name or "/" in name or not name.isprintable() or name.startswith("."):
-        raise OptionError(f"name={name!r}, expected the beginning of the names of files")
+        problem = ", expected the beginning of the names of files"
+        raise OptionError(Message(Option("name", name), problem))
     return name
 
 

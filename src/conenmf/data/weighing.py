@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import array, choice
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 from .blocks import Array, Block, scaled
 from .matrix import Aligned, DataMatrix
 from .validate import require_data_matrix
@@ -84,13 +84,13 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         return V  # one number for all
     weights = array("sample_weight", weights, V.shape[1:], at_least=0)
     if not weights.any():
-        raise OptionError("sample_weight is zero for every sample: give some a weight above zero")
+        problem = " is zero for every sample: give some a weight above zero"
+        raise OptionError(Message(Option("sample_weight"), problem))
     if (weights == 1).all():
         return V
     if V.observed is not None:
-        raise OptionError(
-            "sample_weight is for complete data: multiply the weights of the entries by it"
-        )
+        problem = " is for complete data: multiply the weights of the entries by it"
+        raise OptionError(Message(Option("sample_weight"), problem))
     total = float(weights.sum())
     view: DataMatrix
     if (weights == np.round(weights)).all() and total * V.shape[0] <= _MAX_REPEATED_ENTRIES:

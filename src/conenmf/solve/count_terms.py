@@ -65,14 +65,11 @@ def check_penalties(penalties: Penalties) -> None:
             problem = f" takes L1 and L2 penalties, not {name}: that is for "
             raise OptionError(Message(loss, problem, Option("loss", "frobenius")))
     if penalties.fixes_columns:
-        raise OptionError(
-            Message(
-                loss,
-                " needs penalties on both factors: that of one alone is evaded, as it shrinks and "
-                "the other grows; give both of alpha_W and alpha_H (l1_h or l2_h, and l1_w or "
-                "l2_w)",
-            )
+        problem = (
+            " needs penalties on both factors: that of one alone is evaded, as it shrinks and the "
+            "other grows; give both of alpha_W and alpha_H, of `Penalties` one for h and one for w"
         )
+        raise OptionError(Message(loss, problem))
 
 
 def balanced(W: Array, masses: Array, squares: Array, penalties: Penalties) -> Array:

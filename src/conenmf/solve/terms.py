@@ -19,7 +19,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.observed import Observed
 from ..data.steps import sample_indices
 from ..data.validate import require_nonnegative
-from ..errors import OptionError
+from ..errors import Message, Option, OptionError
 from .coefficients import Finish
 from .count_terms import check_penalties
 from .fixed import Fixed
@@ -68,8 +68,12 @@ class Terms:
             penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:
             raise OptionError(
-                "with missing or weighted entries, a penalty needs one for the other factor too, "
-                "L1 or L2, or sum_to_one: columns of unit length are for complete data"
+                Message(
+                    "with missing or weighted entries, a penalty needs one for the other factor "
+                    "too, L1 or L2, or ",
+                    Option("sum_to_one"),
+                    ": columns of unit length are for complete data",
+                )
             )
         is_signed = V.measures.lowest < 0
         if is_signed and solver is not None and solver.floored:
@@ -204,16 +208,14 @@ def _check_weighed(V: DataMatrix, penalties: Penalties, loss: str) -> None:
     """Refuse penalties of coefficients that do not count as often as their samples do."""
     if V.unweighed.repeated is not None:
         return
+    weight = Option("sample_weight")
     if loss == "poisson" and penalties.l2_h:
-        raise OptionError(
-            "sample_weight goes with L1 penalties of the coefficients of counts, not with L2: set "
-            "l1_ratio=1, or leave one of the two out"
-        )
+        problem = " goes with L1 penalties of the coefficients of counts, not with L2: set "
+        ratio = Option("l1_ratio", 1)
+        raise OptionError(Message(weight, problem, ratio, ", or leave one of the two out"))
     if loss != "poisson" and (penalties.l1_h or penalties.sum_to_one):
-        raise OptionError(
-            "sample_weight goes with L2 penalties of the coefficients, not with L1 or sums of one: "
-            "leave one of the two out"
-        )
+        problem = " goes with L2 penalties of the coefficients, not with L1 or sums of one: "
+        raise OptionError(Message(weight, problem, "leave one of the two out"))
 
 
 def _weights_of_features(index: range, weights: Array, numbers: Array) -> tuple[Array]:
