@@ -3,11 +3,12 @@
 The score of Liu et al. (2023) is PPV + TPR + the mean cosine of true positives: signatures are
 matched one to one, and true above a cosine of 0.9. The sets are synthetic catalogues with their
 truth, in the folder ``signatures`` of ``$CONENMF_DATA``. K is the recommendation of
-`stability_over`; the score is that of the components of the consensus, of those that are stable,
-and of the best run. The published score of SigProfilerExtractor on the level Realistic is 2.589 on
-SBS_set1 and 2.747 on indel_set1.
+`stability_over`, which also finds the numbers to try; runs are on the data themselves, from random
+inits. The score is that of the components of the consensus, of those that are stable, and of the
+best run. The published score of SigProfilerExtractor on the level Realistic is 2.589 on SBS_set1 and
+2.747 on indel_set1. Constants were chosen on the level Moderate and on drawn catalogues.
 
-    python benchmarks/stability.py --sets indel_set1 --levels Moderate Realistic --ks 9 10 11 12 13
+    python benchmarks/stability.py --sets SBS_set1 indel_set1 --levels Moderate Realistic
     python benchmarks/stability.py --drawn
 
 With ``--drawn`` no set is read: on counts of the generators below, in what share of the entries

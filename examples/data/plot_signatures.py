@@ -19,7 +19,7 @@ activities = rng.gamma(0.5, 800, (4, 120))
 catalogue = rng.poisson(signatures @ activities).astype(float)
 
 # %%
-# How many: the most that are all stable.
+# How many: as many as explain more than a component of noise would.
 found = stability_over(from_columns(catalogue), range(2, 7), 8, loss="poisson", resample="counts")
 print(found)
 found.plot()
