@@ -5,8 +5,8 @@ matched one to one, and true above a cosine of 0.9. The sets are synthetic catal
 truth, in the folder ``signatures`` of ``$CONENMF_DATA``. K is the recommendation of
 `stability_over`, which also finds the numbers to try; runs are on the data themselves, from random
 inits. The score is that of the components of the consensus, of those that are stable, and of the
-best run. The published score of SigProfilerExtractor on the level Realistic is 2.589 on SBS_set1 and
-2.747 on indel_set1. Constants were chosen on the level Moderate and on drawn catalogues.
+best run. The published score of SigProfilerExtractor on the level Realistic is 2.589 on SBS_set1
+and 2.747 on indel_set1. Constants were chosen on the level Moderate and on drawn catalogues.
 
     python benchmarks/stability.py --sets SBS_set1 indel_set1 --levels Moderate Realistic
     python benchmarks/stability.py --drawn
