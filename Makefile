@@ -47,6 +47,7 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	$(BIN)/python benchmarks/holes.py
 	$(BIN)/python benchmarks/stability.py --drawn
 	$(BIN)/python benchmarks/cells_at_scale.py --cells 100000
+	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/uniqueness.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/choosing_k.py

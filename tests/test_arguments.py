@@ -228,9 +228,10 @@ CALLS = {
     "stability": {**DATA, "K": ("size", 2), **REPLICATES},
     "stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?", None), **REPLICATES},
     "find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size", 3), "n_genes":
-        ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "resample": ("choice",
-        "start"), "density_threshold": ("share", 0.5), "max_iter": ("integer", 3), "tol": ("share",
-        1e-3), **DRAWING, "callback": ("function?", quiet)},
+        ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "refine":
+        ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
+        "max_iter": ("integer", 3), "tol": ("share", 1e-3), **DRAWING, "callback": ("function?",
+        quiet)},
     "Programs.markers": {"n": ("integer", 3)},
     "Stability.plot": {"axes": ("axes?", None)},
     "Stability.in_sentences": {},

@@ -26,23 +26,26 @@ from ..arguments import (
     several,
 )
 from ..data.aligned import remove_kept_file
-from ..data.blocks import Array, Block, entrywise, exact, scaled, weighted_sums
+from ..data.blocks import Array, Block, entrywise, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepared import prepare
 from ..data.sampling import evenly_spaced
-from ..data.selected import SelectedMatrix, held, take_features
+from ..data.selected import held, take_features
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
-from ..data.views import MappedMatrix, take_samples
+from ..data.views import take_samples
 from ..errors import ComponentsError, OptionError
 from ..judge.replicates import Replicates, replicate
 from ..judge.selection import choose_k
 from ..judge.stability import Stability, judged_replicates
-from ..linalg.nnls import nnls
 from ..names import Names
 from ..solve.coefficients import coefficients
+from ..solve.count_inits import initialize_counts
+from ..solve.goals import goal_of
+from ..solve.loop import alternate
 from ..solve.stopping import Stopping
 from ..text import counted, excerpt
-from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
+from .genes import GeneStatistics, gene_statistics, overdispersion
+from .spectra import spectra_of_all, usages_of
 
 __all__ = ["Programs", "find_programs"]
 
@@ -69,7 +72,8 @@ class Programs:
     labels : array (N,), integers
         The program that contributes most to each cell; -1 for a cell without any.
     spectra : array (n, K)
-        The consensus, of the genes that were factored, in units of their deviation; sums are one.
+        Of the genes that were factored, in units of their deviation; sums are one. It is the
+        consensus, refined; `stability` has the consensus itself.
     spectra_tpm : array (F, K)
         Of all genes, in counts per million.
     spectra_score : array (F, K)
@@ -130,10 +134,11 @@ def find_programs(
     n_genes: int = 2000,
     genes: Iterable[str] | None = None,
     log1p: bool = False,
+    refine: int = 5,
     resample: str = "start",
     density_threshold: float = 0.5,
     max_iter: int = 200,
-    tol: float = 1e-4,
+    tol: float = 1e-3,
     rng: np.random.Generator | None = None,
     callback: Progress | None = None,
 ) -> Programs:
@@ -155,6 +160,10 @@ def find_programs(
     log1p : bool
         Factor log(1 + x) of counts that are scaled to 10,000 in each cell. By default, as in cNMF,
         the counts themselves. In both cases genes are scaled to unit variance, not centred.
+    refine : int
+        Iterations of the Poisson loss on the counts of the chosen genes, from the consensus on. Its
+        noise is that of counts, so that spectra come closer to the truth; 0 leaves the consensus
+        as it is, as cNMF does. Logarithms are not refined.
     resample : {"start", "samples"}
         As in `stability`: with "samples", each fit has cells drawn with replacement.
     density_threshold : float
@@ -184,6 +193,7 @@ def find_programs(
     K = K if isinstance(K, str) and K == "auto" else components(K, auto=True)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
+    refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     threshold = number("density_threshold", density_threshold, above=0)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
@@ -197,22 +207,28 @@ def find_programs(
         data = _scaled_genes(V, statistics, chosen, log1p)
         K = _checked_number(K, data)
         stability = _consensus(data, K, n_runs, resample, threshold, stopping, rng, report)
+        spectra, H = stability.W, stability.H
+        if refine:
+            report("refining the consensus", 0.91)
+            spectra = _refined(V, spectra, H, statistics, chosen, refine)
+            H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
-        tpm, score = _spectra_of_all(V, statistics, stability.H.T)
+        tpm, score = spectra_of_all(V, statistics, H.T)
         report("computing usages", 0.98)
-        usages, labels = _usages(V, statistics, chosen, tpm)
+        usages, labels = usages_of(V, statistics, chosen, tpm)
     settings = {
         "n_components": K,
         "n_runs": n_runs,
         "n_genes": int(chosen.size),
         "log1p": log1p,
+        "refine": refine,
         "resample": resample,
         "density_threshold": threshold,
         "max_iter": max_iter,
         "tol": tol,
     }
     return Programs(
-        usages, labels, stability.W, tpm, score, chosen, statistics, stability, V.names, settings
+        usages, labels, spectra, tpm, score, chosen, statistics, stability, V.names, settings
     )
 
 
@@ -316,48 +332,26 @@ def _consensus(
     return found
 
 
-# --- all genes --------------------------------------------------------------------------------
-
-
-def _spectra_of_all(
-    V: DataMatrix, statistics: GeneStatistics, usages: Aligned
-) -> tuple[Array, Array]:
-    """Spectra of all genes in TPM, and their scores, from one pass.
-
-    TPM are explained by the shares of programs in cells, with nonnegative least squares; and,
-    standardised, by the usages themselves, with least squares.
-    """
-    (sums,) = V.sweep(_regress, statistics.totals, usages)
-    K = len(sums["U"])
-    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
-    centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
-    deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
-    score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
-    return tpm, np.ascontiguousarray(score)
-
-
-def _regress(block: Block, totals: Array, usages: Array) -> tuple[dict[str, Array]]:
-    U = exact(usages)
-    size = U.sum(axis=1, keepdims=True)
-    P = U / np.where(size > 0, size, 1.0)
-    tpm = _to_tpm(block, totals)
-    sums = weighted_sums(tpm, np.hstack([U, P]))
-    return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
-
-
-def _to_tpm(block: Block, totals: Array, *, dtype: Any = np.float64) -> Block:
-    factors = TPM / np.where(totals > 0, totals, 1.0)
-    return scaled(exact(block), factors).astype(dtype, copy=False)  # type: ignore[no-any-return]
-
-
-def _usages(
-    V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array
-) -> tuple[Array, Array]:
-    """The usages that explain the TPM of the chosen genes best, each over its deviation."""
-    N, variance = V.shape[1], statistics.tpm_variance[genes]
-    variance = np.where(variance > 0, variance, 1.0)
-    cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(np.float64))
-    factors = np.sqrt(max(N - 1, 1) / (N * variance))
-    view: SelectedMatrix = take_features(cells, genes, factors=factors, dtype="float32")
-    H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
-    return np.ascontiguousarray(np.asarray(H).T), np.asarray(labels)
+def _refined(
+    V: DataMatrix,
+    spectra: Array,
+    H: Aligned,
+    statistics: GeneStatistics,
+    genes: Array,
+    n_iter: int,
+) -> Array:
+    """The spectra after some iterations of the Poisson loss, in the same units and order."""
+    counts: DataMatrix = take_features(V, genes, dtype="float32")
+    counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
+    deviation = np.sqrt(statistics.variance[genes])[:, None]
+    method = goal_of("poisson", "auto")[2]
+    if method is None:
+        raise AssertionError("the Poisson loss has a solver")
+    initial = initialize_counts(counts, spectra.shape[1], (spectra * deviation, H))
+    stopping = Stopping(0.0, max_iter=n_iter)
+    W = alternate(counts, initial.W, initial.H, method, stopping=stopping).W / deviation
+    sums = W.sum(axis=0)
+    if not (sums > 0).all():  # a program that no cell needs any more
+        return spectra
+    refined: Array = W / sums
+    return refined.astype(spectra.dtype)

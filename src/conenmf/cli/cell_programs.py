@@ -47,6 +47,13 @@ _ANNDATA = ".h5ad"
         "--log1p", is_flag=True, help="Factor log(1 + x) of counts scaled to 10000 in each cell."
     ),
     click.option(
+        "--refine",
+        type=click.IntRange(0),
+        default=5,
+        show_default=True,
+        help="Iterations of the Poisson loss from the consensus on; 0 leaves it as it is.",
+    ),
+    click.option(
         "--resample",
         type=click.Choice(["start", "samples"]),
         default="start",
@@ -66,7 +73,7 @@ _ANNDATA = ".h5ad"
     click.option(
         "--tol",
         type=click.FloatRange(0),
-        default=1e-4,
+        default=1e-3,
         show_default=True,
         help="A fit ends when its error falls by less than this share in 5 iterations.",
     ),
