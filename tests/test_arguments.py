@@ -257,7 +257,8 @@ CALLS = {
     "data.observed.observed_only": {**DATA, **KNOWN},
     "data.weighing.weigh_samples": {**DATA, "weights": ("vector?", [1.0] * N), "loss": ("choice",
         "poisson")},
-    "solve.weighted.Weighted": {"V": ("data", HOLED), "rescale": ("flag", True)},
+    "solve.weighted.Weighted": {"V": ("data", HOLED), "rescale": ("flag", True),
+        "grams_every": ("integer?", 6)},
     "cones.restricted.observed_bound": {**DATA, **FACTORS, **RIDGE},
     "cones.restricted.known_bound": {**DATA, "K": ("integer", K)},
     "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
