@@ -3,21 +3,26 @@
     python benchmarks/holes.py [PART ...]
 
 with PART one of bits, holes, ratings, uncertainties, penalties. Data are read from the folder
-CONENMF_DATA. PyPI's `esat` and `nmf-rs` are compared with where they are installed.
+CONENMF_DATA. PyPI's `esat` and `nmf-rs` are compared with in the environment of the interpreter
+PEERS_PYTHON, by default this one (`benchmarks/holes_peers.py`).
 
-L2 penalties and the number of components for ratings are chosen on a tenth of the known ratings of
-the first seed, and used for the others.
+L2 penalties and the number of components for ratings are chosen for each seed on a tenth of the
+ratings that are known.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -46,18 +51,18 @@ def bits() -> None:
 
 def holes() -> None:
     print(
-        f"{'30% missing':15}{'K':>4}{'filled':>10}{'Grams':>10}{'ratio':>8}{'seconds / full':>16}"
+        f"{'30% missing':15}{'K':>4}{'default':>10}{'Grams':>10}{'ratio':>8}{'seconds / full':>16}"
     )
     for name, K in IMAGES.items():
         X = np.asarray(datasets.load(name).X, dtype=np.float64)
         known = np.random.default_rng(0).random(X.shape) >= 0.3
         factorize(from_rows(X[:50], mask=known[:50]), 2)  # compiled
-        _, full = timed(lambda X=X, K=K: factorize(from_rows(X), K, init="nndsvd"))
+        _, full = timed(lambda X=X, K=K: factorize(from_rows(X), K))
         errors, seconds = [], []
         for has_grams in (False, True):
             with forced(has_grams):
                 V = from_rows(X, mask=known)
-                result, took = timed(lambda V=V, K=K: factorize(V, K, init="nndsvd"))
+                result, took = timed(lambda V=V, K=K: factorize(V, K))
             rest = (X - (result.W @ result.H).T)[~known]
             errors.append(np.linalg.norm(rest) / np.linalg.norm(X[~known]))
             seconds.append(took)
@@ -78,24 +83,24 @@ def forced(has_grams: bool) -> Iterator[None]:
 def ratings() -> None:
     S = sp.csr_array(sp.load_npz(Path(os.environ["CONENMF_DATA"]) / "movielens" / "V.npz"))
     users = sp.coo_array(S.T.astype(np.float64))
-    best: dict[str, tuple[int, float]] = {}
+    chosen: list[str] = []
     print(f"{'squared error of hidden ratings':34}" + "".join(f"  seed {seed}" for seed in SEEDS))
     rows: dict[str, list[float]] = {}
     for seed in SEEDS:
         train, test = split(users, seed)
-        if not best:
-            inner, judge = split(sp.coo_array(train), 100)
-            for kind in ("alone", "with ones"):
-                trials = product((1, 2, 3, 4), (0.0, 0.5, 1.0, 2.0, 4.0))
-                scored = [(scored_fit(inner, judge, kind, *trial), trial) for trial in trials]
-                best[kind] = min(scored)[1]
+        inner, judge = split(sp.coo_array(train), 100 + seed)
         for name, error in means(train, test):
             rows.setdefault(name, []).append(error)
-        for kind, (K, ridge) in best.items():
-            name = f"NMF {kind}, K = {K + (kind != 'alone')}, L2 {ridge}"
-            rows.setdefault(name, []).append(scored_fit(train, test, kind, K, ridge))
+        for kind in ("alone", "with ones"):
+            trials = product((1, 2, 3, 4), (0.5, 1.0, 2.0, 4.0))
+            scored = [(scored_fit(inner, judge, kind, *trial), trial) for trial in trials]
+            K, ridge = min(scored)[1]
+            chosen.append(f"seed {seed}, {kind}: K = {K + (kind != 'alone')}, L2 {ridge}")
+            error = scored_fit(train, test, kind, K, ridge)
+            rows.setdefault(f"NMF {kind}", []).append(error)
     for name, errors in rows.items():
         print(f"{name:34}" + "".join(f"{error:8.4f}" for error in errors))
+    print("chosen on a tenth of the known ratings: " + "; ".join(chosen))
 
 
 def split(users: Any, seed: int) -> tuple[Any, tuple[Any, Any, Any]]:
@@ -135,7 +140,7 @@ def means(train: Any, test: tuple[Any, Any, Any]) -> Iterator[tuple[str, float]]
 
 def uncertainties() -> None:
     folder = Path(os.environ["CONENMF_DATA"]) / "esat"
-    print(f"{'weighted objective':14}{'K':>3}{'ours':>14}{'seconds':>9}  others")
+    print(f"{'weighted objective':14}{'K':>3}{'ours':>14}{'seconds':>9}")
     for name, K, mark in (("Baltimore_{}.txt", 7, "\t"), ("BatonRouge-{}.csv", 6, ",")):
         X, sigma = (
             np.genfromtxt(folder / name.format(kind), delimiter=mark, skip_header=1)[:, 1:]
@@ -147,21 +152,24 @@ def uncertainties() -> None:
         factorize(from_rows(X[:60], weights=weights[:60]), 2)  # compiled
         V = from_rows(X, weights=weights)
         result, took = timed(lambda V=V, K=K: factorize(V, K, max_iter=1000, tol=1e-6))
-        others = "  ".join(rivals(X, sigma, K))
-        print(f"{name[:11]:14}{K:3}{result.objective:14.1f}{took:9.2f}  {others}")
+        print(f"{name[:11]:14}{K:3}{result.objective:14.1f}{took:9.2f}")
+        for line in rivals(X, sigma, K):
+            print(f"    {line}")
 
 
 def rivals(X: Any, sigma: Any, K: int) -> Iterator[str]:
-    try:
-        from esat.model.sa import SA
-    except ImportError:
-        yield "esat is not installed"
-    else:
-        model = SA(V=X, U=sigma, factors=K, method="ls-nmf", seed=0, verbose=False)
-        model.initialize()
-        _, took = timed(lambda: model.train(max_iter=20000, converge_delta=0.1, converge_n=100))
-        value = (((X - model.W @ model.H) / sigma) ** 2).sum()
-        yield f"esat {value:.1f} in {took:.2f} s"
+    script = Path(__file__).with_name("holes_peers.py")
+    with TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "data.npz", X=X, sigma=sigma, K=K)
+        command = [os.environ.get("PEERS_PYTHON", sys.executable), script, folder + "/data.npz"]
+        environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    for line in done.stdout.splitlines():
+        one = json.loads(line)
+        if "problem" in one:
+            yield f"{one['name']} {one['problem']}"
+        else:
+            yield f"{one['name']:8}{one['value']:14.1f}{one['seconds']:9.2f}"
 
 
 def penalties() -> None:
