@@ -503,7 +503,7 @@ CALLS = {
     "export.write_tables": {"result": ("object", RESULT), "folder": ("path", "."), "kind":
         ("choice", "csv"), "batch_rows": ("integer", 5)},
     "export.write_coefficients": {"path": ("path", "a.csv"), "A": ("table", H.T), "names":
-        ("object", Names())},
+        ("object", Names()), "component_names": ("texts?", list("abcd")[:K])},
     "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf")},
     "export.annotate_file": {"source": ("path", "a.h5ad"), "target": ("path", "b.h5ad"), "result":
         ("object", RESULT), "key": ("text", "nmf")},

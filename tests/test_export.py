@@ -234,3 +234,18 @@ def test_packages_are_looked_for_before_there_is_work(monkeypatch):
         check_packages("csv")
     with pytest.raises(ImportError, match="anndata is needed for this: pip install anndata"):
         check_packages("none", anndata=True)
+
+
+def test_columns_have_the_names_of_components_if_these_differ(tmp_path):
+    A, path = np.arange(4.0).reshape(2, 2), tmp_path / "a.csv"
+    numbers = ["component 0", "component 1"]
+    for given, written in (
+        (["quartz", "=x"], ["quartz", "'=x"]),
+        (["quartz", "quartz"], numbers),
+        (["sample", "quartz"], numbers),
+        (None, numbers),
+    ):
+        write_coefficients(path, A, Names(), given)
+        assert list(pd.read_csv(path)) == ["sample", *written]
+    with pytest.raises(OptionError, match=r"component_names has 1 names, expected one for each"):
+        write_coefficients(path, A, Names(), ["quartz"])

@@ -91,7 +91,11 @@ MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.
     [
         (MIXTURES, 4, "no, as is usual; the fit is not affected, only the paper's guarantee"),
         (np.random.default_rng(0).random((20, 30)), 3, "no, as is usual; the fit is not affected"),
-        (CLOSE, 3, "nearly, 0 samples lie between cones; the fit is not affected"),
+        (
+            CLOSE,
+            3,
+            "nearly, though cones are wider than the paper assumes; the fit is not",
+        ),
         (NOT_THE_SMALLEST, 2, "yes, samples of different cones are 0.294 rad farther apart than"),
         (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, "one cone holds them all, within"),
         (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), 2, "no, the samples have fewer directions"),

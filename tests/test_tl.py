@@ -30,6 +30,8 @@ def test_a_layer_and_another_key(adata):
     assert adata.obsm["X_raw_nmf"].shape == (60, 2)
     with pytest.raises(OptionError, match="layer='cooked' is unknown; choose one of 'raw'"):
         conenmf.tl.nmf(adata, 2, layer="cooked")
+    with pytest.raises(OptionError, match="layer='raw' is unknown; there is none: leave it out"):
+        conenmf.tl.nmf(AnnData(np.ones((3, 3))), 2, layer="raw")
 
 
 @pytest.mark.filterwarnings("ignore:Setting element")  # a view becomes a copy: anndata says so

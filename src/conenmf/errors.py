@@ -194,7 +194,8 @@ class OptionError(ConeNMFError, ValueError):
     def unknown(cls, option: str, value: object, valid: Iterable[str]) -> OptionError:
         """Make the error for an unknown value; it lists the valid ones."""
         choices = ", ".join(map(repr, valid))
-        return cls(Message(Option(option, value), f" is unknown; choose one of {choices}"))
+        advice = f"choose one of {choices}" if choices else "there is none: leave it out"
+        return cls(Message(Option(option, value), f" is unknown; {advice}"))
 
 
 class NotAvailableError(OptionError, AttributeError):

@@ -11,14 +11,14 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .arguments import array, choice, instance, integer, text
+from .arguments import array, choice, instance, integer, optional, several, text
 from .arguments import path as checked_path
 from .data.blocks import Array
 from .data.files.atomic import files_written_whole, output_file, writing, written_whole
@@ -159,10 +159,10 @@ def write_tables(
         "seconds": result.history.elapsed,
         "passes": result.history.passes,
     }
-    sample_names = _row_names(names.sample_names, labels.size)
+    sample_names, titles = _row_names(names.sample_names, labels.size), result.component_names
     tables = (
-        _rows_of_factor("feature", names.feature_names, result.W, batch_rows),
-        _rows_of_factor("sample", names.sample_names, result.H.T, batch_rows),
+        _rows_of_factor("feature", names.feature_names, result.W, titles, batch_rows),
+        _rows_of_factor("sample", names.sample_names, result.H.T, titles, batch_rows),
         iter([{"sample": sample_names, "component": labels}]),
         iter([history]),
     )
@@ -174,11 +174,16 @@ def write_tables(
     return paths
 
 
-def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> None:
+def write_coefficients(
+    path: str | os.PathLike[str],
+    A: Any,
+    names: Names,
+    component_names: Sequence[str] | None = None,
+) -> None:
     """Write coefficients (n_samples, K) in the format that the name of the file ends with.
 
-    ``.csv`` and ``.parquet`` have the names of the samples in their first column, ``.npy`` is the
-    bare array.
+    ``.csv`` and ``.parquet`` have the names of the samples in their first column, and those of the
+    components (by default numbers) in their first line; ``.npy`` is the bare array.
     """
     check_table(checked_path("path", path))
     target = output_file(path)
@@ -187,12 +192,17 @@ def write_coefficients(path: str | os.PathLike[str], A: Any, names: Names) -> No
     if len(A.shape) != 2 or A.dtype.kind not in "fiub":
         raise ShapeError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
     instance("names", names, Names).checked(A.shape[0], None)
+    titles = optional(several, "component_names", component_names)
+    titles = titles and [text("component_names", title) for title in titles]
+    if titles is not None and len(titles) != A.shape[1]:
+        problem = f" has {len(titles)} names, expected one for each of {A.shape[1]} components"
+        raise OptionError(Message(Option("component_names"), problem))
     kind = target.suffix.lower().removeprefix(".")
     with writing(target), written_whole(target) as stream:
         if kind == "npy":
             np.save(stream, np.asarray(A), allow_pickle=False)
         else:
-            _write_batches(stream, kind, _rows_of_factor("sample", names.sample_names, A))
+            _write_batches(stream, kind, _rows_of_factor("sample", names.sample_names, A, titles))
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
@@ -208,13 +218,23 @@ def _row_names(names: tuple[str, ...] | None, count: int) -> Any:
 
 
 def _rows_of_factor(
-    header: str, names: tuple[str, ...] | None, factor: Any, batch_rows: int = _BATCH_ROWS
+    header: str,
+    names: tuple[str, ...] | None,
+    factor: Any,
+    titles: Sequence[str] | None,
+    batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[dict[str, Any]]:
-    """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time."""
+    """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
+
+    Columns are called by `titles`, or by their numbers if those are not all different.
+    """
+    K = factor.shape[1]
+    if titles is None or len({header, *titles}) <= K:
+        titles = [f"component {k}" for k in range(K)]
     row_names = _row_names(names, factor.shape[0])
     for start in range(0, factor.shape[0], batch_rows):
         rows = np.asarray(factor[start : start + batch_rows])
-        columns = {f"component {k}": rows[:, k] for k in range(rows.shape[1])}
+        columns = {title: rows[:, k] for k, title in enumerate(titles)}
         yield {header: row_names[start : start + batch_rows], **columns}
 
 
@@ -223,7 +243,8 @@ def _write_batches(stream: Any, kind: str, batches: Iterator[dict[str, Any]]) ->
     from pyarrow import csv, parquet
 
     is_csv = kind == "csv"
-    tables = (pa.table({key: _column(one, is_csv) for key, one in b.items()}) for b in batches)
+    title = no_formula if is_csv else str
+    tables = (pa.table({title(key): _column(x, is_csv) for key, x in b.items()}) for b in batches)
     first = next(tables)
     open_writer = csv.CSVWriter if is_csv else parquet.ParquetWriter
     with open_writer(stream, first.schema) as writer:

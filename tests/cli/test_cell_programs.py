@@ -52,7 +52,9 @@ def test_other_options_and_json(atlas, capsys, run):
     assert Path("programs/b.overdispersed_genes.txt").read_text() == "3\n12\n15"
 
 
-def test_bad_input_is_one_line_and_a_code(atlas, capsys, run):
+def test_bad_input_is_one_line_and_a_code(atlas, capsys, run, monkeypatch):
+    here = Path.cwd()
+
     def failed(code, told, *arguments):
         assert run("cells", *arguments) == code
         assert told in capsys.readouterr().err
@@ -63,6 +65,10 @@ def test_bad_input_is_one_line_and_a_code(atlas, capsys, run):
     failed(4, "leave --layer out", "atlas.h5ad:layers/counts", *OPTIONS)
     np.save("counts.npy", atlas)
     failed(4, "--layer is for .h5ad files", "counts.npy", *OPTIONS)
+    monkeypatch.setattr("conenmf.cli.cell_programs.find_programs", None)  # refused before the work
+    failed(5, "/proc/programs cannot be written", "atlas.h5ad", *OPTIONS, "-o", "/proc/programs")
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
     assert not Path("programs").exists()
     assert run("cells", "atlas.h5ad", *OPTIONS) == 0
     failed(5, "choice of genes", "atlas.h5ad", *OPTIONS, "--genes", 10)

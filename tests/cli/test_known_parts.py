@@ -93,7 +93,7 @@ def test_a_file_with_one_row_has_weights_of_features(X, fitted, samples_in):
     np.testing.assert_array_equal(result.W, expected.components_.T)
 
 
-def test_fixed_components_are_matched_by_name(X, fitted):
+def test_fixed_components_are_matched_by_name(X, fitted, run):
     library = pd.DataFrame(X.to_numpy()[[4, 70]], ["first", "second"], X.columns)
     library.iloc[:, ::-1].to_csv("library.csv")
     result = fitted("cells.csv", "--fixed", "library.csv", "--alpha-w", 0.1, "--alpha-h", 0)
@@ -101,6 +101,8 @@ def test_fixed_components_are_matched_by_name(X, fitted):
     np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)
     assert result.component_names == ("first", "second", "component 2")
     np.testing.assert_array_equal(result.W[:, :2].T, library)
+    assert run("transform", "out", "cells.csv", "-o", "new.csv", "-q") == 0
+    assert tuple(pd.read_csv("new.csv"))[1:] == result.component_names
 
 
 def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):

@@ -26,6 +26,7 @@ def test_what_is_found_again_is_said_and_written(counts, capsys, run):
     assert "stable: 3 of 3 components" in said
     assert "duality gaps of H, W" in said
     assert "of the consensus" in said
+    assert "open out/report.html in a browser" in said
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     table = pd.read_csv("out/limits.csv")
     assert len(table) == 60
@@ -68,6 +69,15 @@ def test_a_killed_command_continues(folder, run, start):
     victim = start(*options, "--runs", 2000, "-o", "out")
     kept = Path("out/runs")
     while len(list(kept.glob("run-*.npz"))) < 3:
+        assert victim.poll() is None, victim.communicate()
+        time.sleep(0.01)
+    victim.send_signal(signal.SIGINT)
+    _, said = victim.communicate()
+    assert victim.returncode == 130
+    assert "the fits that had ended are kept: run the same command to continue" in said
+    victim = start(*options, "--runs", 2000, "-o", "out")
+    n_kept = len(list(kept.glob("run-*.npz")))
+    while len(list(kept.glob("run-*.npz"))) < n_kept + 3:
         assert victim.poll() is None, victim.communicate()
         time.sleep(0.01)
     victim.send_signal(signal.SIGKILL)

@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = "conenmf" if problem.ctx is None else problem.ctx.command_path
         return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
-        return _failed(f"interrupted; nothing was written{_again(arguments)}", 130)
+        return _failed(f"interrupted; {_left(arguments)}", 130)
     except Terminated:
-        return _failed(f"terminated; nothing was written{_again(arguments)}", 143)
+        return _failed(f"terminated; {_left(arguments)}", 143)
     except SystemExit:  # rich raises it when the pipe it writes to is closed
         return 0
     except BrokenPipeError:  # other writers raise this
@@ -61,11 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(error_line(problem, flags_of(state["command"])) + hint, code)
 
 
-def _again(arguments: Sequence[str]) -> str:
-    """What to do about a run that can be continued."""
-    has_checkpoint = any(word.partition("=")[0] == "--checkpoint" for word in arguments)
+def _left(arguments: Sequence[str]) -> str:
+    """What a command that was stopped has left, and what to do if it can be continued."""
+    flags = {word.partition("=")[0] for word in arguments}
+    if arguments[:1] == ["stability"] and any(f.startswith(("-o", "--output")) for f in flags):
+        return "the fits that had ended are kept: run the same command to continue"
     again = "; run the same command to continue from the last checkpoint, if there is one"
-    return again if has_checkpoint else ""
+    return f"nothing was written{again if '--checkpoint' in flags else ''}"
 
 
 def _failed(message: str, code: int) -> int:

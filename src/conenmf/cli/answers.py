@@ -94,7 +94,8 @@ def _show_components(out: Console, result: Factorization) -> None:
         return
     for k, features in enumerate(result.top_features(_SHOWN_FEATURES)[:_SHOWN_COMPONENTS]):
         words = ", ".join(visible(name, _MAX_WORD_CHARS) for name in features)
-        out.print(f"  component {k}: {words or 'zero'}")
+        name = visible(result.component_names[k], _MAX_WORD_CHARS)
+        out.print(f"  {name}: {words or 'zero'}")
     if result.K > _SHOWN_COMPONENTS:
         out.print(f"  and {result.K - _SHOWN_COMPONENTS} more, in the report and the tables")
 

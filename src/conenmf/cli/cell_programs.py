@@ -11,6 +11,7 @@ import click
 
 from ..cells.programs import find_programs
 from ..cells.tables import check_run, write_programs
+from ..data.files.atomic import writing
 from ..data.files.name_lists import read_names
 from ..data.resources import memory_budget
 from ..errors import OptionError
@@ -112,7 +113,7 @@ def cells(
     chosen = None if genes_file is None else read_names(genes_file, memory_budget(None))
     how = f"{genes} most overdispersed" if chosen is None else f"listed, {_digest(chosen)}"
     identity: dict[str, Any] = {"source": _place(common), "genes": how, "force": force}
-    check_run(output, name, **identity)
+    _try_folder(check_run(output, name, **identity))
     if anndata:
         check_packages("none", anndata=True)
     display = common.display
@@ -160,6 +161,14 @@ def _of_counts(common: CommonOptions, layer: str | None) -> CommonOptions:
     if common.path.suffix.lower() != _ANNDATA:
         raise OptionError(f"--layer is for {_ANNDATA} files: leave it out")
     return replace(common, log1p=False, dataset=f"layers/{layer}")
+
+
+def _try_folder(target: Path) -> None:
+    """Refuse a folder that cannot be made, before the work."""
+    if not target.exists():
+        with writing(target):
+            target.mkdir()
+            target.rmdir()
 
 
 def _place(common: CommonOptions) -> str:

@@ -133,6 +133,8 @@ def stability(
         save_picture(found.plot()[0].figure, plot)
     answer |= {"files": [str(Path(output or "") / name) for name in files], "plot": plot}
     where = "" if target is None else f"\nthe consensus and the runs are in {visible(target, None)}"
+    if target is not None and REPORT_FILE in files:
+        where += f"\nopen {visible(target / REPORT_FILE, None)} in a browser"
     common.answer(answer, lambda out: out.print(f"{found}{where}", highlight=False), V)
 
 

@@ -96,7 +96,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
         penalties = Penalties.of_plain(result.settings.get("penalties"))
         W = W.astype(V.dtype, copy=False)
         H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
-    write_coefficients(output, H.T, V.names)
+    write_coefficients(output, H.T, V.names, result.component_names)
     is_plain = V.observed is None or result.loss != "frobenius"
     loss = LOSSES[result.loss] if is_plain else Weighted
     error = loss(V, rescale=False).relative_error(value) if V.total else 0.0

@@ -316,15 +316,16 @@ def _checked(V: DataMatrix, name: str, array: Any) -> Aligned:
         problem = f" has shape {tuple(array.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
         raise ShapeError(Message(Option(name), problem, f"{(N, F)}{also}"))
-    if name == "mask":
-        array = array.astype(bool, copy=False)
     (lowest, highest) = V.map(_extremes, array, reduce=_wider)[0]
+    if name == "mask" and not np.isnan(lowest):
+        array = array.astype(bool, copy=False)
+        lowest = highest = 1.0
     if not (lowest >= 0 and np.isfinite(highest)):
         raise OptionError(
             Message(
                 Option(name),
-                f" has entries from {lowest:g} to {highest:g}: expected finite numbers that "
-                "are at least 0; an entry that is missing has weight 0",
+                " has NaN" if np.isnan(lowest) else f" has entries from {lowest:g} to {highest:g}",
+                ": expected finite numbers that are at least 0; write 0 where an entry is missing",
             )
         )
     return V.align(array)

@@ -284,8 +284,10 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
             advice = (
                 "if the data were centred or standardised (StandardScaler, sc.pp.scale), use those "
-                "from before that, or scale without centring (MaxAbsScaler); else set such entries "
-                f"to zero if they are noise (clip is for at most {limit})",
+                "from before that, or scale without centring (MaxAbsScaler); if they are noise, "
+                "pass ",
+                Option("negative", "keep"),
+                f" for least squares, or set such entries to zero (clip is for at most {limit})",
             )
         problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
         raise NegativeValueError(Message(problem, *advice))

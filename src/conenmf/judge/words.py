@@ -79,5 +79,8 @@ def cones_in_words(cones: ConeDiagnosis | None) -> str:
     is_near = -geometry.margin < geometry.required_angle / 2
     if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():
         lie = "lies" if n_ambiguous == 1 else "lie"
-        return f"nearly, {counted(n_ambiguous, 'sample')} {lie} between cones; {NO_GUARANTEE}"
+        between = f"{counted(n_ambiguous, 'sample')} {lie} between cones"
+        if n_ambiguous == 0:
+            between = "though cones are wider than the paper assumes"
+        return f"nearly, {between}; {NO_GUARANTEE}"
     return f"no, as is usual; {NO_GUARANTEE}"
