@@ -2,7 +2,7 @@
 
 Inits see the data with their holes filled, and features in units of mean uncertainties; so they
 know little of weights. Where iterations cost next to nothing, several compete by the weighted error
-itself: after 20 iterations each, two continue, and the solver goes on from the better one.
+itself: after 20 iterations each, two continue, and the solver from the better one.
 """
 
 from __future__ import annotations
