@@ -53,7 +53,7 @@ print(selection)
 # - *crossval*: the error on entries that were held out, lowest where more components begin to
 #   describe noise;
 # - *relevance*: the scale of a component over its least value, in a Bayesian model, less 1;
-# - *stability*: whether components are found again from other random inits, 1 if always;
+# - *stability*: the share of fits of samples drawn again that have the rarest component;
 # - *thinning*: these data are whole numbers, so they can be split like counts: how badly components
 #   that were fitted to most of them predict the others, relative to one component. They are no
 #   Poisson counts, though, and the parts are not independent.

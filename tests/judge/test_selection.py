@@ -286,3 +286,21 @@ def test_zero_samples_are_no_samples():
     X[3], X[40] = np.arange(6), 1.0
     table = select_k(from_rows(X), [3, 4], methods="crossval")
     assert "too few entries" in table.reason
+
+
+def test_stability_is_that_of_samples_drawn_again():
+    rng = np.random.default_rng(0)
+    V = from_columns(np.kron(np.eye(3), np.ones((8, 40))) * rng.random((24, 120)))
+    table = select_k(V, [2, 3, 4, 5], methods=["stability"])
+    vote = table.votes["stability"]
+    assert (vote.K, table.K) == (3, 3)
+    assert vote.scores[1] == 1.0
+    assert (vote.scores[2:] < 0.8).all()
+    assert (np.diff(vote.errors) < 0).all()
+    assert "found in 80% of the fits" in vote.reason
+    noise = from_columns(rng.random((30, 60)))
+    assert "no number is stable" in select_k(noise, [5, 6], methods=["stability"]).reason
+    left = table.plot()[0]
+    (right,) = (ax for ax in left.figure.axes if ax is not left)
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), vote.scores)
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), vote.errors)

@@ -25,8 +25,8 @@ from ..solve.inits import initialize
 from ..solve.loop import alternate
 from ..solve.solvers import SOLVERS, hals
 from ..solve.stopping import Stopping
-from .metrics import cosines, match_components
 from .relevance import determine_relevance
+from .stability_range import stability_over
 from .thinning import by_thinning
 from .votes import Method, Vote, at_least, some_samples
 
@@ -56,9 +56,9 @@ _CV_MAX_ITER = 15
 _MASKED_SWEEPS = 4
 _RELEVANCE_MAX_ITER = 500
 _N_SHUFFLES = 3
-_N_RESTARTS = 6
-_RESTART_MAX_ITER = 60
-_STABLE_SILHOUETTE = 0.75  # from which on components count as found again by restarts
+_N_REPLICATES = 6
+_REPLICATE_MAX_ITER = 60
+_FOUND_SHARE = 0.8  # of the fits, in which all components of a stable number are found
 _MAX_LISTED = 12
 
 
@@ -193,19 +193,20 @@ def _relevance(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
 
 
 def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
-    """Whether random restarts find the same components again (as NMFk does)."""
+    """Whether fits of samples drawn with replacement find the same components again."""
     part = _subset(V, rng, _MAX_SAMPLES)
-    scores = np.array([_found_again(part, int(k), rng) for k in ks])
-    stable = np.flatnonzero(scores >= _STABLE_SILHOUETTE)
+    scores, errors = np.full((2, ks.size), np.nan)
+    judged = ks <= part.shape[1]
+    found = stability_over(part, ks[judged], _N_REPLICATES, max_iter=_REPLICATE_MAX_ITER, rng=rng)
+    scores[judged] = [one.found_in.min() for one in found.found.values()]
+    errors[judged] = found.relative_errors
+    stable = np.flatnonzero(scores >= _FOUND_SHARE)
     if stable.size:
         K = int(ks[stable[-1]])
-        reason = f"most components that restarts find again (silhouette {_STABLE_SILHOUETTE})"
-        return Vote(scores, K, at_least(K, ks, V, reason))
-    return Vote(
-        scores,
-        int(ks[np.argmax(scores)]),
-        "no number is stable over restarts; this is the least unstable",
-    )
+        reason = f"most components that are all found in {_FOUND_SHARE:.0%} of the fits"
+        return Vote(scores, K, at_least(K, ks, V, reason), errors)
+    reason = "no number is stable over samples drawn again; this is the least unstable"
+    return Vote(scores, int(ks[np.nanargmax(scores)]), reason, errors)
 
 
 METHODS: dict[str, Method] = {
@@ -230,7 +231,7 @@ _MEANINGS = {
     "parallel": "singular value over that of shuffled data; above 1: signal",
     "crossval": "error of held-out entries; lower is better",
     "relevance": "scale over its bound, less 1; above 0: relevant",
-    "stability": "silhouette of restarts; higher is better",
+    "stability": "share of fits that have its rarest component; higher is better",
     "thinning": "divergence of held-out counts over that of one component; lower is better",
 }
 
@@ -285,23 +286,3 @@ def masked_nnls(W: Array, V: Array, observed: Array, H: Array) -> Array:
     for _ in range(_MASKED_SWEEPS):
         H = hals(grams, C, H, floor=0.0)
     return H
-
-
-def _found_again(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
-    """Return the smallest mean silhouette of the clusters of components matched over restarts."""
-    if K == 1:
-        return 1.0
-    stopping = Stopping(max_iter=_RESTART_MAX_ITER)
-    runs = []
-    for _ in range(_N_RESTARTS):
-        init = initialize(V, K, "random", SOLVERS["hals"], rng)
-        solution = alternate(V, init.W, init.H, SOLVERS["hals"], stopping=stopping)
-        runs.append(solution.W.astype(np.float64))
-    matched = [runs[0]] + [W[:, match_components(runs[0], W)[0]] for W in runs[1:]]
-    clusters = np.tile(np.arange(K), _N_RESTARTS)
-    distances = np.clip(1.0 - cosines(np.hstack(matched)), 0.0, None)
-    np.fill_diagonal(distances, 0.0)
-    from sklearn.metrics import silhouette_samples  # slow to import
-
-    silhouettes = silhouette_samples(distances, clusters, metric="precomputed")
-    return float(min(silhouettes[clusters == k].mean() for k in range(K)))

@@ -241,8 +241,7 @@ class Selection:
     votes: dict[str, Vote]
 
     def __str__(self) -> str:
-        names = list(self.votes)
-        lines = ["   K" + "".join(f"{name:>12}" for name in names)]
+        lines = ["   K" + "".join(f"{name:>12}" for name in self.votes)]
         for row, k in enumerate(self.ks):
             cells = (
                 f"{vote.scores[row]:>11.4g}" + ("*" if vote.K == k else " ")
@@ -266,10 +265,14 @@ class Selection:
         return card("Selection", sentences, *drawn)
 
     def plot(self, axes: Any = None) -> Array:
-        """Draw the scores of each estimator and its choice; return the matplotlib axes."""
+        """Draw the scores of each estimator and its choice, errors where they are known."""
         votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
-        meanings = {name: meaning_of(name) for name in self.votes}
-        return plots.scores(self.ks, votes, axes, meanings=meanings)
+        drawn = plots.scores(self.ks, votes, axes, meanings={n: meaning_of(n) for n in votes})
+        errors = [vote.errors for vote in self.votes.values()]
+        for ax, known in ((ax, e) for ax, e in zip(drawn, errors, strict=True) if e is not None):
+            (line,) = ax.twinx().plot(self.ks, known, marker="s", color="C1")
+            line.axes.set_ylabel("relative error", color="C1")
+        return drawn
 
 
 def select_k(

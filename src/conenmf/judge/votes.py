@@ -30,11 +30,14 @@ class Vote:
         Its choice.
     reason : str
         Why it chose this number.
+    errors : array of float, one for each candidate, or None
+        The relative error of each, if the estimator knows it; drawn beside the scores.
     """
 
     scores: Array
     K: int
     reason: str
+    errors: Array | None = None
 
 
 Method: TypeAlias = Callable[[DataMatrix, Array, np.random.Generator], Vote]
