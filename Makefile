@@ -46,6 +46,7 @@ bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
 	set -e; for part in bounds floors thinning; do $(BIN)/python benchmarks/count_quality.py $$part; done
 	$(BIN)/python benchmarks/holes.py
 	$(BIN)/python benchmarks/stability.py --drawn
+	$(BIN)/python benchmarks/replicates.py
 	$(BIN)/python benchmarks/cells_at_scale.py --cells 100000
 	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/uniqueness.py

@@ -483,3 +483,8 @@ def test_masks_are_not_forgotten(X):
             attempt(rows)
     with pytest.raises(MaskedDataError, match="entries are masked"):
         ConeNMF(2, init=np.ma.masked_less(model.components_, 1e9)).fit(X)
+
+
+def test_penalties_that_leave_nothing_are_said(X):
+    with pytest.warns(ConvergenceWarning, match="nothing is left of W H"):
+        ConeNMF(2, alpha_W=1e6).fit(X)

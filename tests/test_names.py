@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
 from conenmf.errors import OptionError, ShapeError
-from conenmf.names import Names, names_of
+from conenmf.names import Names, check_same_names, names_of
 from conenmf.text import visible
 
 
@@ -66,3 +66,16 @@ def test_what_has_no_name_is_called_by_its_number():
     assert Names().sample(3) == "sample 3"
     assert Names().feature(0) == "feature 0"
     assert Names(("x",), ("a",)).sample(0) == "x"
+
+
+def test_tables_of_other_names_are_refused():
+    names = Names.of(["a", "b"], ["x", "y"])
+    values = np.ones((2, 2))
+    check_same_names(names, "mask", None)
+    check_same_names(names, "mask", values)
+    check_same_names(names, "mask", pd.DataFrame(values))  # no names of its own
+    check_same_names(names, "mask", pd.DataFrame(values, ["a", "b"], ["x", "y"]))
+    with pytest.raises(ShapeError, match="mask is a table of other features: its feature 0 is 'y'"):
+        check_same_names(names, "mask", pd.DataFrame(values, ["a", "b"], ["y", "x"]))
+    with pytest.raises(ShapeError, match="weights is a table of other samples: its sample 1"):
+        check_same_names(names, "weights", pd.DataFrame(values, ["a", "c"], ["x", "y"]))

@@ -17,7 +17,7 @@ from .arguments import indices, instance, integer, optional, rows_and_columns, s
 from .errors import Message, Option, OptionError, ShapeError
 from .text import shown, visible
 
-__all__ = ["Names", "names_of"]
+__all__ = ["Names", "check_same_names", "names_of"]
 
 _TEXTS = "a list of names"
 
@@ -170,6 +170,25 @@ def names_of(table: Any) -> Names:
         return Names()
     index = getattr(table, "index", None)
     return Names.of(_given(index), _given(columns))
+
+
+def check_same_names(names: Names, option: str, table: Any) -> None:
+    """Refuse a data frame whose rows or columns have other names than the data, or another order.
+
+    Without names on one of the two sides, places decide.
+    """
+    other = names_of(table)
+    for what in ("sample_names", "feature_names"):
+        own, given = getattr(names, what), getattr(other, what)
+        if own is None or given is None or len(own) != len(given) or own == given:
+            continue
+        place = next(i for i, pair in enumerate(zip(own, given, strict=True)) if len({*pair}) > 1)
+        kind = what.partition("_")[0]
+        problem = (
+            f" is a table of other {kind}s: its {kind} {place} is {given[place]!r}, that of the "
+            f"data is {own[place]!r}; bring it into their order, or give an array"
+        )
+        raise ShapeError(Message(Option(option), problem))
 
 
 def _given(labels: Any) -> Any:

@@ -198,7 +198,9 @@ class Factorization(NamedComponents, JudgesItself):
 
     @property
     def problem(self) -> str:
-        """What to do about a run that ended on a plateau or before it converged; else empty."""
+        """What to do about a run that found nothing, or ended too early; else empty."""
+        if self.settings.get("penalties") and self.relative_error >= 1:
+            return "the penalties are so large that nothing is left of W H: make them smaller"
         if self.is_on_plateau:
             return f"{self.ending}: raise max_iter, or try another init"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from conenmf import factorize, from_columns, stability, stability_over
+from conenmf import factorize, from_columns, from_rows, stability, stability_over
 from conenmf.errors import ComponentsError, DataTypeError, OptionError
 from conenmf.judge.metrics import match_components
 
@@ -156,3 +156,9 @@ def test_a_range_recommends_the_most_that_are_stable():
     axes = found.found[3].plot()
     assert len(axes) == 3
     assert axes[0].get_title() == "component 0: in 100%"
+
+
+def test_more_components_than_features_are_named():
+    X = np.random.default_rng(0).random((20, 4))
+    found = stability(from_rows(X), 6, 3, max_iter=5)
+    assert "6 components of 4 features: at most 4 can be independent" in str(found)

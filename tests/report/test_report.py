@@ -403,3 +403,15 @@ def test_the_race_of_inits_is_shown(cones, tmp_path):
     result.save(tmp_path / "result.npz")
     loaded = Factorization.load(tmp_path / "result.npz")
     assert (loaded.race, loaded.prospect) == (result.race, result.prospect)
+
+
+def test_the_program_that_repeats_a_fit_has_its_loss_and_names_what_else_it_needs(parsed):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(5.0, (30, 8)).astype(float)
+    text = parsed(render(factorize(from_rows(X), 2, loss="poisson"))).text
+    assert "factorize(V, 2, loss='poisson', init='auto', solver='newton'" in text
+    X[rng.random(X.shape) < 0.2] = np.nan
+    text = parsed(render(factorize(from_rows(X, missing="nan"), 2))).text
+    assert "which entries are missing" in text
+    assert "observed: " not in text
+    assert "{'missing'" not in text

@@ -26,6 +26,7 @@ from ..errors import (
     ShapeError,
     ZeroDataError,
 )
+from ..names import check_same_names
 from ..text import counted
 from .blocks import Array, Block, dense, entrywise, exact, features_scaled, is_sparse, weighted_sums
 from .holes import hidden, observed_squares, row_grams
@@ -153,6 +154,8 @@ def observed_only(
     if missing == "raise" and mask is None and weights is None:
         return V
     rows: Aligned | None = None
+    check_same_names(V.names, "mask", mask)
+    check_same_names(V.names, "weights", weights)
     if mask is not None:
         rows = _checked(V, "mask", mask)
     if weights is not None:

@@ -260,6 +260,8 @@ class Stability(NamedComponents):
                 f"{named}: {self.best_relative_error:.4g}",
                 f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
             ]
+        if self.K > (F := self.W.shape[0]):
+            sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
         return [*sentences, *self._certified()]
 
     def _certified(self) -> list[str]:
@@ -270,6 +272,8 @@ class Stability(NamedComponents):
         for what, distance in _distances(self.certificate).items():
             both = f" of the consensus, {best.get(what, '-')} of the best run"
             lines.append(f"{what}: {distance}{'' if self.problem else both}")
+        if not self.problem:
+            lines.append("a consensus is made of medians: it need not be a minimum, as a run is")
         return lines
 
     def plot(self, axes: Any = None) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 from ..data.preparation import Preparation
 from ..markup import Html, element
 from ..solve.inits import INITS
+from ..solve.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
 from ..text import visible
 from .context import ReportContext
@@ -25,6 +26,9 @@ def settings(context: ReportContext, source: str | None, extra: dict[str, object
     result = context.result
     options = dict(result.settings)
     command = extra.pop("command", options.pop("command", None))
+    if known := options.pop("observed", None):
+        options["missing entries"] = f"{known['missing']:.1%}"
+        options["weighted entries"] = "yes" if known["weighted"] else "no"
     rows = {name: _plain(value) for name, value in options.items()}
     decisions = {"K_decided_by": result.K_decided_by, "init_used": result.init_used}
     rows |= {name: visible(value) for name, value in decisions.items()}
@@ -106,10 +110,14 @@ def _program(
         }
         asked = ", ".join(f"{name}={value!r}" for name, value in steps.items() if value)
         data, door = f"{data}\nV = prepare(V, {asked})", f"{door}, prepare"
+    if settings.get("observed"):
+        data += "  # and what said which entries are missing, or their weights"
     options, own = [], []
-    by_name = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys()}
-    for name in ("init", "solver", "max_iter", "tol", "max_time", "sketch"):
+    by_name = {"init": INITS.keys() | {"auto"}, "solver": SOLVERS.keys() | POISSON_SOLVERS.keys()}
+    for name in ("loss", "init", "solver", "max_iter", "tol", "max_time", "sketch"):
         value = settings.get(name)
+        if (name, value) == ("loss", "frobenius"):
+            continue
         if value is None and name != "solver":
             continue
         if name in by_name and value is not None and value not in by_name[name]:
