@@ -205,6 +205,11 @@ VALID: dict[str, Callable[[], Any]] = {
 OWN: dict[str, dict[str, Callable[[], Any]]] = {
     "from_columns": {"V": _matrix},
     "cones.restricted.bound_given": {"A": lambda: result().W[:, :1]},
+    "judge.other_factors.exact_uniqueness": {
+        "freedom": lambda: conenmf.judge.uniqueness.component_freedom(
+            result().data, result().W, result().H
+        )
+    },
     "solve.penalties.Penalties.as_in_sklearn": {"shape": lambda: (12, 40)},
     "open_data": {"path": _file},
     "cones.rank_one.factors_from_centres": {

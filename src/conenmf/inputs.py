@@ -16,7 +16,7 @@ from .arguments import components, factor
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
 from .data.matrix import DataMatrix
-from .data.observed import Known
+from .data.observed import Known, is_of_features
 from .data.prepared import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
@@ -76,7 +76,7 @@ class ReadsInputs:
         Weights of features are kept for later data.
         """
         if reset:
-            self._weights = weights if np.ndim(weights) == 1 else None
+            self._weights = weights if is_of_features(weights) else None
         elif weights is None:
             weights = getattr(self, "_weights", None)
         names_given = names_of(X)

@@ -41,6 +41,7 @@ __all__ = [
     "Observed",
     "completed",
     "filled",
+    "is_of_features",
     "known_entries",
     "observed_only",
 ]
@@ -127,6 +128,14 @@ def _turned(array: Any) -> Any:
         return array
 
 
+def is_of_features(weights: Any) -> bool:
+    """Whether weights are one number for each feature."""
+    try:
+        return np.ndim(weights) == 1
+    except Exception:  # as above; their errors are named where they are read
+        return False
+
+
 def observed_only(
     V: DataMatrix, *, missing: str = "raise", mask: Any = None, weights: Any = None
 ) -> DataMatrix:
@@ -159,7 +168,7 @@ def observed_only(
     if mask is not None:
         rows = _checked(V, "mask", mask)
     if weights is not None:
-        if np.ndim(weights) == 1 and np.shape(weights) == V.shape[:1]:
+        if is_of_features(weights) and np.shape(weights) == V.shape[:1]:
             weights = np.broadcast_to(np.asarray(weights), V.shape[::-1])
         given = _checked(V, "weights", weights)
         rows = given if rows is None else V.map(_product, rows, given)[0]

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arguments import components, generator
 from ..data.blocks import Array, Block, dense
+from ..data.doors import from_columns
 from ..data.matrix import Aligned, DataMatrix
 from ..data.observed import observed_only
 from ..data.resampled import holds_counts
@@ -177,7 +178,7 @@ def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
 
 
 class _Part(NamedTuple):
-    """The samples that are looked at, and their counts (F, n)."""
+    """The samples that are looked at, in memory, and their counts (F, n)."""
 
     V: DataMatrix
     counts: Array
@@ -185,7 +186,8 @@ class _Part(NamedTuple):
     @classmethod
     def of(cls, V: DataMatrix, rng: np.random.Generator) -> _Part:
         part = some_samples(V, rng, _MAX_SAMPLES, _MAX_ENTRIES)
-        return cls(part, np.asarray(dense(part.columns(np.arange(part.shape[1]))), np.float64))
+        counts = np.asarray(dense(part.columns(np.arange(part.shape[1]))), np.float64)
+        return cls(part if is_in_memory(part) else from_columns(counts), counts)
 
 
 class _Pilot(NamedTuple):
