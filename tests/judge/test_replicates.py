@@ -65,7 +65,7 @@ def test_runs_leave_as_they_converge(tmp_path, monkeypatch, loss):
     spent = V.passes - before
     alone = []
 
-    def each_by_itself(V, row_bytes):
+    def each_by_itself(V, row_bytes, count=1):
         alone.append(V.passes)
         return 1
 
@@ -110,7 +110,7 @@ def test_runs_share_passes_in_groups_that_fit_into_memory(tmp_path, monkeypatch)
     before = V.passes
     together = replicate(V, 3, 5, rng=np.random.default_rng(1), **options)
     spent = V.passes - before
-    monkeypatch.setattr(replicates, "room_for_aligned", lambda V, row_bytes: 2)
+    monkeypatch.setattr(replicates, "room_for_aligned", lambda V, row_bytes, count: 2)
     before = V.passes
     grouped = replicate(V, 3, 5, rng=np.random.default_rng(1), **options)
     assert V.passes - before == 3 * spent

@@ -164,8 +164,8 @@ def is_in_memory(V: DataMatrix) -> bool:
     return isinstance(V, DenseMatrix | SparseMatrix) and V.watch is None
 
 
-def room_for_aligned(V: DataMatrix, row_bytes: int) -> int:
-    """Return how many aligned arrays with rows of this size may be kept in memory at a time.
+def room_for_aligned(V: DataMatrix, row_bytes: int, count: int = 1) -> int:
+    """Return how many times so many aligned arrays may be kept in memory, with rows of this size.
 
     They may take half of what V may take of it. Arrays in files or on a cluster take none of it.
     """
@@ -173,8 +173,8 @@ def room_for_aligned(V: DataMatrix, row_bytes: int) -> int:
         V = V.V
     size = max(row_bytes * V.shape[1], 1)
     if isinstance(V, DiskMatrix):
-        return V.budget // 2 // size if V.fits(size) else _UNLIMITED
-    return available_memory() // 2 // size if isinstance(V, LocalMatrix) else _UNLIMITED
+        return V.budget // 2 // (count * size) if V.fits(size) else _UNLIMITED
+    return available_memory() // 2 // (count * size) if isinstance(V, LocalMatrix) else _UNLIMITED
 
 
 def _steps_together(

@@ -196,8 +196,8 @@ class _Fits(NamedTuple):
         """The runs that share their passes: as many as there is memory for their H."""
         group: list[_Task] = []
         for task in tasks:
-            row_bytes = _ALIGNED_OF_RUN * task.K * self.V.dtype.itemsize
-            size = 1 if self.holds_draws else room_for_aligned(self.V, row_bytes)
+            room = room_for_aligned(self.V, task.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
+            size = 1 if self.holds_draws else room
             if len(group) >= max(1, size):  # the last one has the largest rows
                 yield group
                 group = []
