@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conenmf import Factorization, certify, factorize, from_rows
@@ -21,6 +21,7 @@ def make_samples(seed, N=40, F=12):
 
 
 @given(st.integers(0, 2**16), st.sampled_from(["scattered", "block", "weights"]))
+@example(0, "block")  # nothing is missing
 @settings(max_examples=12)
 def test_no_factors_are_below_the_bound(seed, kind):
     X, rng = make_samples(seed), np.random.default_rng(seed + 1)

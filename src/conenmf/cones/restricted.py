@@ -175,7 +175,10 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
     """
     require_data_matrix(V, nonzero=True, whole=True)
     K, observed = components(K), V.observed
-    if observed is None or observed.weights is None or not observed.total:
+    if observed is None:  # all are known
+        tail, chance = _tail(V, K)
+        return float(np.sqrt(min(tail / V.total, 1.0))), chance
+    if observed.weights is None or not observed.total:
         return 0.0, 0.0
     weights, F = observed.weights, V.shape[0]
     with V.own_threads():
