@@ -82,7 +82,7 @@ class Weighted(Loss):
             grams_every = 1
         self._grams_every = optional(integer, "grams_every", grams_every, at_least=1)
         self._is_mask = observed.is_mask
-        self.aligned = () if observed.weights is None else (observed.weights,)
+        self.aligned = observed.aligned
 
     @staticmethod
     def step(
