@@ -6,7 +6,9 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, open_data
-from conenmf.data.digest import digest
+from conenmf.data.digest import digest, known_digest
+from conenmf.data.observed import observed_only
+from conenmf.data.weighing import weigh_samples
 
 
 @pytest.fixture
@@ -77,3 +79,39 @@ def test_every_change_is_seen(counts):
     for dtype in (np.float32, np.float64):
         X = counts.astype(dtype)
         assert digest(from_rows(X[:, ::-1])) != digest(from_rows(X))
+
+
+def test_what_is_known_has_a_digest_of_its_own(backend, counts):
+    rng = np.random.default_rng(2)
+    mask, weights = rng.random((25, 60)) > 0.3, rng.random((25, 60))
+    X = counts.T
+    assert known_digest(backend(X)) is None
+    known = [{"mask": mask}, {"mask": ~mask}, {"weights": weights}, {"weights": 2 * weights}]
+    found = [
+        known_digest(observed_only(backend(X), **{k: v.T for k, v in one.items()})) for one in known
+    ]
+    assert found == [known_digest(from_columns(X, **one)) for one in known]
+    weighed = [weigh_samples(backend(X), w) for w in (np.arange(60), np.arange(60)[::-1] / 7)]
+    found += [known_digest(V) for V in weighed]
+    assert len({*found}) == 6
+
+
+def test_of_sparse_data_the_pattern_is_what_is_known(counts):
+    stored = sp.csr_array(counts)
+    stored.data[::3] = 0  # known to be zero
+    one, other = (from_rows(X, missing="zeros") for X in (stored, sp.csr_array(stored.toarray())))
+    assert digest(one) == digest(other)
+    assert known_digest(one) != known_digest(other)
+    pattern = sp.csr_array(counts).toarray() != 0
+    assert known_digest(one) == known_digest(from_rows(stored.toarray(), mask=pattern))
+
+
+def test_one_weight_changes_it():
+    X, rng = np.ones((30, 9)), np.random.default_rng(0)
+    weights = rng.random(X.shape) + 0.5
+    found = {known_digest(from_rows(X, weights=weights))}
+    for number in range(40):
+        other = weights.copy()
+        other[number % 30, number % 9] += 1e-12 * (number + 1)
+        found.add(known_digest(from_rows(X, weights=other)))
+    assert len(found) == 41

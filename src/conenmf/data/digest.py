@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .blocks import Array, Block, is_sparse
+from .blocks import Array, Block, entrywise, exact, is_sparse
 from .matrix import DataMatrix
 from .steps import sample_indices
 
-__all__ = ["digest"]
+__all__ = ["digest", "known_digest"]
 
 _PART_BYTES = 1 << 18  # worked on at a time: they stay in the cache
 
@@ -35,6 +35,45 @@ def digest(V: DataMatrix) -> str:
     index, _ = V.map(sample_indices)
     (total,) = V.sweep(_digest_block, index, reduce=_add)
     return f"{int(total):016x}"
+
+
+def known_digest(V: DataMatrix) -> str | None:
+    """Return a digest of what is known of V: which entries, and how much they and samples count.
+
+    It is None for complete data whose entries and samples count alike. A missing entry and a
+    zero are alike to `digest`, so data are the same if both digests are.
+
+    >>> from conenmf import from_columns
+    >>> X, masks = [[1.0, 2.0], [0.0, 3.0]], ([[1, 1], [0, 1]], [[1, 1], [1, 1]])
+    >>> one, other = (from_columns(X, mask=mask) for mask in masks)
+    >>> digest(one) == digest(other), known_digest(one) == known_digest(other)
+    (True, False)
+    >>> known_digest(from_columns(X)) is None
+    True
+    """
+    total = 0
+    if V.observed is None and V.unweighed is None:
+        return None
+    if V.observed is not None:
+        index, _ = V.map(sample_indices)
+        if V.observed.weights is None:
+            (total,) = V.sweep(_digest_pattern, index, reduce=_add)
+        else:
+            (total,) = V.map(_digest_weights, V.observed.weights, index, reduce=_add)
+    if V.unweighed is not None:  # one more feature, after the last
+        weights = np.asarray(V.unweighed.weights, np.float64)
+        words = _words(weights) * _weights(~np.arange(weights.size, dtype=np.uint64))
+        of_samples = int((words * _weights(np.array([V.shape[0]], np.uint64))).sum())
+        total = _add(total, of_samples)
+    return f"{int(total):016x}"
+
+
+def _digest_weights(index: range, weights: Array, numbers: Array) -> tuple[int]:
+    return _digest_block(exact(weights).T, numbers)
+
+
+def _digest_pattern(block: Block, numbers: Array) -> tuple[int]:
+    return _digest_block(entrywise(exact(block), np.ones_like), numbers)
 
 
 def _digest_block(block: Block, index: Array) -> tuple[int]:

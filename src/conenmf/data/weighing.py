@@ -34,8 +34,7 @@ class Weighed:
     ----------
     V : DataMatrix (F, N)
         The samples themselves.
-    n_counted : float
-        The sum of the weights: how many samples they count as.
+    weights : array (N,)
     repeated : array of integers, or None
         The samples, as often as they are repeated.
     roots : array (N,), or None
@@ -45,10 +44,15 @@ class Weighed:
     """
 
     V: DataMatrix
-    n_counted: float
+    weights: Array
     repeated: Array | None = None
     roots: Aligned | None = None
     scales: Aligned | None = None
+
+    @property
+    def n_counted(self) -> float:
+        """The sum of the weights: how many samples they count as."""
+        return float(self.weights.sum())
 
     def weighed(self, H: Aligned) -> Aligned:
         """Return coefficients (K, N) of the samples as those of the weighed ones."""
@@ -96,13 +100,13 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
     if (weights == np.round(weights)).all() and total * V.shape[0] <= _MAX_REPEATED_ENTRIES:
         repeated = np.repeat(np.arange(V.shape[1]), weights.astype(np.intp))
         view = take_samples(V, repeated)
-        view.unweighed = Weighed(V, total, repeated=repeated)
+        view.unweighed = Weighed(V, weights, repeated=repeated)
         return view
     roots = scales = V.align(np.sqrt(weights.astype(np.float64)))
     if loss == "poisson":
         scales = V.align(weights.astype(np.float64))
     view = times_samples(V, scales)
-    view.unweighed = Weighed(V, total, roots=roots, scales=scales)
+    view.unweighed = Weighed(V, weights, roots=roots, scales=scales)
     return view
 
 
