@@ -117,6 +117,17 @@ def test_the_table_reads_well(cones):
     assert lines[-1].startswith("recommended: 4; ")
 
 
+def test_a_long_name_does_not_touch_the_next_column(cones):
+    def ninety_percent_of_all(V, ks, rng):
+        return Vote(np.linspace(0.1, 0.9, ks.size), 4, "because")
+
+    methods = ["ratio", ninety_percent_of_all, "parallel"]
+    text = str(select_k(from_columns(cones), [3, 4, 5], methods=methods))
+    head, *rows = text.splitlines()[:4]
+    assert head.split() == ["K", "ratio", "ninety_percent_of_all", "parallel"]
+    assert {len(row) for row in rows} == {len(head)}
+
+
 def test_auto_says_who_decided(cones, fading_parts):
     assert factorize(from_columns(cones), max_iter=1).K_decided_by == "cones"
     result = factorize(from_columns(fading_parts), max_iter=1)

@@ -16,16 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import (
-    choice,
-    components,
-    function,
-    generator,
-    instance,
-    number,
-    optional,
-    several,
-)
+from ..arguments import choice, components, function, generator, instance, number, optional, several
 from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
@@ -241,10 +232,11 @@ class Selection:
     votes: dict[str, Vote]
 
     def __str__(self) -> str:
-        lines = ["   K" + "".join(f"{name:>12}" for name in self.votes)]
+        width = max(12, *(len(name) + 2 for name in self.votes))
+        lines = ["   K" + "".join(f"{name:>{width}}" for name in self.votes)]
         for row, k in enumerate(self.ks):
             cells = (
-                f"{vote.scores[row]:>11.4g}" + ("*" if vote.K == k else " ")
+                f"{vote.scores[row]:>{width - 1}.4g}" + ("*" if vote.K == k else " ")
                 for vote in self.votes.values()
             )
             lines.append(f"{k:>4}" + "".join(cells))
