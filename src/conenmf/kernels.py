@@ -76,18 +76,27 @@ class Compiling:
     seconds : float
     is_announced : bool
         Whether the first time is announced on standard error, if that is a terminal.
+    in_words : str
+        What a display says meanwhile.
     """
+
+    in_words = "compiling (first time only)"
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.is_announced = True
         self._began: list[float] = []  # of a kernel, and of those it calls: numba compiles one
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a kernel is being compiled now."""
+        return bool(self._began)
+
     def begin(self) -> None:
         """Count from now on; announce it, if it is the first time."""
         if not self._began and self.is_announced and sys.stderr.isatty():
             self.is_announced = False
-            print("conenmf: compiling, once on this machine ...", file=sys.stderr)
+            print(f"conenmf: {self.in_words}", file=sys.stderr)
         self._began.append(time.perf_counter())
 
     def end(self) -> None:

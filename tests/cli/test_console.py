@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from conenmf import factorize, from_columns
+from conenmf import factorize, from_columns, kernels
 from conenmf.cli.console import Display, Interruption
 from conenmf.solve.stopping import Iteration
 
@@ -27,6 +27,20 @@ def test_plain_lines_where_there_is_no_terminal():
     lines = stream.getvalue().splitlines()
     assert lines[0] == "reading \\x1b[2Jcells.csv, 0 s"
     assert lines[-1] == "solving, 0 s, iteration 3"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_compiling_is_what_is_shown_while_kernels_are_compiled(terminal, monkeypatch):
+    monkeypatch.setattr(kernels.compiling, "is_announced", False)
+    shown, stream = display(terminal)
+    with shown.working("choosing an init"):
+        kernels.compiling.begin()
+        time.sleep(0.2)
+        kernels.compiling.end()
+        assert "compiling (first time only)" in stream.getvalue()
+        assert "choosing an init" not in stream.getvalue()
+        time.sleep(0.3)
+    assert "choosing an init" in stream.getvalue()
 
 
 def test_a_bar_on_a_terminal():

@@ -92,6 +92,12 @@ class Display:
         if what is not None:
             self._what = visible(what, None)
 
+    @property
+    def _now(self) -> str:
+        """What is being done at the moment."""
+        compiling = kernels.compiling
+        return compiling.in_words if compiling.is_running else self._what
+
     def _bar(self) -> None:
         if self._done.wait(self._delay):
             return
@@ -103,12 +109,12 @@ class Display:
             TextColumn("{task.fields[note]}", markup=False),
         )
         with ProgressBar(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task(self._what, total=None, note="")
+            task = progress.add_task(self._now, total=None, note="")
             while True:
                 share = self._share
                 progress.update(
                     task,
-                    description=self._what,
+                    description=self._now,
                     note=self._note,
                     total=None if share is None else 1.0,
                     completed=share or 0.0,
@@ -121,7 +127,7 @@ class Display:
         if self._done.wait(self._delay):
             return
         while True:
-            parts = [self._what, f"{time.perf_counter() - began:.0f} s", self._note]
+            parts = [self._now, f"{time.perf_counter() - began:.0f} s", self._note]
             self.console.print(", ".join(filter(None, parts)), markup=False, soft_wrap=True)
             if self._done.wait(self._interval):
                 return
