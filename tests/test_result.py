@@ -80,8 +80,6 @@ def test_the_summary_says_which_components_are_not_unique():
     )
 
 
-AXES = np.repeat(np.eye(6)[:, :3] + 0.5, 30, axis=1)  # 0.77 rad apart
-CLOSE = AXES + np.random.default_rng(0).uniform(-0.3, 0.3, AXES.shape)
 NOT_THE_SMALLEST = np.array([[18, 18, 8, 6], [9, 5, 15, 9], [2, 8, 11, 17.0]])
 MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.ones(4), 90).T
 
@@ -89,22 +87,22 @@ MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.
 @pytest.mark.parametrize(
     ("data", "K", "expected"),
     [
-        (MIXTURES, 4, "no, as is usual; the fit is not affected, only the paper's guarantee"),
-        (np.random.default_rng(0).random((20, 30)), 3, "no, as is usual; the fit is not affected"),
-        (
-            CLOSE,
-            3,
-            "nearly, though cones are wider than the paper assumes; the fit is not",
-        ),
+        (MIXTURES, 4, None),
+        (np.random.default_rng(0).random((20, 30)), 3, None),
         (NOT_THE_SMALLEST, 2, "yes, samples of different cones are 0.294 rad farther apart than"),
-        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, "one cone holds them all, within"),
-        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), 2, "no, the samples have fewer directions"),
+        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0]), 1, None),
+        (np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 1.0]), 2, None),
     ],
 )
-def test_the_summary_says_whether_there_are_cones(data, K, expected):
+def test_the_summary_mentions_cones_only_if_there_are_some(data, K, expected):
     result = factorize(from_columns(data), K, init="random", rng=np.random.default_rng(0))
     result.diagnose()
-    assert result.summary()[-1].startswith(f"the data fall into cones: {expected}")
+    said = [line for line in result.summary() if "cones" in line]
+    if expected is None:
+        assert said == []
+    else:
+        (line,) = said
+        assert line.startswith(f"the data fall into cones: {expected}")
 
 
 def test_in_a_notebook(named):

@@ -243,8 +243,8 @@ class Factorization(NamedComponents, JudgesItself):
             not_unique = self.diagnosis.freedom.in_words()
             if self.known_uniqueness is None and not_unique is not None:
                 lines.append(not_unique)
-            lines.append(f"the data fall into cones: {cones_in_words(self.diagnosis.cones)}")
-        return tuple(lines)
+            lines.append(cones_in_words(self.diagnosis.cones))
+        return tuple(filter(None, lines))
 
     def __repr__(self) -> str:
         return (

@@ -1,7 +1,7 @@
 """What a certificate and the cones of a result mean, in sentences.
 
 A result, its report and the command line use the same ones. Data that do not fall into cones are
-the usual case, and no fault of the fit: the sentences say so.
+the usual case, so a summary mentions cones only if there are some.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..text import counted
 from .certifying import AnyCertificate
-from .count_certificate import CountCertificate
 from .diagnosis import ConeDiagnosis
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "shown_bound",
 ]
 
-_MAX_AMBIGUOUS_SHARE = 0.05  # of samples between cones, if cones are nearly there
 NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones does not apply"
 
 
@@ -53,34 +50,20 @@ def shown_bound(certificate: AnyCertificate | None) -> float | None:
     """Return the lower bound if there is one, and it is high enough to be shown."""
     if certificate is None:
         return None
-    if isinstance(certificate, CountCertificate):
-        is_low = not certificate.is_bound_telling
-    else:
-        is_low = certificate.lower_bound == 0 and not certificate.is_attained
-    return None if is_low else certificate.lower_bound
+    return certificate.lower_bound if certificate.is_bound_telling else None
 
 
 def cones_in_words(cones: ConeDiagnosis | None) -> str:
-    """Say whether samples fall into cones: "yes", "nearly" or "no", and what follows from it."""
-    if cones is None:
-        return "no, the samples have fewer directions than there are components"
-    geometry = cones.geometry
-    if geometry.angles.size == 1:
-        return f"one cone holds them all, within {geometry.angles[0]:.3g} rad of its axis"
+    """Say that samples fall into cones; an empty text if they do not, as is usual."""
+    geometry = None if cones is None else cones.geometry
+    if geometry is None or geometry.angles.size == 1:  # any data are in one cone
+        return ""
     if geometry.holds:
-        return f"yes, margin {geometry.margin:.3g} rad"
-    apart = geometry.pairwise
-    if apart.value > 0:
-        return (
-            f"yes, samples of different cones are {apart.value:.3g} rad farther apart than samples "
-            "of one; the paper's stricter assumption is not shown to hold"
-        )
-    n_ambiguous = geometry.ambiguous.size
-    is_near = -geometry.margin < geometry.required_angle / 2
-    if is_near and n_ambiguous <= _MAX_AMBIGUOUS_SHARE * cones.sizes.sum():
-        lie = "lies" if n_ambiguous == 1 else "lie"
-        between = f"{counted(n_ambiguous, 'sample')} {lie} between cones"
-        if n_ambiguous == 0:
-            between = "though cones are wider than the paper assumes"
-        return f"nearly, {between}; {NO_GUARANTEE}"
-    return f"no, as is usual; {NO_GUARANTEE}"
+        return f"the data fall into cones: yes, margin {geometry.margin:.3g} rad"
+    apart = geometry.pairwise.value
+    if apart <= 0:
+        return ""
+    return (
+        f"the data fall into cones: yes, samples of different cones are {apart:.3g} rad farther "
+        "apart than samples of one; the paper's stricter assumption is not shown to hold"
+    )
