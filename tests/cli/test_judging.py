@@ -88,6 +88,16 @@ def test_diagnose_does_not_call_data_without_cones_a_failure(folder, capsys, run
     )
 
 
+def test_diagnose_does_not_call_a_bound_of_zero_unknown_and_proven(folder, capsys, run):
+    rng = np.random.default_rng(0)
+    np.save("exact.npy", rng.random((40, 3)) @ rng.random((3, 12)))
+    assert run("diagnose", "exact.npy", "-k", 3, "--max-iter", 5) == 0
+    output = capsys.readouterr().out
+    assert "no lower bound above 0 is known for the error" in output
+    assert re.search(r"lower bound for 3 components +0, none above it is known", output)
+    assert "proven\n" not in output
+
+
 def test_compare_ranks_starts_and_solvers(folder, capsys, run):
     choice = ("-k", 3, "--inits", "cr1,random", "--solvers", "hals,mult", "--max-iter", 20)
     more = ("--labels", "classes.txt", "-o", "table.csv", "--plot", "error.svg")

@@ -102,8 +102,9 @@ def test_a_certificate_says_with_which_probability_it_holds():
     fit = factorize(V, 2, max_iter=3)
     certificate = fit.certify(effort=0)
     assert certificate.failure_probability == 1e-9
-    assert certificate.proven == "proven with probability 1 - 1e-09"
-    assert "(with probability 1 - 1e-09)" in " ".join(fit.summary())
+    expected = "proven up to a randomized check (failure probability 1e-09)"
+    assert certificate.proven == expected
+    assert "(up to a randomized check, failure probability 1e-09)" in " ".join(fit.summary())
 
 
 @pytest.mark.parametrize("effort", [-1, 2.5, True, "much"])

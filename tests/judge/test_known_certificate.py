@@ -91,7 +91,7 @@ def test_where_nothing_is_known_of_the_bound_it_says_so():
     assert certificate.lower_bound == 0.0
     assert certificate.gap == certificate.relative_error
     result.diagnose()
-    assert "no lower bound is known for the error" in result.summary()
+    assert "no lower bound above 0 is known for the error" in result.summary()
     assert "None is known: where entries are missing" in render(result)
     with pytest.raises(OptionError, match="use certify"):
         certify_known(from_rows(make_samples(0)), result.W, result.H)

@@ -155,6 +155,8 @@ def _bounds(K: int, certificate: AnyCertificate) -> list[tuple[str, str]]:
     """Name and value of what a certificate knows."""
     if not isinstance(certificate, CountCertificate):
         below = f"{certificate.lower_bound:.6g}, {certificate.proven}"
+        if not certificate.is_bound_telling:
+            below = "0, none above it is known"
         return [
             ("error of the fit", f"{certificate.relative_error:.6g}"),
             (f"lower bound for {K} components", below),

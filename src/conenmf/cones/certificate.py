@@ -32,6 +32,7 @@ __all__ = [
     "coordinate_steps",
     "first_certificate",
     "lower_bound",
+    "proven_in_words",
 ]
 
 _ROUNDING = 1e-13  # of ||V||^2, in the squared error
@@ -69,6 +70,13 @@ def lower_bound(
     return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
 
 
+def proven_in_words(failure_probability: float) -> str:
+    """Say how certain a bound is."""
+    if not failure_probability:
+        return "proven"
+    return f"proven up to a randomized check (failure probability {failure_probability:.0e})"
+
+
 @dataclass(frozen=True)
 class Certificate:
     """How good a factorisation is: its error, a lower bound, and the distance from stationarity.
@@ -93,8 +101,9 @@ class Certificate:
         for one component, for two if the best approximation of rank two is nonnegative, and for as
         many components as V has samples or features.
     failure_probability : float
-        0.0 where the bound is certain; else the probability, over random vectors that were drawn,
-        that it is not a bound. It is so if both sides of V are long.
+        0.0 where the bound is certain. If both sides of V are long, random vectors check that the
+        bound misses nothing, and such vectors fail with at most this probability. Their seed is
+        fixed, so the same data always give the same answer.
     effort : int
         With which the bound was computed.
     """
@@ -116,9 +125,13 @@ class Certificate:
 
     @property
     def proven(self) -> str:
-        """How certain the bound is, in words: "proven", or "proven with probability ..."."""
-        chance = self.failure_probability
-        return f"proven with probability 1 - {chance:.0e}" if chance else "proven"
+        """How certain the bound is, in words."""
+        return proven_in_words(self.failure_probability)
+
+    @property
+    def is_bound_telling(self) -> bool:
+        """Whether the bound says more than that errors are not negative."""
+        return self.lower_bound > 0 or self.is_attained or self.gap <= 0
 
     def _repr_html_(self) -> str:
         below = f"{self.lower_bound:.4g}, {self.proven}"

@@ -165,12 +165,12 @@ def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
 
 def bound_in_words(certificate: Certificate, K: int) -> str:
     """Say what the lower bound means for factorisations with K components."""
-    if certificate.lower_bound == 0 and not certificate.is_attained and certificate.gap > 0:
-        return "no lower bound is known for the error"
+    if not certificate.is_bound_telling:
+        return "no lower bound above 0 is known for the error"
     below = f"{certificate.lower_bound:.4g}"
     bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
     if certificate.gap < 0:
         return f"{bound}, yet this one has: one of the two numbers is wrong"
     chance = certificate.failure_probability
-    certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
+    certainty = f" (up to a randomized check, failure probability {chance:.0e})" if chance else ""
     return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"

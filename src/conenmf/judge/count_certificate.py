@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import components, flag, integer
+from ..cones.certificate import proven_in_words
 from ..data.matrix import DataMatrix
 from ..pictures import card, gauge, table
 from ..solve.penalties import Penalties
@@ -99,9 +100,8 @@ class CountCertificate:
 
     @property
     def proven(self) -> str:
-        """How certain the bound is, in words: "proven", or "proven with probability ..."."""
-        chance = self.failure_probability
-        return f"proven with probability 1 - {chance:.0e}" if chance else "proven"
+        """How certain the bound is, in words."""
+        return proven_in_words(self.failure_probability)
 
     @property
     def is_bound_telling(self) -> bool:
@@ -142,7 +142,9 @@ class CountCertificate:
             return ""
         below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
         chance = self.failure_probability
-        certainty = f" (with probability 1 - {chance:.0e})" if chance else ""
+        certainty = (
+            f" (up to a randomized check, failure probability {chance:.0e})" if chance else ""
+        )
         return (
             f"no factorisation with {counted(K, 'component')} can have a divergence below "
             f"{below}{certainty}, {self.proven_share:.0%} of this one"
