@@ -19,8 +19,8 @@ def run() -> None:
         if problem.name not in ("click", "rich"):
             raise
         print(
-            f"conenmf: the command line needs the package {problem.name}: "
-            "pip install 'conenmf[cli]'",
+            f"conenmf: the command line needs the package {problem.name}: run "
+            'pip install ".[cli]" in the folder of conenmf',
             file=sys.stderr,
         )
         sys.exit(1)

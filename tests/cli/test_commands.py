@@ -102,6 +102,7 @@ ERRORS = [
     (2, ["frobnicate"], "No such command 'frobnicate'"),
     (2, ["fit"], "Missing argument 'DATA'"),
     (2, ["fit", "cells.csv", "--frob"], "No such option"),
+    (2, ["fit", "cells.csv", "--k", "2"], "No such option '--k'. Did you mean '-k'?"),
     (2, ["fit", "cells.csv", "-k", "0"], "'0' is neither 'auto' nor a number of at least 1"),
     (2, ["fit", "cells.csv", "-k", "many"], "'many' is neither 'auto' nor a number"),
     (2, ["fit", "cells.csv", "--init", "best"], "'best' is not one of 'auto', 'cr1'"),
@@ -120,6 +121,9 @@ ERRORS = [
     (2, ["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     # the data cannot be read or used
     (3, ["fit", "gone.csv"], "there is no file gone.csv"),
+    (3, ["fit", "https://a.org/b.csv"], "https://a.org/b.csv is an address, not a file: download"),
+    (3, ["fit", "percent.csv"], "line 2, column 'a': '10%' is a percentage: remove the percent"),
+    (4, ["fit", "index.csv", "--drop", "c"], "has no column 'c'; it has a, b, and numbers from 0"),
     (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
     (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
     (3, ["fit", "pickled.npy"], "entries have type object, expected numbers"),
@@ -228,6 +232,8 @@ def crime_scene(tmp_path_factory, run):
         write("broken.npy", "no header")
         np.save("pickled.npy", np.array([[{}]], dtype=object), allow_pickle=True)
         np.save("minus.npy", [[1.0, 2.0], [-2.0, 1.0]])
+        write("percent.csv", "a,b\n10%,20%\n30%,5%\n")
+        write("index.csv", ",a,b\nx,1,2\ny,3,4\n")
         np.save("nan.npy", [[1.0, np.nan], [2.0, 1.0]])
         np.save("zero.npy", np.zeros((3, 3)))
         np.save("empty.npy", np.zeros((0, 4)))
@@ -307,5 +313,6 @@ def test_without_the_packages_it_says_which(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == (
-        "conenmf: the command line needs the package click: pip install 'conenmf[cli]'\n"
+        'conenmf: the command line needs the package click: run pip install ".[cli]" in the '
+        "folder of conenmf\n"
     )

@@ -53,7 +53,7 @@ def test_matching_with_more_and_with_zero_components():
     assert found.tolist() == [3, 2]
     _, cosines = match_components(np.zeros((3, 2)), np.ones((3, 2)))
     assert cosines.tolist() == [0, 0]
-    with pytest.raises(FactorError, match="cannot be paired"):
+    with pytest.raises(FactorError, match="W has 2 components and W_other only 1: swap them"):
         match_components(np.ones((3, 2)), np.ones((3, 1)))
     with pytest.raises(FactorError, match="cannot be paired"):
         match_components(np.ones((3, 2)), np.ones((4, 2)))

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except click.UsageError as problem:
         where = "conenmf" if problem.ctx is None else problem.ctx.command_path
-        return _failed(f"{problem.format_message()} (try '{where} --help')", 2)
+        return _failed(f"{_usage_in_words(problem)} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _failed(f"interrupted; {_left(arguments)}", 130)
     except Terminated:
@@ -59,6 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
         return _failed(error_line(problem, flags_of(state["command"])) + hint, code)
+
+
+def _usage_in_words(problem: click.UsageError) -> str:
+    """What click says; of ``--k``, that ``-k`` is meant, which click does not consider."""
+    if isinstance(problem, click.NoSuchOption) and problem.ctx is not None:
+        short = problem.option_name[1:]
+        if any(short in parameter.opts for parameter in problem.ctx.command.params):
+            problem = click.NoSuchOption(problem.option_name, possibilities=[short])
+    return problem.format_message()
 
 
 def _left(arguments: Sequence[str]) -> str:

@@ -281,14 +281,14 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         where, value = _find_entry(V, samples_in, lowest)
         advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
-            limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
             advice = (
-                "if the data were centred or standardised (StandardScaler, sc.pp.scale), use those "
-                "from before that, or scale without centring (MaxAbsScaler); if they are noise, "
-                "pass ",
+                "use the data from before centring (StandardScaler, sc.pp.scale), or pass ",
                 Option("negative", "keep"),
-                f" for least squares, or set such entries to zero (clip is for at most {limit})",
+                " if they are noise",
             )
+        if negative == "clip":
+            limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
+            advice = (f"{limit}, is the most that clip sets to zero; ", *advice)
         problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
         raise NegativeValueError(Message(problem, *advice))
     too_small = highest > 0 and highest * highest < smallest

@@ -93,10 +93,15 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
         unit_columns(array(name, value, ("F", "K"), error=FactorError).astype(float))
         for name, value in (("W", W), ("W_other", W_other))
     )
-    if first.shape[0] != second.shape[0] or first.shape[1] > second.shape[1]:
+    if first.shape[0] != second.shape[0]:
         raise FactorError(
             f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "
-            "the same number of rows, and the first must not have more columns"
+            "the same number of rows, one for each feature"
+        )
+    if first.shape[1] > second.shape[1]:
+        raise FactorError(
+            f"W has {first.shape[1]} components and W_other only {second.shape[1]}: swap them, "
+            "each component of the first gets one of the second"
         )
     similarity = first.T @ second
     from scipy.optimize import linear_sum_assignment

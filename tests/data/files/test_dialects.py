@@ -27,6 +27,8 @@ from conenmf.errors import ConeNMFError, FileFormatError, Option
         ("a|b\n1|NA\n|4", "|", ["a", "b"], None, 2),
         ("a\n1\n2", ";", ["a"], None, 1),
         ("1e-3,+2,-.5\n1,inf,3.", ",", None, None, 3),
+        ("a,b\n10%,20%\n30%,5%", ",", ["a", "b"], None, 2),
+        ("name;b;c\nx;20%;1,5\ny;5%;2,5", ";", ["name", "b", "c"], 0, 3),
     ],
 )
 def test_what_a_text_looks_like(text, delimiter, titles, named_by, fields):
@@ -52,6 +54,8 @@ def test_the_first_fault_is_named_with_its_line():
     wrong = fault(Block.of(5, b"x,1,2\ny,3,\x1b[m\n"), dialect)
     assert wrong.startswith(r"line 6, column 'b\\x1b': '\\x1b[m' is not a number; ")
     assert wrong.parts[-1] == Option("drop", "b\x1b")
+    wrong = fault(Block.of(5, b"x,1,20 %\n"), dialect)
+    assert wrong.endswith("'20 %' is a percentage: remove the percent signs")
     assert "column '1'" in fault(Block.of(1, b"1,x\n"), Dialect(",", None, None, 2))
 
 

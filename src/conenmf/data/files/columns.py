@@ -103,7 +103,8 @@ class ColumnChoice(NamedTuple):
         number = int(column) if str(column).isdecimal() else -1
         if 0 <= number < count:
             return number
-        known = f"it has {listed(titles)}" if titles else "it has no titles"
+        named = [title for title in titles or () if title.strip()]
+        known = f"it has {listed(named)}" if named else "it has no titles"
         raise OptionError(
             f"{path} has no column {visible(column)!r}; {known}, and numbers from 0 to {count - 1}"
         )

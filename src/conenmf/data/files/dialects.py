@@ -92,6 +92,11 @@ class Dialect(NamedTuple):
         plain = field.strip() if self.delimiter != ";" else self.plain(field)  # many are asked
         return plain in MISSING_TEXTS or _NUMBER.fullmatch(plain) is not None
 
+    def is_percentage(self, field: str) -> bool:
+        """Whether a field is a number with a percent sign: no name, and not read as a number."""
+        text = field.strip()
+        return len(text) > 1 and text.endswith("%") and self.is_number(text[:-1])
+
     def plain(self, field: str) -> str:
         """A field without blanks around it, and with a decimal point."""
         text = field.strip()
@@ -115,7 +120,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     )
     body = rows or [first]
     fields = len(body[0])
-    texts = sum(not dialect.is_number(row[0]) for row in body)
+    texts = sum(_is_text(row[0], dialect) for row in body)
     has_index = fields > 1 and texts > _MIN_TEXT_SHARE * len(body)
     dialect = dialect._replace(named_by=0 if has_index else None, fields=fields)
     if len(first) == fields - 1 and header is not False:  # as R writes it
@@ -156,7 +161,7 @@ def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
             return -1.0 + len(rows) / (len(lines) + 1), False, line.count(dialect.delimiter)
     first, *body = rows
     body = body or [first]
-    numbers = sum(dialect.is_number(field) for row in body for field in row)
+    numbers = sum(not _is_text(field, dialect) for row in body for field in row)
     fields = sum(map(len, body))
     return numbers / max(fields, 1), len(first) == len(body[0]), numbers
 
@@ -190,7 +195,12 @@ def _judge(first: list[str], rows: list[list[str]], dialect: Dialect, lines: lis
 
 
 def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> float:
-    return sum(not dialect.is_number(row[field]) for row in rows) / max(len(rows), 1)
+    return sum(_is_text(row[field], dialect) for row in rows) / max(len(rows), 1)
+
+
+def _is_text(field: str, dialect: Dialect) -> bool:
+    """Whether a field may be a name: percentages are none, although they are refused later."""
+    return not (dialect.is_number(field) or dialect.is_percentage(field))
 
 
 def fault(block: Block, dialect: Dialect) -> Message | None:
@@ -209,13 +219,15 @@ def fault(block: Block, dialect: Dialect) -> Message | None:
         for column in numeric:
             if not dialect.is_number(fields[column]):
                 label, field = dialect.labels[column], fields[column].strip()
+                where = f"line {number}, column {excerpt(label)!r}: {excerpt(field)!r} "
+                if dialect.is_percentage(field):
+                    return Message(f"{where}is a percentage: remove the percent signs")
                 kind = "a date, not a number" if _DATE.fullmatch(field) else "not a number"
                 advice: tuple[object, ...] = (Option("drop", label),)
                 if len(field.split()) > 2:
                     advice += ("; if it holds texts to factor, ", Option("text_column", label))
                 return Message(
-                    f"line {number}, column {excerpt(label)!r}: {excerpt(field)!r} is {kind}; if "
-                    "the column holds no numbers, leave it out with ",
+                    f"{where}is {kind}; if the column holds no numbers, leave it out with ",
                     *advice,
                 )
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -65,6 +66,7 @@ _TABLES = (open_text, open_parquet, open_arrow)
 _WITH_MEMBERS = (open_npz, open_hdf5, open_h5, open_zarr, open_matlab)
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
 
@@ -80,7 +82,12 @@ def open_path(
     if dataset is None:
         text, dataset = split_member(text)
     if not _exists(text):
-        raise FileNotFoundError(f"there is no file {visible(text)}")
+        is_address = _ADDRESS.match(text) is not None
+        raise FileNotFoundError(
+            f"{visible(text)} is an address, not a file: download it and give the file"
+            if is_address
+            else f"there is no file {visible(text)}"
+        )
     file = Path(text)
     remove_leftovers(file.parent)
     opener = _opener(file)
@@ -129,7 +136,8 @@ def split_member(text: str) -> tuple[str, str | None]:
     (('gone.h5', '/counts'), ('gone.csv', None))
     """
     file, colon, member = text.rpartition(":")
-    return (file, member) if colon and not _exists(text) else (text, None)
+    is_whole = not colon or _exists(text) or member.startswith("//")  # https://...
+    return (text, None) if is_whole else (file, member)
 
 
 def _exists(text: str) -> bool:
