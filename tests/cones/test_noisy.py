@@ -149,6 +149,49 @@ def test_the_noise_is_estimated_from_the_singular_values_beyond_k():
     assert noise_norm(residual, (F, N), K + 1) == pytest.approx(expected, rel=0.02)
 
 
+@settings(max_examples=60)
+@given(seeds, st.integers(3, 5), st.integers(0, 2))
+def test_without_singular_values_beyond_k_nothing_is_certain(seed, K, more):
+    """A sample of norm 1e-6 may take a cone's centre where no norm of noise can be estimated."""
+    rng = np.random.default_rng(seed)
+    alpha = rng.uniform(0.02, 0.1)
+    axes = np.eye(K) + rng.uniform(0.1, 1) * rng.random((K, K))
+    axes /= norms(axes)
+    clean = make_cones(K, K, alpha, axes=axes, n_samples=30, rng=rng)
+    assume(np.unique(clean.labels).size == K)
+    short = np.abs(rng.standard_normal(K))
+    rows = np.column_stack([clean.V, 1e-6 * short / norms(short)])
+    V = from_columns(np.vstack([rows, np.zeros((more, 31))]))  # of rank K
+    found = centres_in_noise(V, K)
+    assert np.isnan(found.noise)
+    assert found.largest_turn == np.pi / 2
+    if more == 0:
+        for cones in (cluster_cones(V, K, method="robust"), cr1_nmf(V, K, method="robust")[2]):
+            assert np.isnan(cones.noise)
+    known = centres_in_noise(V, K, noise=2e-6, lloyd_steps=0)
+    assert known.noise == 2e-6
+    if separation_of(clean.V, clean.labels) > 1e-3 and norms(clean.V).min() > 0.01:
+        assert known.centres.max() < 30
+        assert np.unique(clean.labels[known.centres]).size == K  # as proved
+
+
+def test_a_short_sample_that_takes_a_cone_is_admitted():
+    """Three cones in three dimensions: two share a cluster, and a speck of dust has its own."""
+    V = np.array([[1, 0.9, 0.5], [0.9, 1, 0.5], [0.8, 0.5, 1], [0, 1e-6, 0]]).T
+    found = cluster_cones(from_columns(V), 3, method="robust")
+    assert 3 in found.centres
+    assert np.isnan(found.noise)
+    assert sorted(centres_in_noise(from_columns(V), 3, noise=1e-5).centres) == [0, 1, 2]
+
+
+def test_the_noise_allowed_for_is_told():
+    model = make_cones(100, 4, 0.2, n_samples=400, noise=0.05, rng=np.random.default_rng(4))
+    V = from_columns(model.V)
+    assert cluster_cones(V, 4).noise == 0
+    assert cluster_cones(V, 4, method="robust").noise == centres_in_noise(V, 4).noise > 0.05
+    assert cr1_nmf(V, 4, method="robust")[2].noise > 0.05
+
+
 def test_the_same_in_every_storage(main_backend):
     model = make_cones(30, 3, 0.2, n_samples=90, noise=0.03, rng=np.random.default_rng(2))
     expected = cluster_cones(from_columns(model.V), 3, method="robust")

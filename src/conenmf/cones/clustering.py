@@ -60,6 +60,11 @@ class Cones:
         is above it.
     moved : bool
         Whether the directions are no longer those of samples.
+    noise : float
+        The norm of noise that the choice of centres allowed for. It is 0 for every method but
+        "robust", and for clusters that are evident. NaN if "robust" could allow for none: nothing
+        is left beyond K components to estimate it from (K is F or N, or V has rank K), or fewer
+        than K directions stand out from it. Then the shortest sample may have become a centre.
     """
 
     labels: Array
@@ -68,6 +73,7 @@ class Cones:
     cosines: Array
     radius: float
     moved: bool = False
+    noise: float = 0.0
 
     @property
     def least_size_angle(self) -> float:
@@ -202,8 +208,9 @@ def cluster_cones(
         only, that is Algorithm 1 itself, and what "exact" does too. "robust" is "exact" if its
         clusters are evident, as they are under the geometric assumption; if not, centres are chosen
         as noise allows (`cones.noisy`): after projection, among samples that are longer than the
-        noise, and moved to the axes of their clusters. It reads V some three times more, and for
-        the singular vectors.
+        noise, and moved to the axes of their clusters. How long noise is, is an estimate, and
+        `Cones.noise` says if there is none. It reads V some three times more, and for the singular
+        vectors.
 
     Notes
     -----
@@ -229,12 +236,12 @@ def cluster_cones(
     """
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
-        centres, Z, moved = choose_centres(V, K, rng, first, method)
+        centres, Z, moved, noise = choose_centres(V, K, rng, first, method)
         labels, cosines, smallest = V.sweep(
             assign, V.norms_squared, reduce=min, Z=Z, tie=cosine_rounding(V)
         )
         radius = largest_angle(V, labels, Z, smallest)
-    return Cones(labels, centres, Z, cosines, radius, moved)
+    return Cones(labels, centres, Z, cosines, radius, moved, noise)
 
 
 def choose_centres(
@@ -244,8 +251,8 @@ def choose_centres(
     first: int | None,
     method: str,
     spectrum: Spectrum | None = None,
-) -> tuple[Array, Array, bool]:
-    """Return which samples are centres, directions Z (F, K), and whether these were moved."""
+) -> tuple[Array, Array, bool, float]:
+    """Return which samples are centres, directions Z (F, K), if these were moved, and the noise."""
     require_data_matrix(V, nonzero=True)
     require_nonnegative(V, "a cone")
     K, method = components(K), choice("method", method, (*_METHODS, "robust"))
@@ -255,7 +262,7 @@ def choose_centres(
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
     if method == "robust":
         return _robust(V, *options, spectrum)
-    return (*_METHODS[method](V, *options), False)
+    return (*_METHODS[method](V, *options), False, 0.0)
 
 
 def require_samples(V: DataMatrix, K: int) -> None:
@@ -326,15 +333,17 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 
 def _robust(
     V: DataMatrix, K: int, first: int, tie: float, spectrum: Spectrum | None
-) -> tuple[Array, Array, bool]:
+) -> tuple[Array, Array, bool, float]:
     """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
     centres, Z = _exact_centres(V, K, first, tie)
-    if K >= min(V.shape) or are_evident(V, Z, tie):
-        return centres, Z, False
+    if K >= min(V.shape):
+        return centres, Z, False, np.nan
+    if are_evident(V, Z, tie):
+        return centres, Z, False, 0.0
     noisy = centres_in_noise(V, K, first=first, spectrum=spectrum)
     if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
-        return centres, Z, False
-    return noisy.centres, noisy.axes, True
+        return centres, Z, False, np.nan
+    return noisy.centres, noisy.axes, True, noisy.noise
 
 
 _METHODS = {"exact": _exact_centres, "one-pass": one_pass_centres, "plain": _plain_centres}

@@ -10,8 +10,9 @@ any direction. Three changes help.
    sample of a cone that has a centre seems farther than it is, however short it is.
 3. Two steps of Lloyd move each centre to the axis of its samples.
 
-The norm of the noise comes from the singular values beyond K. Theorem and proof are in the
-documentation, on the page "Theorems, code and tests", section "Beyond the paper: noise".
+The norm of the noise comes from the singular values beyond K; where there are none, the result says
+that it is unknown. The theorem is on the page "Theorems, code and tests", section "Beyond the
+paper: noise". It is about a norm that is given and no step of Lloyd.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..linalg.spectrum import VECTOR_TOL, Spectrum
 __all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
 
 _MAX_LLOYD_STEPS = 1000
+_ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
 _POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
 
 
@@ -43,10 +45,12 @@ class NoisyCentres(NamedTuple):
         Unit vectors in the span of the leading singular vectors: the projected samples, moved to
         the axes of their clusters.
     noise : float
-        r, the norm of the projected noise of a sample that was allowed for.
+        r, the norm of the projected noise of a sample that was allowed for: given, or estimated.
+        NaN if it was not given and nothing is left beyond K to estimate it from: centres are then
+        the farthest samples, however short, and none of them is certain.
     largest_turn : float
         The largest arcsin(r / ||y||) of a centre, in radians: no centre was turned farther, if
-        noise is no larger than r. pi/2 if a centre had to be no longer than r.
+        noise is no larger than r. pi/2 if a centre had to be no longer than r, or r is unknown.
     counts : array (K,)
         How many samples are nearest to each axis.
     """
@@ -82,7 +86,7 @@ def centres_in_noise(
         The first centre, if it is longer than the noise; else, and by default, the sample with
         the longest projection.
     noise : float, optional
-        r; by default `noise_norm`.
+        r; by default `noise_norm`, which is an estimate.
     lloyd_steps : int
         How often samples are assigned to their axes, and axes moved to their samples.
     spectrum : Spectrum, optional
@@ -107,15 +111,18 @@ def centres_in_noise(
         U, _ = spectrum.leading_subspace(K, tol=VECTOR_TOL)
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
-        r = noise_norm(V.total - float(explained), V.shape, K) if noise is None else noise
-        centres, Z, turn = _farthest_for_certain(V, Y, squared, r, K, first)
+        left = V.total - float(explained)
+        r = noise
+        if r is None:
+            r = noise_norm(left, V.shape, K) if left > _ROUNDING * V.total else np.nan
+        centres, Z, turn = _farthest_for_certain(V, Y, squared, np.nan_to_num(r), K, first)
         for _ in range(lloyd_steps):
             labels, _ = V.map(_nearest, Y, Z=Z)
             for _ in range(_POWER_STEPS):
                 (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
                 Z = _units(np.where(sums.any(axis=0), sums, Z))
         (counts,) = V.map(_counts, Y, squared, Z=Z)
-    return NoisyCentres(centres, U @ Z, r, turn, counts)
+    return NoisyCentres(centres, U @ Z, r, np.pi / 2 if np.isnan(r) else turn, counts)
 
 
 def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
@@ -135,7 +142,8 @@ def noise_norm(residual_squared: float, shape: tuple[int, int], K: int) -> float
     If V is of rank K but for noise with entries of variance s^2, its singular values beyond K have
     squares that add up to about s^2 (F - K)(N - K). The projected noise of a sample has K entries
     of that variance. If they are Gaussian, the largest norm of N such vectors is above
-    s (sqrt(K) + sqrt(2 ln(N / eta))) with a probability of at most eta; here eta = 1.
+    s (sqrt(K) + sqrt(2 ln(N / eta))) with a probability of at most eta; here eta = 1. NaN if K is F
+    or N: no singular value is beyond it.
 
     Parameters
     ----------
@@ -145,8 +153,8 @@ def noise_norm(residual_squared: float, shape: tuple[int, int], K: int) -> float
     K : int
     """
     F, N = shape
-    entries = max(F - K, 1) * max(N - K, 1)
-    deviation = np.sqrt(max(residual_squared, 0.0) / entries)
+    entries = (F - K) * (N - K)
+    deviation = np.sqrt(max(residual_squared, 0.0) / entries) if entries > 0 else np.nan
     return float(deviation * (np.sqrt(K) + np.sqrt(2.0 * np.log(N))))
 
 

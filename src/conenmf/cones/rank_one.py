@@ -10,6 +10,7 @@ time: K cones would take K times the passes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,8 +79,9 @@ def cr1_nmf(
     require_data_matrix(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
     with V.own_threads():
-        centres, Z, moved = choose_centres(V, K, rng, first, method, spectrum)
-        return factors_from_centres(V, centres, Z, tol, moved=moved)
+        centres, Z, moved, noise = choose_centres(V, K, rng, first, method, spectrum)
+        W, H, cones = factors_from_centres(V, centres, Z, tol, moved=moved)
+    return W, H, replace(cones, noise=noise)
 
 
 def rank_one_factors(
