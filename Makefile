@@ -39,6 +39,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
 bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
+	$(BIN)/python benchmarks/readme.py
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/around.py

@@ -53,6 +53,9 @@ DRAWN = {  # kind, K, samples, features, counts of a sample, and whether a const
     "topics 9, few": ("topics", 9, 400, 600, 35, False),
     "cells 7, few": ("cells", 7, 300, 800, 50, False),
     "mutations 6, few": ("mutations", 6, 150, 96, 50, False),
+    "topics 4, ten counts": ("topics", 4, 500, 300, 10, False),
+    "cells 5, ten counts": ("cells", 5, 500, 300, 10, False),
+    "mutations 5, ten counts": ("mutations", 5, 500, 96, 10, False),
     "topics 6, overdispersed": ("topics", 6, 500, 300, 200, False),
     "cells 5, overdispersed": ("cells", 5, 500, 300, 300, False),
 }

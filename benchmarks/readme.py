@@ -91,10 +91,11 @@ def table(rounds: int) -> str:
     used = {**machine(), **versions()}
     lines += [
         "",
-        f"Defaults of both (scikit-learn {used['scikit-learn']}), one thread each on an "
-        f"{used['processor']}, CPU seconds, medians of {rounds}",
-        "fits in turn, after one that compiles. `python benchmarks/readme.py` prints this table",
-        "for your machine.",
+        f"Defaults of both (conenmf {used['conenmf']}, scikit-learn {used['scikit-learn']}), one "
+        f"thread each on an {used['processor']}, CPU",
+        f"seconds, medians of {rounds} fits in turn, after one that compiles. "
+        "`python benchmarks/readme.py` prints this",
+        "table for your machine.",
     ]
     return "\n".join(lines) + "\n"
 
