@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import calls, changes, identity, interrupts, kills, numbers, selftest, squares
+from . import calls, changes, identity, interrupts, kills, numbers, pairs, selftest, squares
 from .cases import Kind
 from .files import arrays, bombs, columnar, envi, hdf5, images, matlab, saved, text, zarr_stores
 
@@ -21,6 +21,7 @@ KINDS: dict[str, Kind] = {
         *bombs.KINDS,
         *numbers.KINDS,
         *squares.KINDS,
+        *pairs.KINDS,
         *calls.KINDS,
         *changes.KINDS,
         *identity.KINDS,

@@ -79,7 +79,7 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "diagnose": (
         {
             "certify": "The error and its lower bound.",
-            "uniqueness": "Which components are the only ones.",
+            "uniqueness": "How far other factors move each component.",
         },
         "",
         ("paper",),

@@ -88,6 +88,7 @@ def facts(result: Factorization) -> dict[str, Any]:
             "verdicts": list(known.verdicts),
             "angles": known.angles.tolist(),
             "error_ratios": known.error_ratios.tolist(),
+            "radii": [float(one) if np.isfinite(one) else None for one in known.freedom.radii],
             "in_words": known.lines(result.component_names)[1:],
         }
     diagnosis = result.diagnosis

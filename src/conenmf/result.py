@@ -241,7 +241,8 @@ class Factorization(NamedComponents, JudgesItself):
             lines.append(self.known_uniqueness.summary())
         if self.diagnosis is not None:
             not_unique = self.diagnosis.freedom.in_words()
-            if self.known_uniqueness is None and not_unique is not None:
+            sums = (self.settings.get("penalties") or {}).get("sum_to_one")  # may rule turns out
+            if self.known_uniqueness is None and not_unique is not None and not sums:
                 lines.append(not_unique)
             lines.append(cones_in_words(self.diagnosis.cones))
         return tuple(filter(None, lines))

@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,15 +8,23 @@ from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns
 from conenmf.errors import FactorError, NotADataMatrixError
-from conenmf.judge.identifiability import proved_unique
+from conenmf.judge.identifiability import UNIQUE_RADIUS, uniqueness_radii
 from conenmf.judge.metrics import match_components
 from conenmf.judge.uniqueness import component_freedom
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from attack import pairs
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+def radii_of(W, H):
+    return uniqueness_radii(from_columns(W @ H + 1.0), W, H)
+
+
 def unique_of(W, H):
-    return proved_unique(from_columns(W @ H + 1.0), W, H)
+    return radii_of(W, H) <= UNIQUE_RADIUS
 
 
 @st.composite
@@ -30,7 +41,7 @@ def sparse_factors(draw):
 @given(sparse_factors())
 def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
     W, H, rng = drawn
-    unique = unique_of(W, H)
+    radii = radii_of(W, H)
     product, other, other_H = W @ H, W, H
     for _ in range(6):  # turns one after the other: each component, and so the others' freedom
         freedom = component_freedom(from_columns(product + 1.0), other, other_H)
@@ -42,8 +53,7 @@ def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
         turned = type(freedom)(freedom.angles, share, freedom.spare).turned(other, other_H, k)
         np.testing.assert_allclose(turned[0] @ turned[1], product, 0, 1e-9 * (product.max() or 1))
         other, other_H = turned
-    cosines = match_components(W, other)[1]
-    assert (cosines[unique] > 1 - 1e-9).all()
+    assert (pairs.nearest(W, other)[W.any(axis=0)] <= radii[W.any(axis=0)] + 1e-9).all()
 
 
 @given(sparse_factors())
@@ -51,9 +61,9 @@ def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
 def test_a_unique_component_cannot_be_turned_and_is_not_spare(drawn):
     W, H, _ = drawn
     freedom = component_freedom(from_columns(W @ H + 1.0), W, H)
-    np.testing.assert_array_equal(freedom.unique, unique_of(W, H))
-    assert not freedom.spare[freedom.unique].any()
-    assert (freedom.angles[freedom.unique] < 1e-9).all()
+    np.testing.assert_array_equal(freedom.radii, radii_of(W, H))
+    assert not freedom.spare[np.isfinite(freedom.radii)].any()
+    assert (freedom.angles <= freedom.radii).all()
 
 
 @given(SEEDS)
@@ -74,8 +84,7 @@ def test_a_solver_that_reaches_the_product_finds_unique_components(seed):
     rng = np.random.default_rng(seed)
     W = np.vstack([np.eye(3), rng.random((5, 3))])
     H = np.hstack([np.eye(3)[:, [0, 1]], rng.random((3, 12)) + 0.2])  # component 2 is never pure
-    V = from_columns(W @ H)
-    unique = proved_unique(V, W, H)
+    V, unique = from_columns(W @ H), unique_of(W, H)
     assert unique.tolist() == [True, True, False]
     result = factorize(V, 3, init="random", tol=0, max_iter=400, sketch=None, rng=rng)
     if result.relative_error < 1e-6:
@@ -133,10 +142,66 @@ def test_zero_components_prove_nothing(factor):
     assert not unique_of(W, H).any()
 
 
-def test_rounding_counts_as_zero_and_more_does_not():
+@pytest.mark.parametrize("noise", [1e-7, 1e-5, 1e-3])
+def test_small_numbers_in_place_of_zeros_make_the_radius_larger(noise):
     W, H = np.vstack([EYE, MIXED]), np.hstack([EYE, MIXED.T])
-    assert unique_of(np.maximum(W, 1e-7), np.maximum(H, 1e-7)).all()
-    assert not unique_of(np.maximum(W, 1e-5), np.maximum(H, 1e-5)).any()
+    radii = radii_of(np.maximum(W, noise), np.maximum(H, noise))
+    assert (radii < 30 * noise).all()
+    assert (radii > noise).all()  # W' and H' with zeros again are that far away
+
+
+def test_the_rounding_of_single_precision_is_in_the_radius():
+    W, H = np.vstack([EYE, MIXED]), np.hstack([EYE, MIXED.T])
+    assert (radii_of(W, H) < 1e-8).all()
+    assert (radii_of(W, H.astype(np.float32)) > 1e-6).all()
+    assert unique_of(W, H.astype(np.float32)).all()
+
+
+# --- factors that are known to be others ------------------------------------------------------
+
+
+def test_a_small_sample_that_mixes_all_components_is_not_pure():
+    # Two triangles round the same points of a plane: no vertex of one is near one of the other.
+    # The last sample has little weight, but is no less mixed for that.
+    plane = [(1, 0, 0), (0, 1, 0), (-0.45, -0.45, 1), (1, 0, 0.05), (0, 1, 0.05), (0.5, 0.5, 0.05)]
+    points = [(0.3, 0), (0, 0.3), (0.5, 0.1), (0.4, 0.2), (0.9, 0), (0.9, 0.1), (0.75, 0.18)]
+    points += [(0.35, 0.12), (0.2, 0.25), (0.25, 0.2)]
+    weights = np.array([1, 1, 1, 1, 1, 10, 20, 1, 1, 4e-6])
+    triangles = [(0, 0), (1, 0), (0, 1)], [(0.2, 0), (2, 0), (0, 0.3)]
+
+    def lifted(places):
+        return np.vstack([np.transpose(places), np.ones(len(places))])
+
+    product = np.array(plane) @ lifted(points) * weights
+    factors = []
+    for triangle in triangles:
+        H = np.linalg.solve(lifted(triangle), lifted(points)) * weights
+        assert H.min() > -1e-15
+        factors.append((np.array(plane) @ lifted(triangle), np.maximum(H, 0)))
+        np.testing.assert_allclose(factors[-1][0] @ factors[-1][1], product, 0, 1e-14)
+    assert pairs.nearest(factors[0][0], factors[1][0]).min() > np.radians(17)
+    for W, H in factors:
+        assert np.isinf(radii_of(W, H)).all()
+
+
+def test_a_sample_of_two_components_is_not_pure_however_small():
+    W = np.vstack([np.eye(2), np.ones((3, 2))])
+    H = np.array([[2e-6, 1.0, 3.0], [1e-6, 2.0, 1.0]])
+    assert np.isinf(radii_of(W, H)).all()
+
+
+@given(SEEDS)
+@settings(max_examples=300)
+def test_no_component_that_differs_between_pairs_is_within_its_radius(seed):
+    assert pairs.broken_radii(pairs.draw_pair(np.random.default_rng(seed))) == []
+
+
+def test_pairs_with_pure_samples_and_anchors_are_proved(capsys):
+    assert pairs.main(400) == 0
+    assert "radii that do not hold: 0" in capsys.readouterr().out
+
+
+# --- storages, bad input ----------------------------------------------------------------------
 
 
 def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_blocks):
@@ -146,14 +211,15 @@ def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_block
     H[:, 70], H[:, 3], H[:2, 80:] = [0, 0, 2, 0], [0, 0, 0, 1], 0
     V = main_backend(W @ H)
     passes = V.passes
-    unique = proved_unique(V, W, V.align(np.ascontiguousarray(H.T)).T)
+    radii = uniqueness_radii(V, W, V.align(np.ascontiguousarray(H.T)).T)
     assert V.passes == passes
-    assert unique.tolist() == [False, False, True, True]
+    assert np.isfinite(radii).tolist() == [False, False, True, True]
+    np.testing.assert_allclose(radii, radii_of(W, H), 1e-6)
 
 
 def test_bad_arguments():
     V = from_columns(np.ones((4, 5)))
     with pytest.raises(NotADataMatrixError):
-        proved_unique(np.ones((4, 5)), np.ones((4, 1)), np.ones((1, 5)))
+        uniqueness_radii(np.ones((4, 5)), np.ones((4, 1)), np.ones((1, 5)))
     with pytest.raises(FactorError):
-        proved_unique(V, np.ones((3, 1)), np.ones((1, 5)))
+        uniqueness_radii(V, np.ones((3, 1)), np.ones((1, 5)))

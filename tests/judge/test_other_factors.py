@@ -2,14 +2,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 
-from conenmf import factorize, from_columns, uniqueness
+from conenmf import Uniqueness, factorize, from_columns, from_rows, uniqueness
 from conenmf.errors import FactorError, NotADataMatrixError, NotAvailableError, OptionError
-from conenmf.judge.metrics import match_components
-from conenmf.judge.other_factors import exact_uniqueness
-from conenmf.judge.uniqueness import component_freedom
+from conenmf.judge.metrics import match_components, unit_columns
+from conenmf.judge.other_factors import _Found, exact_uniqueness
+from conenmf.judge.uniqueness import between, component_freedom
 from conenmf.judge.verdicts import MAX_ERROR_RATIO, VERDICTS
 from conenmf.solve.goals import best_coefficients
+from conenmf.solve.penalties import Penalties
 
 SEEDS = st.integers(0, 2**32 - 1)
 FIVE_DEGREES = np.radians(5)
@@ -32,10 +34,13 @@ def check_others(V, W, found, error):
         assert other.min() >= 0
         assert H.min() >= 0
         assert relative_error(V, other, H) <= MAX_ERROR_RATIO * error + 1e-12
-        cosine = match_components(W, other)[1][k]
-        assert np.arccos(min(cosine, 1)) == pytest.approx(found.angles[k], abs=1e-6)
+        angles = between(unit_columns(W)[:, k, None], unit_columns(other))
+        nearest = match_components(W, other)[0][k]
+        if not found.freedom.spare[k]:
+            nearest = angles.argmin()
+        assert angles[nearest] == pytest.approx(found.angles[k], abs=1e-6)
         assert found.angles[k] >= FIVE_DEGREES
-        moved = other[:, match_components(W, other)[0][k]]
+        moved = other[:, nearest]
         if not found.freedom.spare[k]:
             moved = moved * (W[:, k].sum() / moved.sum())
         assert (found.lower[:, k] <= moved + 1e-9 * moved.max()).all()
@@ -64,7 +69,7 @@ def test_positive_factors_can_be_moved_and_others_show_it(seed, noise):
     check_others(V, W, found, relative_error(V, W, H))
     if not noise:
         assert found.verdicts.count("can be moved") >= 3
-        assert not found.freedom.unique.any()
+        assert (found.freedom.radii >= found.angles).all()
 
 
 @given(SEEDS)
@@ -96,8 +101,10 @@ def test_what_is_unique_is_moved_by_no_factors_that_were_found(seed):
     others = list(found.others.values())
     for k, verdict in enumerate(found.verdicts):
         if verdict == "unique":
-            assert found.angles[k] < FIVE_DEGREES
-            assert all(match_components(W, other)[1][k] > 1 - 1e-6 for other in others)
+            assert all(
+                between(unit_columns(W)[:, k, None], unit_columns(other)).min() < 1e-6
+                for other in others
+            )
 
 
 def test_one_component_is_unique():
@@ -105,7 +112,7 @@ def test_one_component_is_unique():
     W, H = rng.random((6, 1)), rng.random((1, 9))
     found = uniqueness(from_columns(W @ H), W, H)
     assert found.verdicts == ("unique",)
-    assert "unique as a factorisation of WH" in found.in_words(0)
+    assert found.in_words(0) == "unique: exact factors of WH move it by at most 0.01°"
 
 
 @pytest.mark.parametrize("kind", ["zero", "unused", "twice", "used alike"])
@@ -137,13 +144,92 @@ def test_noise_lets_components_move_that_are_unique_without_it():
     assert uniqueness(from_columns(W @ H), W, H).verdicts == ("unique",) * 3
     found = uniqueness(from_columns(noisy), W, H)
     assert found.verdicts == ("can be moved",) * 3
-    assert found.freedom.unique.all()
-    assert "as a factorisation of WH it is unique" in found.in_words(0)
+    assert (found.freedom.radii < 1e-6).all()
+    assert "exact factors of WH move it by at most 0.01°" in found.in_words(0)
     check_others(noisy, W, found, relative_error(noisy, W, _best(noisy, W)))
 
 
 def _best(V, W):
     return np.asarray(best_coefficients(from_columns(V), W)[0])
+
+
+def test_a_component_that_both_factors_have_is_not_moved():
+    # Paired by the sum of cosines, component 0 belongs to the second one of the others.
+    degrees = np.radians([[30, 75], [30, 0]])
+    W, other = (np.stack([np.cos(one), np.sin(one)]) for one in degrees)
+    assert match_components(W, other)[0].tolist() == [1, 0]
+    found = _Found(W, component_freedom(from_columns(np.ones((2, 3))), W, np.eye(2, 3) + 1), 0)
+    found.add(other, 1.0)
+    np.testing.assert_allclose(np.degrees(found.angles), [0, 45], 0, 1e-9)
+
+
+@given(SEEDS)
+@settings(max_examples=8)
+def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(seed):
+    rng = np.random.default_rng(seed)
+    W, H = rng.random((30, 3)) + 0.1, rng.dirichlet(np.full(3, 4.0), 150).T
+    scene = np.maximum(0.9 * W @ H + 0.02 * rng.standard_normal((30, 150)), 0)
+    abundances = Penalties(sum_to_one=True)
+    result = factorize(from_columns(scene), 3, penalties=abundances, rng=rng)
+    found = result.uniqueness()
+    for k in found.others:
+        H_other, _, squared = best_coefficients(
+            from_columns(scene), found.other(k), penalties=abundances
+        )
+        np.testing.assert_allclose(np.asarray(H_other).sum(axis=0), 1)
+        error = np.sqrt(squared) / np.linalg.norm(scene)
+        assert error <= 1.00005 * result.relative_error
+        assert error == pytest.approx(found.error_ratios[k] * result.relative_error, rel=1e-6)
+
+
+# --- the thorough search ------------------------------------------------------------------------
+
+
+def test_a_thorough_search_moves_what_a_short_one_does_not():
+    V = from_rows(load_digits().data)
+    result = factorize(V, 6)
+    short = result.uniqueness()
+    assert "undecided" in short.verdicts
+    assert "not found to move" not in short.verdicts  # it did not look everywhere
+    assert result.uniqueness() is short
+    found = result.uniqueness(thorough=True)
+    assert found is result.uniqueness()
+    assert found.verdicts.count("can be moved") > short.verdicts.count("can be moved")
+    X = load_digits().data.T
+    check_others(X, result.W, found, relative_error(X, result.W, np.asarray(result.H)))
+
+
+def test_what_a_thorough_search_does_not_move_is_not_called_unique():
+    rng = np.random.default_rng(0)
+    W, H = rng.random((60, 5)) + 0.05, rng.dirichlet(np.full(5, 3.0), 400).T
+    W[:5], H[:, :5] = np.eye(5), np.eye(5)
+    V = W @ H
+    V = from_columns(np.maximum(V + 0.1 * V.std() * rng.standard_normal(V.shape), 0))
+    result = factorize(V, 5)
+    found = uniqueness(V, result.W, result.H, thorough=True)
+    assert found.verdicts.count("not found to move") >= 3
+    for k in range(5):
+        if found.verdicts[k] == "not found to move":
+            assert found.freedom.radii[k] > np.radians(1)
+            assert found.directions[k] == 28
+            assert found.in_words(k).endswith("in 28 directions; no proof")
+    again = Uniqueness.from_arrays(found.arrays(), 60, 5)
+    assert again.lines() == found.lines()
+    older = {
+        name: value
+        for name, value in found.arrays().items()
+        if name not in ("directions", "freedom_radii")
+    }
+    assert set(Uniqueness.from_arrays(older, 60, 5).verdicts) == {"undecided"}
+
+
+def test_exact_fits_are_not_searched():
+    # 0.1 % of an error that is all rounding means nothing.
+    rng = np.random.default_rng(0)
+    W = rng.random((12, 3)) * (rng.random((12, 3)) < 0.7)
+    H = rng.random((3, 30)) * (rng.random((3, 30)) < 0.7)
+    found = uniqueness(from_columns(W @ H), W, H, thorough=True)
+    assert not found.directions.any()
 
 
 # --- losses, storages, costs --------------------------------------------------------------------
@@ -205,7 +291,7 @@ def test_given_components_stay_and_are_not_judged():
     found = uniqueness(from_columns(V), W, H, n_given=2)
     assert found.verdicts[:2] == ("given", "given")
     assert found.in_words(1) == "given, and so not judged"
-    assert set(found.verdicts[2:]) <= set(VERDICTS[:3])
+    assert set(found.verdicts[2:]) <= set(VERDICTS[:4])
     for other in found.others.values():
         np.testing.assert_allclose(other[:, :2], W[:, :2])
     np.testing.assert_array_equal(found.lower[:, :2], W[:, :2])

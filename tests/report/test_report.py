@@ -126,12 +126,12 @@ def test_which_components_are_unique_or_can_be_moved(cones, parsed):
     assert "judges the error, not the truth of the components" in parsed(render(cones)).text
     spare, exchange = np.array([False, False, True, False]), np.zeros((4, 4))
     exchange[3, 1] = 0.3
-    angles, unique = np.radians([0, 16.9, 80, 4.9]), np.array([True, False, False, False])
-    freedom = Freedom(angles, exchange, spare, unique)
+    angles, radii = np.radians([0, 16.9, 80, 4.9]), np.array([0.001, np.inf, np.inf, np.inf])
+    freedom = Freedom(angles, exchange, spare, radii)
     known = replace(cones.diagnose(), freedom=freedom)
     page = render(replace(cones, diagnosis=known))
     turns = (
-        "Unique <small>as a factorisation of WH</small>",
+        "Unique <small>exact factors of WH move it by at most 0.06°</small>",
         "Can be moved <small>by 16° towards component 3, at the same error</small>",
         "Can be moved <small>to anything, since the others make",
         "Undecided <small>not proved unique",
@@ -139,7 +139,7 @@ def test_which_components_are_unique_or_can_be_moved(cones, parsed):
     for k, turn in enumerate(turns):
         assert turn in article_of(page, k)
         assert ('class="band"' in article_of(page, k)) == (k in (1, 2))
-    assert "1 unique as a factorisation of WH, 2 can be moved by 5° or more, 1 undecided" in page
+    assert "1 unique (exact factors of WH move them by at most 1°), 2 can be moved" in page
     assert "Only factors with the same reconstruction were sought" in page
     assert "The band of a component shows where values are in other factors" in page
 

@@ -138,7 +138,7 @@ class Diagnosis:
         shapes = {
             "sizes": (K,),
             "shares": (K,),
-            **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_unique"), (K,)),
+            **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_radii"), (K,)),
             **dict.fromkeys(("freedom_exchange", "freedom_limits"), (K, K)),
             "rank_singular_values": (R + 1,),
             "rank_ratios": (R,),
@@ -167,7 +167,7 @@ class Diagnosis:
             "rank_K": (1, R + 1),
             "freedom_angles": (0, np.pi),
         }
-        newer = ("cones_", "freedom_unique", "freedom_limits", "inspected_missing")
+        newer = ("cones_", "freedom_radii", "freedom_limits", "inspected_missing")
         required = (name for name in shapes if not name.startswith(newer))
         if missing := next((name for name in required if name not in arrays), None):
             raise ShapeError(f"its {missing} is missing")

@@ -1,24 +1,25 @@
-"""Which components are proved unique: conditions on the zeros of W and H that suffice.
+"""How far exact factors can move a component: a radius that is proved, or infinity.
 
-Let W H have rank K, and let W' H' = W H be any other nonnegative factors with K components. Then
-some column of W' is a multiple of w_l if
+Let X = W H have rank K, and let X = W' H' be any nonnegative factors with K components. Two
+arguments bound the angle between w_l and the nearest column of W':
 
-* a sample is pure, it uses component l alone, and the features in which w_l is zero, its window,
-  have rank K - 1 in the other components; or if
-* every other row of H is unique: for each k != l, a feature is an anchor, it is in component k
-  alone, and the samples that do not use k have rank K - 1 in the other components.
+* from a sample n that is nearly pure and features S in which w_l is small. Some piece
+  p = w'_j h'_jn has at least 1/K of the norm of x_n. It is between 0 and x_n, so it is small in S,
+  and S determines how much of the other components is in it;
+* from the same argument for rows of H, applied to all components but l: if the rows of K - 1 other
+  components are nearly fixed, then so is w_l.
 
-The proof is on the page of theorems, docs/theory.md. The first is known in chemometrics as a
-selective region with a window of full rank; if each component has a pure sample and an anchor
-feature it holds for all. Zeros are entries up to 1e-6 of the largest of their component, since fits
-that stop leave such numbers; so what is proved is proved of factors whose product differs from W H
-by about as much. Ranks are judged by eigenvalues far above rounding, so that they are certain;
-other conditions are known, and are not tried here.
+The bounds hold for every choice of n, S and of weights of the features and samples; the thresholds
+below only choose them. Products count as equal if they differ by at most 1e-14 of the largest entry
+(more in single precision), and what that allows is part of the radius. The proofs are on the page
+of theorems, docs/theory.md.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,18 +27,28 @@ import numpy.typing as npt
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
+from .metrics import unit_columns
 
-__all__ = ["highest_of", "proved_unique", "unique_given_highest"]
+__all__ = ["UNIQUE_RADIUS", "precision_of", "radii_of_factors", "uniqueness_radii"]
 
-_ZERO_SHARE = 1e-6  # of the largest entry of a component
-_MIN_EIGENVALUE = 1e-9  # of a Gram matrix of rows of norm 1, in units of its largest
+UNIQUE_RADIUS = math.radians(1)
+"""A component is called unique if exact factors move it by at most this."""
+
+_SHARES = (1e-8, 1e-5, 1e-3, 1e-2)  # a component is small in a row if its share is at most this
+_MIN_DIFFERENCE = 1e-14  # of products that count as equal, in units of the largest entry
+_ROUNDINGS = 2  # of each of K + 2 terms, in units of the precision
+_MIN_EIGENVALUE = 10.0  # in units of its rounding
+_MAX_IMPURITY = 0.3  # of a sample that is tried
+_COST_OF_SMALL = 1e-9  # how much a small sample counts as impure, times its size
+_MAX_HELD_NUMBERS = 1 << 24  # in Gram matrices of windows
+_SLACK = 1.001  # for the rounding of the bound itself
 
 
-def proved_unique(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Array:
-    """Return of each component of V ~ W H whether it is proved unique: (K,); V is not read.
+def uniqueness_radii(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Array:
+    """Return a radius (K,) for each component of V ~ W H, in radians; V is not read.
 
-    Unique means: all nonnegative factors with the same product and as many components have a
-    multiple of w_l among their components. False means that nothing is proved.
+    All nonnegative factors of W H with K components have a component within this angle of w_l. It
+    is infinite where nothing is proved.
 
     Parameters
     ----------
@@ -51,76 +62,316 @@ def proved_unique(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Array:
 
     >>> from conenmf import from_columns
     >>> W, H = np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
-    >>> proved_unique(from_columns(W @ H), W, H)
+    >>> uniqueness_radii(from_columns(W @ H), W, H) < 1e-6
     array([ True, False])
     """
     require_data_matrix(V)
+    precision = precision_of(W, H)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():
-        (highest,) = V.map(highest_of, Ht, reduce=np.maximum)
-        return unique_given_highest(V, W, Ht, highest)
+        return radii_of_factors(V, W, Ht, precision)
 
 
-def highest_of(index: range, H: Array) -> tuple[Array]:
-    """Return the largest entry of each component among some samples."""
-    return (exact(H.max(axis=0)),)
+def precision_of(*factors: Any) -> float:
+    """Return the precision of the least precise of some arrays; integers are exact."""
+    kinds = [np.dtype(getattr(one, "dtype", np.float64)) for one in factors]
+    return max(float(np.finfo(kind if kind.kind == "f" else np.float64).eps) for kind in kinds)
 
 
-def unique_given_highest(V: DataMatrix, W: Array, Ht: Aligned, highest: Array) -> Array:
-    """Do what `proved_unique` does, given the largest coefficient of each component."""
-    K, top = W.shape[1], W.max(axis=0)
-    nothing = np.zeros(K, dtype=bool)
-    if not (top.all() and highest.all()):
+def radii_of_factors(V: DataMatrix, W: Array, Ht: Aligned, precision: float) -> Array:
+    """Do what `uniqueness_radii` does, for factors that were checked."""
+    with _unheeded():
+        radii = _radii(V, W, Ht, precision)
+    return np.where(np.isnan(radii), np.inf, radii)
+
+
+def _radii(V: DataMatrix, W: Array, Ht: Aligned, precision: float) -> Array:
+    K, norms = W.shape[1], np.linalg.norm(W, axis=0)
+    nothing = np.full(K, np.inf)
+    difference = max(_MIN_DIFFERENCE, _ROUNDINGS * (K + 2) * precision)
+    floor = difference**0.25
+    (largest,) = V.map(_largest_norm, Ht, reduce=max, norms=norms)
+    if not (largest > 0 and norms.all()):
         return nothing
-    Y = _scaled_rows(W, top)
-    has_anchor, gram = _alone_and_gram(Y)
-    (has_pure, H_gram), *_ = V.map(_samples_alone_and_gram, Ht, highest=highest)
-    if not (_has_full_rank(gram) and _has_full_rank(H_gram)):
+    A = unit_columns(W)
+    A /= np.sqrt((A**2).sum(axis=1).max())
+    how = {"scale": norms / largest, "floor": floor}
+    (samples,) = V.map(_survey_of_samples, Ht, reduce=_join, sizes=np.ones(K), **how)
+    features = _survey(A, floor, np.sqrt(samples.gram.diagonal()))
+    pair = _Pair.of(A, features, samples, V.shape[1], difference)
+    if pair is None:
         return nothing
-    unique = np.array([has_pure[k] > 0 and _has_full_rank(_window(Y, k)) for k in range(K)])
-    if unique.all() or np.count_nonzero(has_anchor) < K - 1:
-        return unique
-    (windows,) = V.map(_windows_of_samples, Ht, highest=highest)
-    rows = np.array([has_anchor[k] > 0 and _has_full_rank(windows[k]) for k in range(K)])
-    unique |= rows.sum() - rows == K - 1  # those of all others
-    return unique
+    radii = np.array(
+        [pair.radius_by_sample(l, _windows(A, floor, range(l, l + 1))[0]) for l in range(K)]
+    )
+    anchored = features.purest[:, 0] < _MAX_IMPURITY
+    if (radii <= UNIQUE_RADIUS).all() or np.count_nonzero(anchored) < K - 1:
+        return radii
+    others, step = _Others(K), max(1, _MAX_HELD_NUMBERS // (len(_SHARES) * K**2))
+    for first in range(0, K, step):
+        some = range(first, min(first + step, K))
+        (windows,) = V.map(_windows_of_samples, Ht, components=some, **how)
+        for k, grams in zip(some, windows, strict=True):
+            pair.add_row(others, k, grams, floor)
+    return np.asarray(np.minimum(radii, pair.radii_by_others(others)))
 
 
-def _scaled_rows(Y: Array, highest: Array) -> Array:
-    """Rows that are not zero, of norm 1, after columns were scaled to 1; rounding is zero."""
-    Y = exact(Y) / highest
-    Y = np.where(Y > _ZERO_SHARE, Y, 0)
-    Y = Y[Y.any(axis=1)]
-    rows: Array = Y / np.linalg.norm(Y, axis=1, keepdims=True)
-    return rows
+# --- rows ---------------------------------------------------------------------------------------
 
 
-def _alone_and_gram(Y: Array) -> tuple[Array, Array]:
-    """How many rows have each component alone, (K,), and the Gram matrix."""
-    has = Y > 0
-    return has[has.sum(axis=1) == 1].sum(axis=0), Y.T @ Y
+class _Rows(NamedTuple):
+    """What the proofs need of the rows y of a factor, which are at most of norm 1.
+
+    Rows are scaled to y / sqrt(||y||^2 + floor^2): all count alike, but for very small ones, in
+    which rounding is large. Zero rows are left out.
+
+    Attributes
+    ----------
+    gram : array (K, K)
+        Of the scaled rows.
+    squared_scale : float
+        The sum of the squared scales.
+    purest : array (K, 1 + K)
+        For each component the row that has the least of the others: how much, and the row.
+    """
+
+    gram: Array
+    squared_scale: float
+    purest: Array
 
 
-def _window(Y: Array, k: int) -> Array:
-    """The Gram matrix (K - 1, K - 1) of the rows that do not have component k."""
-    rows = np.delete(Y[Y[:, k] == 0], k, axis=1)
-    gram: Array = rows.T @ rows
-    return gram
+def _survey(Y: Array, floor: float, sizes: Array) -> _Rows:
+    """Describe rows (n, K); times `sizes` their entries can be compared."""
+    K, scales, sized = Y.shape[1], _scales(Y, floor), Y * sizes
+    scaled, purest = Y * scales[:, None], np.full((K, 1 + K), np.inf)
+    if len(Y):
+        others = np.sqrt(np.maximum((sized**2).sum(axis=1)[:, None] - sized**2, 0))
+        impurity = np.where(sized > 0, (others + _COST_OF_SMALL * sizes) / sized, np.inf)
+        best = impurity.argmin(axis=0)
+        purest[:, 0], purest[:, 1:] = impurity[best, np.arange(K)], Y[best]
+    return _Rows(scaled.T @ scaled, float(scales @ scales), purest)
 
 
-def _samples_alone_and_gram(
-    index: range, H: Array, *, highest: Array
-) -> tuple[tuple[Array, Array]]:
-    return (_alone_and_gram(_scaled_rows(H, highest)),)
+def _scales(Y: Array, floor: float) -> Array:
+    squares = (Y**2).sum(axis=1)
+    return np.asarray(np.where(squares > 0, 1 / np.sqrt(squares + floor**2), 0))
 
 
-def _windows_of_samples(index: range, H: Array, *, highest: Array) -> tuple[Array]:
-    Y = _scaled_rows(H, highest)
-    return (np.array([_window(Y, k) for k in range(len(highest))]),)
+def _join(a: _Rows, b: _Rows) -> _Rows:
+    purest = np.where(b.purest[:, :1] < a.purest[:, :1], b.purest, a.purest)
+    return _Rows(a.gram + b.gram, a.squared_scale + b.squared_scale, purest)
 
 
-def _has_full_rank(gram: Array) -> bool:
-    if not gram.size:
-        return True
-    values = np.linalg.eigvalsh(gram)
-    return bool(values[0] > _MIN_EIGENVALUE * values[-1])
+def _windows(Y: Array, floor: float, components: range) -> Array:
+    """Return Gram matrices of the scaled rows in which a component is small.
+
+    They are (components, shares, K, K); the rows of a larger share include those of a smaller.
+    """
+    K, norms = Y.shape[1], np.sqrt((Y**2).sum(axis=1))
+    scaled = Y * _scales(Y, floor)[:, None]
+    grams = np.zeros((len(components), len(_SHARES), K, K))
+    for i, k in enumerate(components):
+        bands = np.searchsorted(_SHARES, Y[:, k] / np.where(norms > 0, norms, 1))
+        for band in range(len(_SHARES)):
+            rows = scaled[bands == band]
+            grams[i, band] = rows.T @ rows
+    return grams.cumsum(axis=1)
+
+
+def _largest_norm(index: range, H: Array, *, norms: Array) -> tuple[float]:
+    with _unheeded():
+        return (float(np.sqrt(((exact(H) * norms) ** 2).sum(axis=1)).max(initial=0)),)
+
+
+def _survey_of_samples(
+    index: range, H: Array, *, scale: Array, floor: float, sizes: Array
+) -> tuple[_Rows]:
+    with _unheeded():
+        return (_survey(exact(H) * scale, floor, sizes),)
+
+
+def _windows_of_samples(
+    index: range, H: Array, *, scale: Array, floor: float, components: range
+) -> tuple[Array]:
+    with _unheeded():
+        return (_windows(exact(H) * scale, floor, components),)
+
+
+def _unheeded() -> Any:
+    """No warnings in this thread: what is not a number proves nothing."""
+    return np.errstate(all="ignore")
+
+
+# --- the bounds ---------------------------------------------------------------------------------
+
+
+class _Others:
+    """What was proved of rows of H: how much of another component is in each."""
+
+    def __init__(self, K: int) -> None:
+        self.ratios = np.full((K, K), np.inf)  # of m to k in the row of k
+        self.parts = np.full((K, K), np.inf)  # of w_l in the component of k, in units of ||w_l||
+
+
+class _Pair(NamedTuple):
+    """X = A Y, with rows of A and columns of Y of at most norm 1, columns of A of equal norm.
+
+    X' differs from X by up to `difference` in each entry. The letters are those of the proof.
+
+    Attributes
+    ----------
+    column_norm : float
+        Of all columns of A.
+    of_sample, of_scaled_sample, of_scaled_feature : float
+        Bounds of the norm of X' - X in a sample or feature, as it is or scaled.
+    off, off_unscaled : float
+        How far a vector of norm 1 in the column space (the row space) of scaled X' is from that of
+        scaled X at most, and before its features are scaled.
+    inverse_diagonal : array (K,)
+        Of the inverse of the Gram matrix of the scaled samples.
+    """
+
+    AA: Array
+    features: _Rows
+    samples: _Rows
+    sizes: tuple[int, int]
+    column_norm: float
+    of_sample: float
+    of_scaled_sample: float
+    of_scaled_feature: float
+    off: float
+    off_unscaled: float
+    inverse_diagonal: Array
+
+    @classmethod
+    def of(
+        cls, A: Array, features: _Rows, samples: _Rows, N: int, difference: float
+    ) -> _Pair | None:
+        """Return what follows from the spans; None unless X and X' certainly have rank K."""
+        F = len(A)
+        roots = _inverse_root(features.gram, F), _inverse_root(samples.gram, N)
+        if roots[0] is None or roots[1] is None:
+            return None
+        steepness = _norm_above(roots[0].T, roots[1])  # one over the least singular value of X
+        of_scaled_sample = difference * math.sqrt(features.squared_scale)
+        of_scaled_feature = difference * math.sqrt(samples.squared_scale)
+        of_all = of_scaled_sample * math.sqrt(samples.squared_scale)
+        if not of_all * steepness < 0.5:
+            return None
+        steepness /= 1 - of_all * steepness
+        AA = A.T @ A
+        return cls(
+            AA,
+            features,
+            samples,
+            (F, N),
+            math.sqrt(AA.diagonal().mean()),
+            difference * math.sqrt(F),
+            of_scaled_sample,
+            of_scaled_feature,
+            of_all * steepness,
+            of_scaled_feature * math.sqrt(F) * steepness,
+            (roots[1] ** 2).sum(axis=1),
+        )
+
+    def radius_by_sample(self, l: int, windows: Array) -> float:
+        """Bound the angle by the purest sample of component l and its windows."""
+        impurity, y = self.samples.purest[l, 0], self.samples.purest[l, 1:]
+        K = y.size
+        if not impurity <= _MAX_IMPURITY:
+            return math.inf
+        least = (_size(y, self.AA) - self.of_sample) / K  # norm of the largest piece
+        most = _size(y, self.features.gram) + self.of_scaled_sample  # of any, scaled
+        sines = [math.inf]
+        for gram in windows:
+            root = _inverse_root(_without(gram, l), self.sizes[0])
+            if root is None or least <= 0:
+                continue
+            g = math.sqrt(_norm_above(root.T, _without(self.AA, l), root))
+            b = g * math.sqrt(gram[l, l]) / self.column_norm
+            if b < 1:
+                off, off_unscaled = self.off * most, self.off_unscaled * most
+                inside = _size(y, gram) + self.of_scaled_sample + off
+                others = (g * inside + b * off_unscaled) / (1 - b) / least + b / (1 - b)
+                sines.append(others + off_unscaled / least)
+        return _angle(min(sines))
+
+    def add_row(self, found: _Others, k: int, windows: Array, floor: float) -> None:
+        """Bound what row k of H may have of other components, by its anchor and its windows."""
+        u, y = self.features.purest[k, 1:], self.samples.purest[k, 1:]
+        GY, K, rest = self.samples.gram, y.size, np.arange(y.size) != k
+        if not (np.isfinite(u).all() and np.isfinite(y).all()):
+            return
+        least = (_size(u, GY) - self.of_scaled_feature) / K
+        size = math.sqrt(GY[k, k])
+        scale = 1 / math.sqrt(y @ y + floor**2)
+        whole = (_size(y, self.AA) + self.of_sample) * scale
+        for gram in windows:
+            root = _inverse_root(_without(gram, k), self.sizes[1])
+            if root is None or least <= 0:
+                continue
+            g = math.sqrt(_norm_above(root.T, _without(GY, k), root))
+            small = math.sqrt(gram[k, k]) / size
+            if g * small >= 1:
+                continue
+            outside = (_size(u, gram) + self.of_scaled_feature) / least
+            b = (outside + small * (1 + self.off) + self.off) / (1 - g * small)
+            own = (1 - g * b - self.off) / size
+            of_others = b * np.linalg.norm(root, axis=1)
+            in_sample = own * y[k] * scale - b * np.linalg.norm((y[rest] * scale) @ root) - self.off
+            if own <= 0 or in_sample <= 0:
+                continue
+            parts = of_others * whole / in_sample / self.column_norm
+            if parts.sum() < found.parts[k, rest].sum():
+                found.parts[k, rest], found.ratios[k, rest] = parts, of_others / own
+
+    def radii_by_others(self, found: _Others) -> Array:
+        """Bound the angle of each component, given the rows of H of all others."""
+        K = len(self.AA)
+        parts, ratios = found.parts.copy(), found.ratios.copy()
+        np.fill_diagonal(parts, 0)
+        rounding = self.of_scaled_feature * math.sqrt(self.sizes[0] * self.inverse_diagonal.max())
+        sines = parts.sum(axis=0) + rounding / self.column_norm
+        distinct = ratios * ratios.T < 1
+        np.fill_diagonal(distinct, True)
+        radii = np.full(K, np.inf)
+        for l in range(K):
+            if _without(distinct, l).all():  # rows of two components are not the same row of H'
+                radii[l] = _angle(sines[l])
+        return radii
+
+
+def _angle(sine: float) -> float:
+    sine = _SLACK * sine
+    return math.asin(sine) if sine < 1 else math.inf
+
+
+def _size(y: Array, gram: Array) -> float:
+    """The norm of a vector with coefficients y, given the Gram matrix of what they multiply."""
+    return math.sqrt(max(float(y @ gram @ y), 0.0))
+
+
+def _without(gram: Array, k: int) -> Array:
+    return np.delete(np.delete(gram, k, axis=0), k, axis=1)
+
+
+def _inverse_root(gram: Array, n_rows: int) -> Array | None:
+    """Return R for which R R' is at least the inverse of a Gram matrix, in spite of rounding.
+
+    None if the matrix may be singular.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    rounding = (n_rows + 1000) * float(np.finfo(float).eps) * float(gram.trace())
+    if values.size and not values[0] > _MIN_EIGENVALUE * rounding:
+        return None
+    root: Array = vectors / np.sqrt(values - rounding)
+    return root
+
+
+def _norm_above(*factors: Array) -> float:
+    """Return an upper bound of the spectral norm of a product, in spite of rounding."""
+    if not factors[0].size:
+        return 0.0
+    rounding = 10 * len(factors[0]) * float(np.finfo(float).eps)
+    sizes = math.prod(float(np.linalg.norm(one)) for one in factors)
+    return float(np.linalg.norm(functools.reduce(np.matmul, factors), 2)) + rounding * sizes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import integer
+from ..arguments import flag, integer
 from ..cones.certificate import Certificate
 from ..cones.dual_bound import DEFAULT_EFFORT
 from ..cones.restricted import objective_bound, observed_bound
@@ -104,24 +104,28 @@ class JudgesItself:
             assert diagnosis is not None
         return diagnosis
 
-    def uniqueness(self, *, max_iter: int = 200) -> Uniqueness:
+    def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
         """Say of each component whether it is unique, can be moved, or neither is known.
 
         It costs about as much as the fit: `max_iter` is about how many iterations it takes in all.
-        The result keeps the answer; it is computed again only to search after an answer without a
-        search. Of a fit with penalties, or to data with missing entries, exact factors of W H alone
-        are sought: others would have other penalties, or other values where nothing is known.
+        With `thorough`, it searches until it can say that a component was not found to move, which
+        takes up to about ten times as long; see `conenmf.uniqueness`. The result keeps the answer,
+        and computes it again only to search more than before. Of a fit with penalties, or to data
+        with missing entries, exact factors of W H alone are sought: others would have other
+        penalties, or other values where nothing is known.
         """
-        max_iter = integer("max_iter", max_iter, at_least=0)
-        known = self.known_uniqueness
-        if self.settings.get("penalties") or self.settings.get("observed"):
-            max_iter = 0
-        if known is None or (max_iter and not known.was_searched):
+        max_iter, thorough = integer("max_iter", max_iter, at_least=0), flag("thorough", thorough)
+        known, penalties = self.known_uniqueness, self.settings.get("penalties") or {}
+        if penalties or self.settings.get("observed"):
+            max_iter, thorough = 0, False
+        is_more = known is None or (max_iter > 0 and not known.was_searched)
+        if known is None or is_more or (thorough and not known.directions.any()):
             V = self._require_data("uniqueness(V, W, H)")
             H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
             n_given = (self.settings.get("fixed") or {}).get("count", 0)
             options: dict[str, Any] = {"n_given": n_given, "max_iter": max_iter}
-            known = uniqueness(V, self.W, H, loss=self.loss, **options)
+            options["sum_to_one"] = bool(penalties.get("sum_to_one", False))
+            known = uniqueness(V, self.W, H, loss=self.loss, thorough=thorough, **options)
             self._remember(known_uniqueness=known)
         return known
 

@@ -19,7 +19,7 @@ import numpy as np
 from ..data.blocks import Array
 from .metrics import unit_columns
 
-__all__ = ["Move", "moved_component", "proposed_moves"]
+__all__ = ["Move", "all_moves", "moved_component", "proposed_moves"]
 
 _ANGLES = tuple(math.radians(degrees) for degrees in (5.1, 7.5, 11.0, 16.0, 24.0, 36.0))
 _MIN_ANGLE = math.radians(5.05)  # after what is negative was set to zero
@@ -36,18 +36,21 @@ class Move(NamedTuple):
         By which it moves the component, in radians.
     cost : float
         What it adds to the loss at most, in units of what may be added; an estimate.
+    shift : array (F,) or None
+        Added to the component too, if it leaves the span of the components.
     """
 
     component: int
     t: Array
     angle: float
     cost: float
+    shift: Array | None = None
 
 
 def moved_component(W: Array, move: Move) -> Array:
     """Return the component (F,) where a move brings it."""
-    moved: Array = np.maximum(W[:, move.component] + W @ move.t, 0)
-    return moved
+    moved: Array = W[:, move.component] + W @ move.t
+    return np.maximum(moved if move.shift is None else moved + move.shift, 0)
 
 
 def proposed_moves(
@@ -77,6 +80,56 @@ def proposed_moves(
     return [
         judge.moves(l, exchange[:, l] * norms[l]) if norms[l] > 0 else [] for l in range(norms.size)
     ]
+
+
+def all_moves(
+    W: Array, proposed: list[Move], l: int, beyond: Array, n_moves: int, rng: np.random.Generator
+) -> list[Move]:
+    """Return `n_moves` moves of component l in different directions, each by about 5 degrees.
+
+    First those that were proposed, towards and away from each other component; then along the
+    directions `beyond` (F, r) and against them, which leave the span of the components; then along
+    random ones, in the span and beyond it in turn.
+    """
+    U, norm, zero = unit_columns(W), float(np.linalg.norm(W[:, l])), np.zeros(W.shape[1])
+    sizes = np.linalg.norm(W, axis=0)
+    moves = list({(move.t.tobytes()): move for move in proposed}.values())[:n_moves]
+    for direction in (sign * d for d in beyond.T for sign in (1.0, -1.0)):
+        step = _step_of(U[:, l], direction)
+        if step and len(moves) < n_moves:
+            moves.append(Move(l, zero, _ANGLES[0], math.nan, step * norm * direction))
+    for trial in range(20 * n_moves):
+        if len(moves) >= n_moves:
+            break
+        mix = rng.standard_normal(W.shape[1]) * (sizes > 0)
+        own = rng.standard_normal(len(W)) * (U[:, l] if trial % 4 == 1 else U.mean(axis=1))
+        direction = own if trial % 2 else U @ mix
+        step = _step_of(U[:, l], direction)
+        if step and trial % 2:
+            moves.append(Move(l, zero, _ANGLES[0], math.nan, step * norm * direction))
+        elif step:
+            t = np.divide(step * norm * mix, sizes, where=sizes > 0, out=np.zeros_like(sizes))
+            moves.append(Move(l, t, _ANGLES[0], math.nan))
+    return moves
+
+
+def _step_of(u: Array, direction: Array) -> float:
+    """How far u goes in a direction until it has turned by the least angle; 0 if it never does."""
+    low, high = 0.0, 0.01 / (float(np.linalg.norm(direction)) or 1.0)
+    while _turned(u, high * direction) < _ANGLES[0]:
+        low, high = high, 2 * high
+        if high * float(np.abs(direction).max(initial=0)) > 1e3 or not direction.any():
+            return 0.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _turned(u, middle * direction) < _ANGLES[0] else (low, middle)
+    return high
+
+
+def _turned(u: Array, step: Array) -> float:
+    moved = np.maximum(u + step, 0)
+    norm = float(np.linalg.norm(moved))
+    return float(np.arccos(np.clip(u @ moved / norm, -1, 1))) if norm > 1e-6 else 0.0
 
 
 class _Judge:

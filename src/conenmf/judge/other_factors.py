@@ -2,10 +2,13 @@
 
 Exact turns (`uniqueness`) come first; for components that they do not move far enough, others are
 tried at errors of up to 1.001 times: the component is put elsewhere (`moves`) and held there, and
-the others follow it for a few iterations (`refits`). The error of all is computed on V with the
-exact coefficients, and components are matched one to one. It costs about as much as a fit: about
-`max_iter` iterations in all, and at least three for each component, which share passes over V; and
-a pass for each that is checked.
+the others follow it (`refits`). The error of all is computed on V with the exact coefficients, and
+a component is moved by the angle to the nearest one of the other factors.
+
+There are two searches. The short one costs about as much as a fit: about `max_iter` iterations in
+all, two places for each component, which share passes over V. It may miss what there is, so what it
+does not find stays undecided. The thorough one tries 28 directions for each component, and the
+others are refitted until they converge.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import factor, instance, integer
-from ..data.blocks import Array, exact
+from ..arguments import factor, flag, instance, integer
+from ..data.blocks import Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
 from ..solve.goals import checked_loss
 from .metrics import match_components, unit_columns
-from .moves import Move, proposed_moves
+from .moves import Move, all_moves, proposed_moves
 from .refits import Referee, refit
 from .uniqueness import (
     VISIBLE_ANGLE,
@@ -32,6 +35,7 @@ from .uniqueness import (
     component_freedom,
     other_components,
     places_of_turns,
+    turn_sum,
 )
 from .verdicts import MAX_ERROR_RATIO, Uniqueness
 
@@ -41,12 +45,17 @@ _MAX_SAMPLES = 4000  # by which moves are proposed
 _MAX_TRIALS = 2  # of each component
 _MAX_COST = 300.0  # of a move, in units of what is allowed: a refit seldom brings down more
 _TRIAL_ITERATIONS = 3, 12  # of a trial, at least and at most
+_DIRECTIONS = 28  # of each component, in a thorough search
+_LEADING = 4  # directions of the residual, which are among them, each with both signs
+_THOROUGH: Any = {"max_iter": 500, "tol": 1e-5}  # of each trial
 _ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
 _MIN_TURN = math.radians(1)  # of an exact turn that is checked
 _MAX_KEPT_BYTES = 1 << 27  # of other factors
 
 
-def exact_uniqueness(W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0) -> Uniqueness:
+def exact_uniqueness(
+    W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0, sum_to_one: bool = False
+) -> Uniqueness:
     """Return what is known without reading V, from exact turns and proofs alone.
 
     Parameters
@@ -56,14 +65,18 @@ def exact_uniqueness(W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0) ->
         That of these factors.
     n_given : int
         The first components were given, and are not judged.
+    sum_to_one : bool
+        The coefficients of each sample sum to one: turns that this rules out do not count.
     """
     instance("freedom", freedom, Freedom, "component_freedom(V, W, H)")
     W = exact(factor("W", W, ("F", freedom.angles.size)))
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
-    found = _Found(W, freedom, n_given)
+    found, sum_to_one = _Found(W, freedom, n_given), flag("sum_to_one", sum_to_one)
     for l in range(n_given, W.shape[1]):
+        if sum_to_one and (freedom.spare[l] or turn_sum(freedom, W, l) <= 0):
+            continue
         found.widen_by_turns(l)
-    found.angles[n_given:] = freedom.angles[n_given:]
+        found.angles[l] = freedom.angles[l]
     return found.uniqueness(was_searched=False, passes=0.0)
 
 
@@ -75,6 +88,8 @@ def uniqueness(
     loss: str = "frobenius",
     n_given: int = 0,
     max_iter: int = 200,
+    thorough: bool = False,
+    sum_to_one: bool = False,
 ) -> Uniqueness:
     """Say of each component of V ~ W H whether it is unique, can be moved, or neither is known.
 
@@ -90,6 +105,13 @@ def uniqueness(
     max_iter : int
         About how many iterations the search takes in all; each is one of a fit. With 0, exact turns
         and proofs alone are sought.
+    thorough : bool
+        Search until it can be said that a component was not found to move: 28 directions for each,
+        the other components refitted until they converge. It takes up to about ten times
+        the CPU time of the fit. Fits that are exact but for rounding are not searched.
+    sum_to_one : bool
+        The coefficients of each sample sum to one, here and in other factors. Then exact turns and
+        proofs alone are sought.
 
     Examples
     --------
@@ -105,16 +127,20 @@ def uniqueness(
     """
     require_data_matrix(V, nonzero=True)
     loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
-    max_iter = max_iter if V.observed is None else 0  # V has zeros where entries are missing
+    sum_to_one, thorough = flag("sum_to_one", sum_to_one), flag("thorough", thorough)
+    if sum_to_one or V.observed is not None:
+        max_iter = 0  # V has zeros where entries are missing
+    freedom = component_freedom(V, W, H)
     W, Ht = check_factors(V, W, H)
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
     passes = V.passes_here
-    freedom = component_freedom(V, W, Ht.T)
     with V.own_threads():
-        search = _Search(V, W, Ht, freedom, loss, n_given)
+        search = _Search(V, W, Ht, freedom, loss, n_given, sum_to_one)
         search.exact_turns()
         if max_iter and W.shape[1] > 1:
             search.refits(max_iter)
+            if thorough:
+                search.everywhere()
     return search.found.uniqueness(was_searched=max_iter > 0, passes=V.passes_here - passes)
 
 
@@ -126,6 +152,7 @@ class _Found:
         self.given = np.arange(W.shape[1]) < n_given
         self.angles, self.ratios = np.zeros(W.shape[1]), np.ones(W.shape[1])
         self.lower, self.upper = W.copy(), W.copy()
+        self.directions = np.zeros(W.shape[1], dtype=np.int64)
         self.others: dict[int, Array] = {}
 
     def widen(self, l: int, w: Array) -> None:
@@ -144,9 +171,18 @@ class _Found:
             self.widen(l, w)
 
     def add(self, W: Array, ratio: float) -> None:
-        """Take other components that were checked; they may move more than one."""
+        """Take other components that were checked; they may move more than one.
+
+        A component that the others have too is not moved, whichever it is paired with; a spare one
+        is, since another is then the same.
+        """
         order, _ = match_components(self.W, W)
-        angles = between(unit_columns(self.W), unit_columns(W[:, order]))
+        U, U_other = unit_columns(self.W), unit_columns(W)
+        angles = between(U, U_other[:, order])
+        for l in map(int, np.flatnonzero(~self.given & ~self.freedom.spare)):
+            to_each = between(U[:, l, None], U_other)
+            order[l] = to_each.argmin()
+            angles[l] = to_each[order[l]]
         for l in map(int, np.flatnonzero(~self.given)):
             self.widen(l, W[:, order[l]])
             if angles[l] > self.angles[l] and W[:, order[l]].any():
@@ -166,18 +202,25 @@ class _Found:
             if self.angles[l] >= VISIBLE_ANGLE and held <= _MAX_KEPT_BYTES:
                 kept[l] = W
         facts = (self.freedom, self.angles, self.ratios, self.lower, self.upper, self.given)
-        return Uniqueness(*facts, was_searched, passes, kept)
+        return Uniqueness(*facts, was_searched, passes, kept, self.directions)
 
 
 class _Search:
     """Looks for other factors, and has each checked on V."""
 
     def __init__(
-        self, V: DataMatrix, W: Array, Ht: Aligned, freedom: Freedom, loss: str, n_given: int
+        self,
+        V: DataMatrix,
+        W: Array,
+        Ht: Aligned,
+        freedom: Freedom,
+        loss: str,
+        n_given: int,
+        sum_to_one: bool,
     ) -> None:
         self.V, self.W, self.Ht, self.loss, self.n_given = V, W, Ht, loss, n_given
-        self.found = _Found(W, freedom, n_given)
-        self.referee = Referee(V, loss)
+        self.found, self.sum_to_one = _Found(W, freedom, n_given), sum_to_one
+        self.referee = Referee(V, loss, sum_to_one=sum_to_one)
         self.error = self.referee.error(W)
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
@@ -197,6 +240,10 @@ class _Search:
             if freedom.angles[l] < _MIN_TURN:
                 continue
             others = other_components(freedom, self.V, self.W, self.Ht, l)
+            if self.sum_to_one and not freedom.spare[l]:  # W H has the same sums with this scale
+                total = turn_sum(freedom, self.W, l)
+                scale = np.where(np.arange(self.W.shape[1]) == l, total, 1)
+                others = iter([W / scale for W in others] if total > 0 else [])
             if any(self.check(W) for W in others):
                 self.found.widen_by_turns(l)
 
@@ -219,12 +266,49 @@ class _Search:
                 if W is not None:
                     self.check(W)
 
-    def proposed(self) -> list[list[Move]]:
-        """Two moves for each component: the one that goes farthest, and the cheapest."""
+    def everywhere(self) -> None:
+        """Try many directions for every component that was not moved, until the rest converges."""
+        if self.error**2 < self.rounding:  # 0.1 % of it is less than rounding
+            return
+        rng, K = np.random.default_rng(0), self.W.shape[1]
+        beyond = _leading_residual(self.V, self.W, self.Ht, rng)
+        proposed, most = self.proposed(math.inf), _DIRECTIONS - 2 * _LEADING
+        moves = [
+            all_moves(self.W, proposed[l][:most], l, beyond, _DIRECTIONS, rng) for l in range(K)
+        ]
+        options: Any = {"loss": self.loss, "n_given": self.n_given, "limit": self.limit}
+        ended = np.zeros(K, dtype=np.int64)
+        for trial in range(_DIRECTIONS):
+            now = [moves[l][trial] for l in self.found.pending() if len(moves[l]) > trial]
+            tried = refit(self.V, self.W, self.Ht, now, **options, **_THOROUGH)
+            for move, (W, n_iter) in zip(now, tried, strict=True):
+                ended[move.component] += n_iter < _THOROUGH["max_iter"]
+                if W is not None:
+                    self.check(W)
+        self.found.directions[:] = np.where(ended >= _DIRECTIONS, ended, 0)
+
+    def proposed(self, max_cost: float = _MAX_COST) -> list[list[Move]]:
+        """Moves for each component: the one that goes farthest, and others, the cheapest first."""
         N = self.V.shape[1]
         samples = evenly_spaced(N, _MAX_SAMPLES)
         H = np.asarray(self.Ht[samples], dtype=np.float64).T
         allowed = self.referee.allowed(self.error, self.limit) * samples.size / N
         counts = self.loss == "poisson"
         proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
-        return [[move for move in own if move.cost <= _MAX_COST] for own in proposed]
+        return [[move for move in own if move.cost <= max_cost] for own in proposed]
+
+
+def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned, rng: np.random.Generator) -> Array:
+    """Return leading left singular vectors (F, r) of V - W H, roughly; 6 passes."""
+    (VH, HH) = V.sweep(_cross_and_gram, Ht)[0]
+    X = rng.standard_normal((len(W), min(_LEADING, len(W))))
+    for _ in range(5):
+        WX = W.T @ X
+        X = exact(V.square_times(X)) - VH @ WX - W @ (VH.T @ X) + W @ (HH @ WX)
+        X = np.linalg.qr(X)[0]
+    return X
+
+
+def _cross_and_gram(block: Block, H: Array) -> tuple[tuple[Array, Array]]:
+    H = exact(H)
+    return ((exact(weighted_sums(exact(block), H)), H.T @ H),)

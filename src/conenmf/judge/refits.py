@@ -7,6 +7,7 @@ the referee that computes the error of other components, with their exact coeffi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..solve.goals import LOSSES, goal_of
 from ..solve.loop import iterate
 from ..solve.methods import Method, without_floor
+from ..solve.penalties import Penalties
 from ..solve.runs import Run, Solution
 from ..solve.stopping import Iteration, Stopping
 from ..solve.terms import Terms
@@ -26,20 +28,21 @@ __all__ = ["Referee", "refit"]
 
 _MAX_HELD_NUMBERS = 1 << 26  # in the factors of runs that share passes
 _COPIES = 4  # of them, that a run has
+_MAX_FALLS = 100  # of the error as in the last five iterations, before it is low enough
 _HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
-_TOL = 1e-4
 
 
 class Referee:
     """The error of components on V, with their best coefficients."""
 
-    def __init__(self, V: DataMatrix, loss: str) -> None:
+    def __init__(self, V: DataMatrix, loss: str, *, sum_to_one: bool = False) -> None:
         self.goal = Terms(observed=V.observed, loss=loss).goal(V, LOSSES[loss])
+        self.how = {"penalties": Penalties(sum_to_one=True)} if sum_to_one else {}
 
     def error(self, W: Array) -> float:
         """Return the relative error of W with its best H; one pass."""
         W = np.ascontiguousarray(W, self.goal.V.dtype)
-        end = self.goal.finish(W, n_first=W.shape[1])
+        end = self.goal.finish(W, n_first=W.shape[1], **self.how)
         return self.goal.relative_error(end.squared_error)
 
     def allowed(self, error: float, limit: float) -> float:
@@ -58,6 +61,7 @@ def refit(
     n_given: int,
     limit: float,
     max_iter: int,
+    tol: float = 1e-4,
 ) -> Iterator[tuple[Array | None, int]]:
     """Yield W (F, K) of each move, and the iterations that it took.
 
@@ -77,11 +81,13 @@ def refit(
         A trial ends when its relative error is below.
     max_iter : int
         Of each.
+    tol : float
+        A trial ends when its error falls by less than this share in five iterations.
     """
     at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * sum(V.shape) * W.shape[1]))
     for first in range(0, len(moves), at_once):
         trials = [_Trial(V, W, move, loss, n_given) for move in moves[first : first + at_once]]
-        runs = [trial.run(Ht, limit, max_iter) for trial in trials]
+        runs = [trial.run(Ht, limit, Stopping(tol, max_iter=max_iter)) for trial in trials]
         for trial, solution in zip(trials, iterate(V, runs), strict=True):
             errors = solution.history.relative_error
             is_hopeful = errors[-1] <= _HOPEFUL_RATIO * limit
@@ -100,15 +106,19 @@ class _Trial:
         self.W = np.ascontiguousarray(W[:, self.order])
         self.method = _holding(V, self.W[:, : n_given + 1], loss)
 
-    def run(self, Ht: Aligned, limit: float, max_iter: int) -> Run:
+    def run(self, Ht: Aligned, limit: float, stopping: Stopping) -> Run:
         """Return the run, which has not begun."""
         l, V = self.move.component, self.V
         H, _ = V.map(_moved_rows, Ht, t=self.move.t, l=l, order=self.order, dtype=V.dtype)
 
-        def is_enough(now: Iteration) -> bool:
-            return now.relative_error <= limit
+        errors: list[float] = []
 
-        stopping = Stopping(_TOL, max_iter=max_iter)
+        def is_enough(now: Iteration) -> bool:
+            """Whether the error is low enough, or falls too slowly to become so."""
+            errors.append(now.relative_error)
+            fall = errors[-6] - errors[-1] if len(errors) > 5 else math.inf
+            return errors[-1] <= limit or errors[-1] - limit > _MAX_FALLS * max(fall, 0.0)
+
         W = self.W.astype(V.dtype)
         return Run(V, W, H.T, self.method, stopping, callback=is_enough)
 

@@ -26,7 +26,7 @@ from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import NotAvailableError
-from .identifiability import highest_of, unique_given_highest
+from .identifiability import precision_of, radii_of_factors
 from .metrics import unit_columns
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "component_freedom",
     "other_components",
     "places_of_turns",
+    "turn_sum",
     "whole_degrees",
 ]
 
@@ -67,8 +68,9 @@ class Freedom:
     spare : array (K,), bool
         Whether the other components can make W H without it: a spare component may be any
         nonnegative vector, and its angle is that to the farthest one.
-    unique : array (K,), bool
-        Whether it is proved that no other factors of W H move it; see `proved_unique`.
+    radii : array (K,)
+        All exact factors of W H have a component within this angle, in radians, of each; infinite
+        where nothing is proved. See `uniqueness_radii`.
     limits : array (K, K)
         Entry (k, l) is how much of component k can be added to component l if no other is, both
         scaled to norm 1.
@@ -77,12 +79,12 @@ class Freedom:
     angles: Array
     exchange: Array
     spare: Array
-    unique: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    radii: Array = field(default_factory=lambda: np.zeros(0))
     limits: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         K = self.angles.size
-        for name, unknown in (("unique", np.zeros(K, dtype=bool)), ("limits", np.zeros((K, K)))):
+        for name, unknown in (("radii", np.full(K, np.inf)), ("limits", np.zeros((K, K)))):
             if getattr(self, name) is None or not getattr(self, name).size:  # saved before
                 object.__setattr__(self, name, unknown)
 
@@ -175,16 +177,17 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     ([[1.0, 0.0], [0.333, 1.0]], [[3.0, 2.0, 1.0], [0.0, 1.333, 2.667]])
     """
     require_data_matrix(V)
+    precision = precision_of(W, H)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():
-        (highest,) = V.map(highest_of, Ht, reduce=np.maximum)
+        (highest,) = V.map(_highest_of, Ht, reduce=np.maximum)
         zero = _ROUNDING_RATIO * highest
         (ratios,) = V.map(_ratios_of_samples, Ht, reduce=np.minimum, zero=zero)
-        unique = unique_given_highest(V, W, Ht, highest)
-    return _freedom(W, _finite(ratios), highest == 0, unique)
+        radii = radii_of_factors(V, W, Ht, precision)
+    return _freedom(W, _finite(ratios), highest == 0, radii)
 
 
-def _freedom(W: Array, ratios: Array, unused: Array, unique: Array) -> Freedom:
+def _freedom(W: Array, ratios: Array, unused: Array, radii: Array) -> Freedom:
     """Judge each component, given the least ratios between the rows of H."""
     U, norms = unit_columns(W), np.linalg.norm(W, axis=0)
     U = np.asfortranarray(np.where(U > _ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
@@ -200,7 +203,7 @@ def _freedom(W: Array, ratios: Array, unused: Array, unique: Array) -> Freedom:
             exchange[:, k] = _farthest_turn(U, most[:, k], k)
             x = np.maximum(U[:, k] + U @ exchange[:, k], 0)
             angles[k] = between(U[:, k], x / np.linalg.norm(x))
-    return Freedom(angles, exchange, spare, unique, most)
+    return Freedom(angles, exchange, spare, radii, most)
 
 
 def _farthest_turn(U: Array, most: Array, k: int) -> Array:
@@ -252,6 +255,17 @@ def places_of_turns(freedom: Freedom, W: Array, k: int) -> Iterator[Array]:
                 yield x
 
 
+def turn_sum(freedom: Freedom, W: Array, k: int) -> float:
+    """Return 1 + the sum of t, for the farthest turn of a component.
+
+    Where the coefficients of each sample sum to one, they still do if the turned component is
+    divided by it; it must be positive.
+    """
+    norms = np.linalg.norm(W, axis=0)
+    t = np.divide(freedom.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
+    return float(1 + norms[k] * t.sum())
+
+
 def other_components(
     freedom: Freedom, V: DataMatrix, W: Array, Ht: Aligned, k: int
 ) -> Iterator[Array]:
@@ -281,6 +295,10 @@ def other_components(
 
 
 # --- ratios -----------------------------------------------------------------------------------
+
+
+def _highest_of(index: range, H: Array) -> tuple[Array]:
+    return (exact(H.max(axis=0)),)
 
 
 def _gram(index: range, H: Array) -> tuple[Array]:

@@ -1,9 +1,10 @@
-"""What is known of each component: unique, can be moved, or undecided.
+"""What is known of each component: unique, can be moved, not found to move, or undecided.
 
 *Can be moved*: other nonnegative factors with K components were found, with an error of at most
-1.001 times that of W H, in which the component that belongs to it is 5 degrees or more away.
-*Unique*: it is proved (`identifiability`) that no other factors of W H exist that move it, and none
-were found at an error of up to 1.001 times. *Undecided*: neither. *Given*: it was fixed.
+1.001 times that of W H, of which no component is within 5 degrees of it. *Unique*: it is proved
+(`identifiability`) that all exact factors of W H have a component within its radius, and the radius
+is at most 1 degree. *Not found to move*: a thorough search found no factors that move it; this is
+no proof. *Undecided*: none of these. *Given*: it was fixed.
 
 The band of a component is the range of each entry over all factors that were found; `other_factors`
 looks for them.
@@ -11,6 +12,7 @@ looks for them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,7 @@ from ..data.blocks import Array
 from ..errors import NotAvailableError, ShapeError
 from ..text import counted
 from . import plots
+from .identifiability import UNIQUE_RADIUS
 from .uniqueness import VISIBLE_ANGLE, Freedom, whole_degrees
 
 __all__ = ["MAX_ERROR_RATIO", "VERDICTS", "Uniqueness"]
@@ -30,17 +33,18 @@ __all__ = ["MAX_ERROR_RATIO", "VERDICTS", "Uniqueness"]
 MAX_ERROR_RATIO = 1.001
 """How many times the error of the given factors other factors may have."""
 
-VERDICTS = ("unique", "can be moved", "undecided", "given")
+VERDICTS = ("unique", "can be moved", "not found to move", "undecided", "given")
 
 _SHAPES = {  # of what is saved
-    **dict.fromkeys(("angles", "error_ratios", "given"), "K"),
+    **dict.fromkeys(("angles", "error_ratios", "given", "directions"), "K"),
     **dict.fromkeys(("lower", "upper"), "FK"),
     **dict.fromkeys(("was_searched", "passes"), ""),
 }
 _FREEDOM_SHAPES = {
-    **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_unique"), "K"),
+    **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_radii"), "K"),
     **dict.fromkeys(("freedom_exchange", "freedom_limits"), "KK"),
 }
+_NEWER = {"directions": 0, "freedom_radii": np.inf}  # what is known if it was not saved: nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,9 @@ class Uniqueness:
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
         most. It is empty in a result that was saved, and may be of very large ones.
+    directions : array (K,)
+        In how many directions a thorough search has tried to move each component; 0 if there was
+        none, or if it did not come to its end.
     """
 
     freedom: Freedom
@@ -78,6 +85,11 @@ class Uniqueness:
     was_searched: bool
     passes: float = 0.0
     others: Mapping[int, Array] = field(default_factory=dict, repr=False)
+    directions: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        if not self.directions.size:
+            object.__setattr__(self, "directions", np.zeros(self.K, dtype=np.int64))
 
     @property
     def K(self) -> int:
@@ -86,12 +98,18 @@ class Uniqueness:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Of each component one of "unique", "can be moved", "undecided" and "given"."""
-        moved, unique = self.angles >= VISIBLE_ANGLE, self.freedom.unique
-        return tuple(
-            VERDICTS[3 if self.given[k] else 1 if moved[k] else 0 if unique[k] else 2]
-            for k in range(self.K)
+        """Of each component one of `VERDICTS`."""
+        places = np.select(
+            [
+                self.given.astype(bool),
+                self.angles >= VISIBLE_ANGLE,
+                self.freedom.radii <= UNIQUE_RADIUS,
+                self.directions > 0,
+            ],
+            [4, 1, 0, 2],
+            default=3,
         )
+        return tuple(VERDICTS[place] for place in places)
 
     def in_words(self, k: int, names: Sequence[str] | None = None) -> str:
         """Return what is known of a component, in a line; `names` are those of all components."""
@@ -124,7 +142,8 @@ class Uniqueness:
     def other(self, k: int) -> Array:
         """Return the components W' (F, K) of other factors, in which component k is moved.
 
-        The coefficients that belong to them are the best ones: ``best_coefficients(V, W')``.
+        The coefficients that belong to them are the best ones: ``best_coefficients(V, W')``, with
+        ``penalties=Penalties(sum_to_one=True)`` if those of the fit sum to one.
 
         Raises
         ------
@@ -152,6 +171,7 @@ class Uniqueness:
             If an array is missing, or does not fit the factors.
         """
         sides = {"F": F, "K": K}
+        arrays = {name: np.full(K, value) for name, value in _NEWER.items()} | dict(arrays)
         for name, letters in (_SHAPES | _FREEDOM_SHAPES).items():
             shape = tuple(sides[letter] for letter in letters)
             if name not in arrays or arrays[name].shape != shape:
@@ -172,26 +192,42 @@ class Uniqueness:
 
 
 def _unique_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    if not found.was_searched:
-        return "unique as a factorisation of WH"
-    return (
-        f"unique as a factorisation of WH, and no other was found with an error of up to "
-        f"{MAX_ERROR_RATIO} times"
-    )
+    tried = found.directions[k]
+    searched = f"; none at up to {MAX_ERROR_RATIO} times the error were found" if tried else ""
+    return f"unique: {_radius_in_words(found, k)}{searched}"
+
+
+def _radius_in_words(found: Uniqueness, k: int) -> str:
+    degrees = math.ceil(100 * math.degrees(found.freedom.radii[k]) + 1e-6) / 100  # not rounded down
+    return f"exact factors of WH move it by at most {degrees:.2f}°"
 
 
 def _moved_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
     freedom = found.freedom
-    if freedom.angles[k] >= VISIBLE_ANGLE and found.angles[k] <= freedom.angles[k] + 1e-9:
+    is_exact = found.angles[k] <= freedom.angles[k] + 1e-9 and found.error_ratios[k] < 1.00005
+    if is_exact:
         return f"can be moved {freedom.turn_in_words(k, names)}, at the same error"
     angle, ratio = whole_degrees(float(found.angles[k])), found.error_ratios[k]
-    exactly = "; as a factorisation of WH it is unique" if freedom.unique[k] else ""
+    is_known = np.isfinite(freedom.radii[k])
+    exactly = f"; {_radius_in_words(found, k)}" if is_known else ""
     return f"can be moved by {angle}, at an error of {ratio:.4f} times this one{exactly}"
 
 
+def _not_found_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    return (
+        f"not found to move by 5° at an error of up to {MAX_ERROR_RATIO} times, in "
+        f"{found.directions[k]} directions; no proof"
+    )
+
+
 def _undecided_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    error = f"an error of up to {MAX_ERROR_RATIO} times" if found.was_searched else "the same error"
-    return f"undecided: not proved unique, and no way was found to move it by 5° at {error}"
+    known = "not proved unique"
+    if np.isfinite(found.freedom.radii[k]):
+        known = _radius_in_words(found, k)
+    search = "no factors with the same error were found to move it by 5°"
+    if found.was_searched:
+        search = f"a short search up to {MAX_ERROR_RATIO} times the error did not move it by 5°"
+    return f"undecided: {known}, and {search}"
 
 
 def _given_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
@@ -201,12 +237,14 @@ def _given_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
 _LINES = {
     "unique": _unique_in_words,
     "can be moved": _moved_in_words,
+    "not found to move": _not_found_in_words,
     "undecided": _undecided_in_words,
     "given": _given_in_words,
 }
 _COUNTED = {
-    "unique": "unique as a factorisation of WH",
+    "unique": "unique (exact factors of WH move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
+    "not found to move": "not found to move",
     "undecided": "undecided",
     "given": "given",
 }

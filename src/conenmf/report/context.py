@@ -154,8 +154,10 @@ class ReportContext:
         """Which components are unique or can be moved, as far as the result knows."""
         if (known := self.result.known_uniqueness) is not None:
             return known
-        n_given = (self.result.settings.get("fixed") or {}).get("count", 0)
-        return exact_uniqueness(self.W, self.diagnosis.freedom, n_given=n_given)
+        settings = self.result.settings
+        n_given = (settings.get("fixed") or {}).get("count", 0)
+        sums = bool((settings.get("penalties") or {}).get("sum_to_one", False))
+        return exact_uniqueness(self.W, self.diagnosis.freedom, n_given=n_given, sum_to_one=sums)
 
     @cached_property
     def bands(self) -> tuple[Array, Array, str] | None:

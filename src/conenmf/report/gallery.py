@@ -68,7 +68,7 @@ def _describe_uniqueness(context: ReportContext) -> str:
     found = context.uniqueness
     known = (
         f"{sentence(found.summary())}. A component that can be moved is 5° or more away in other "
-        "nonnegative factors that are as good; of those that are undecided nothing is proven."
+        "nonnegative factors that are as good. Only of those that are unique is anything proved."
     )
     if found.was_searched:
         return known
