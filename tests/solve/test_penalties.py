@@ -6,7 +6,8 @@ from sklearn.decomposition import NMF
 from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import OptionError
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.penalties import Penalties, best_rows, sum_to_one, unit_columns
+from conenmf.solve.penalties import Penalties, Term, best_rows, sum_to_one, unit_columns
+from conenmf.solve.terms import Terms
 
 KINDS = {
     "L1": Penalties(l1_h=0.3, l1_w=0.2),
@@ -173,3 +174,26 @@ def test_penalties_come_back_from_a_saved_result(tmp_path, X):
     H, _, _ = coefficients(from_rows(X), loaded.W, penalties)
     np.testing.assert_array_equal(H, result.H)
     assert loaded.certify().kkt_residual == result.certify().kkt_residual
+
+
+def test_orthogonal_coefficients_are_where_nothing_falls_any_more():
+    """Flat valleys take thousands of sweeps: y must have the gradient of a minimum."""
+    rng = np.random.default_rng(0)
+    W = rng.gamma(0.5, 1.0, (7, 4)) + 0.01
+    C, pairs = rng.gamma(0.6, 1.0, (60, 4)) @ (W.T @ W), 0.3
+    Y = best_rows(W.T @ W, C, Term(pairs=pairs), simplex=False)
+    slopes = Y @ (W.T @ W + pairs * (1 - np.eye(4))) - C
+    limit = 1e-7 * np.abs(C).max(axis=1, keepdims=True)
+    assert (slopes > -limit).all()
+    assert (np.abs(np.where(Y > 0, slopes, 0.0)) < limit).all()
+
+
+def test_known_components_keep_their_length_where_others_have_unit_length():
+    rng = np.random.default_rng(0)
+    V, given = from_rows(rng.random((20, 8))), 5 * rng.random((8, 1))
+    terms = Terms.of(V, given, Penalties(orthogonality=0.1), None, "frobenius")
+    W, H = np.column_stack([given, rng.random((8, 2))]), rng.random((3, 20))
+    scaled, coefficients = terms.scaled(W, H)
+    np.testing.assert_array_equal(scaled[:, :1], given)
+    np.testing.assert_allclose(np.linalg.norm(scaled[:, 1:], axis=0), 1)
+    np.testing.assert_allclose(scaled @ coefficients, W @ H)

@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
-_NONCONVEX_SWEEPS = 300  # of coordinate descent, where the problem for H may have several minima
+_SWEEPS, _ROUNDS = 300, 50  # of coordinate descent, where the problem for H has several minima
+_SETTLED_SHARE = 1e-9  # of its largest entry, by which a row that has ended still changes
 _TIE_WEIGHT = 1.0  # of (sum y - 1)^2 beside the rest, which fixes the scale of an inner problem
 
 
@@ -237,10 +238,22 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     gains = alone**2 * squares
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
     starts = best, nnls(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
-    ends = [hals(G, C, start, sweeps=_NONCONVEX_SWEEPS, floor=0.0) for start in starts]
+    ends = [_descended(G, C, start) for start in starts]
     values = [np.einsum("nk,nk->n", times_gram(Y, G) / 2 - C, Y) for Y in ends]
     rows: Array = np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
     return rows
+
+
+def _descended(G: Array, C: Array, Y: Array) -> Array:
+    """Return rows at which coordinate descent from those of Y ends; flat valleys take many."""
+    Y, rows = np.array(Y), np.arange(len(Y))
+    for _ in range(_ROUNDS):
+        new = hals(G if G.ndim == 2 else G[rows], C[rows], Y[rows], sweeps=_SWEEPS, floor=0.0)
+        moves = np.abs(new - Y[rows]).max(axis=1) > _SETTLED_SHARE * new.max(axis=1)
+        Y[rows], rows = new, rows[moves]
+        if not rows.size:
+            break
+    return Y
 
 
 def times_gram(Y: Array, G: Array) -> Array:
