@@ -64,3 +64,9 @@ def test_cells_of_a_table_are_quoted(tmp_path):
         assert list(csv.reader(stream)) == rows
     with pytest.raises(OutputError, match="cannot be written"):
         write_csv(tmp_path / "no" / "a.csv", rows[0], rows[1:])
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path):
+    write_csv(tmp_path / "a.csv", ["name", "x"], [["=1+1", -0.5], ["@SUM(1)", "-0.5"]])
+    with open(tmp_path / "a.csv", newline="") as stream:
+        assert list(csv.reader(stream))[1:] == [["'=1+1", "-0.5"], ["'@SUM(1)", "-0.5"]]

@@ -279,3 +279,10 @@ def test_bare_arrays_and_zeros_are_refused():
         cluster_cones(np.ones((3, 3)), 1)
     with pytest.raises(ZeroDataError):
         cluster_cones(from_columns(np.zeros((3, 3))), 1)
+
+
+@pytest.mark.parametrize("method", ["exact", "plain", "one-pass"])
+def test_only_rounding_is_a_tie(method):
+    V = from_columns(np.array([[1.0, 0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1 + 1e-9, 1 - 1e-9]]))
+    cones = cluster_cones(V, 2, method=method, first=0)
+    np.testing.assert_array_equal(cones.labels, [0, 1, 0, 1, 0])

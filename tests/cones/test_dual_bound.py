@@ -157,3 +157,26 @@ def test_a_subspace_gives_nearly_the_bound_of_a_gram_matrix(monkeypatch, main_ba
     assert likely.eckart_young == pytest.approx(certain.eckart_young, abs=1e-6)
     assert likely.value == pytest.approx(certain.value, rel=1e-3)
     assert likely.value > likely.eckart_young
+
+
+def test_the_bound_does_not_depend_on_the_unit_of_the_data():
+    V = np.array([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+    bound = best_lower_bound(from_columns(V), 2, effort=MANY)
+    assert bound.value > 1.05 * bound.eckart_young
+    for unit in (1e-9, 1e9):
+        again = best_lower_bound(from_columns(unit * V), 2, effort=MANY)
+        assert again.value == pytest.approx(bound.value, rel=1e-6)
+
+
+def test_a_step_that_proves_less_than_singular_values_is_not_used(monkeypatch):
+    """The bound of V + P is computed with a larger tolerance, so that it may be the lower one."""
+    V, K, _ = tiny(3)
+    true = dual_bound.Spectrum.energy_bound
+
+    def rough(spectrum, K, **options):
+        energy, chance = true(spectrum, K, **options)
+        return (1.5 * energy if options else energy), chance
+
+    monkeypatch.setattr(dual_bound.Spectrum, "energy_bound", rough)
+    bound = best_lower_bound(from_columns(V), K, effort=MANY)
+    assert bound.value == bound.eckart_young > 0

@@ -235,6 +235,9 @@ def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
     assert (V.columns([17]) @ np.eye(1)).min() == 0.0
     assert V.norms_squared[17] == 2.0
     assert V.sweep(lambda block: (block.min(),), reduce=min) == (0.0,)
+    X[17, 2] = -1e-5  # of the largest entry
+    with pytest.raises(NegativeValueError):
+        from_rows(make(X), negative="clip", **small_blocks)
 
 
 @pytest.mark.parametrize("make", MAKERS)

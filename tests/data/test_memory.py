@@ -4,6 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, open_data
 from conenmf.data import memory
+from conenmf.data.measures import measure_block
 from conenmf.data.memory import SparseMatrix, by_entries
 
 
@@ -88,3 +89,10 @@ def test_by_entries_leaves_others_as_they_are(tmp_path):
     np.save(tmp_path / "X.npy", X)
     for V in (open_data(tmp_path / "X.npy"), from_rows(X - 1e-9, negative="clip")):
         assert by_entries(V) is V
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_the_smallest_entry_is_nan_if_any_is(place):
+    rows = np.ones((5, 20_000))  # measured in three parts
+    rows[place, 7] = np.nan
+    assert np.isnan(measure_block(rows.T)[1].lowest)

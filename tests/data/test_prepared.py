@@ -147,3 +147,10 @@ def test_what_cannot_be_done_is_said(sample_matrix):
         prepared(V, Preparation(idf=np.ones(3)))
     with pytest.raises(OptionError, match="total=-1"):
         prepare(V, normalize_total=-1)
+
+
+def test_words_that_no_text_has_count_nothing_in_new_texts(sample_matrix):
+    preparation = prepare(from_columns(sample_matrix), tfidf=True).preparation
+    assert preparation.idf[5] == 0  # a row of zeros
+    new = prepared(from_columns(np.ones((12, 2))), preparation).columns([0, 1])
+    assert (new[5] == 0).all()

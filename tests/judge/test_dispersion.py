@@ -109,3 +109,10 @@ def test_other_data_have_candidates_up_to_the_edge_of_noise():
     found = stability_over(from_columns(X), n_runs=3, max_iter=20)
     assert found.ks.tolist() == [2, 3, 4, 5]
     assert found.K == 3
+
+
+def test_components_of_few_samples_are_counted_as_fitted():
+    rng = np.random.default_rng(0)
+    rates = rng.dirichlet(np.ones(300), 3).T @ rng.gamma(2.0, 8000.0, (3, 8))
+    X = rng.poisson(rates * rng.gamma(5, 0.2, rates.shape)).astype(float)
+    assert dispersion(from_columns(X), 3, rng) == pytest.approx(0.2, rel=0.2)

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,3 +138,14 @@ def test_a_range_keeps_its_runs_too(tmp_path, counts, monkeypatch):
     assert again.K == whole.K
     for k in (2, 3):
         same_runs(again.found[k], whole.found[k])
+
+
+def test_runs_of_another_dispersion_or_shape_are_refused(tmp_path, counts):
+    V, options = from_columns(counts), {"loss": "poisson", "resample": "counts", **OPTIONS}
+    for K in (2, 3):
+        stability(V, K, 2, dispersion=0.0, checkpoint=tmp_path / f"K={K}", **options)
+    with pytest.raises(CheckpointError, match=r"its dispersion is 0\.0, now it is 0\.2"):
+        stability(V, 3, 2, dispersion=0.2, checkpoint=tmp_path / "K=3", **options)
+    shutil.copy(tmp_path / "K=2" / "run-0000.npz", tmp_path / "K=3" / "run-0000.npz")
+    with pytest.raises(CheckpointError, match=r"shape \(20, 2\), expected \(20, 3\)"):
+        stability(V, 3, 2, dispersion=0.0, checkpoint=tmp_path / "K=3", **options)

@@ -315,3 +315,18 @@ def test_stability_is_that_of_samples_drawn_again():
     (right,) = (ax for ax in left.figure.axes if ax is not left)
     np.testing.assert_array_equal(left.lines[0].get_ydata(), vote.scores)
     np.testing.assert_array_equal(right.lines[0].get_ydata(), vote.errors)
+
+
+def test_a_ratio_that_samples_of_unit_norm_do_not_have_is_not_trusted():
+    """Two more components are in faint samples only."""
+    rng = np.random.default_rng(0)
+    W = np.repeat(np.eye(4), 8, axis=0) * rng.uniform(0.5, 1, (32, 1))
+    H = rng.gamma(1.0, 1.0, (4, 240))
+    H[2:, :120] = 0
+    H[:, 120:] *= 1e-3
+    V = W @ H * (1 + 0.01 * rng.standard_normal((32, 240)))
+    V += 0.002 * np.linalg.norm(V, axis=0) * rng.random(V.shape)
+    decision = choose_k(from_columns(V))
+    assert decision.K == 4
+    assert decision.decided_by == "parallel"
+    assert "samples as they are and of unit norm disagree (2 and 4)" in decision.reason

@@ -162,3 +162,11 @@ def test_more_components_than_features_are_named():
     X = np.random.default_rng(0).random((20, 4))
     found = stability(from_rows(X), 6, 3, max_iter=5)
     assert "6 components of 4 features: at most 4 can be independent" in str(found)
+
+
+def test_a_component_is_found_where_its_cosine_is_above_nine_tenths():
+    X, _ = counts_of()
+    found = stability(from_columns(X), 4, 12, resample="counts", max_iter=30, tol=1e-3)
+    near = (found.cosines > 0.9) & (found.cosines < 0.99)
+    assert near.any()
+    np.testing.assert_array_equal(found.found_in, (found.cosines > 0.9).mean(axis=0))

@@ -216,3 +216,15 @@ def test_bad_input():
         ConeStream(3, 2).update(np.ones((3, 4)))
     with pytest.raises(ShapeError, match="batch has 4 features, the stream has 3"):
         ConeStream(3, 2).update(from_columns(np.ones((4, 2))))
+
+
+def test_the_past_weighs_as_the_root_of_its_share():
+    a, b = np.array([3.0, 1.0]), np.array([1.0, 3.0])
+    stream = ConeStream(2, 1)
+    for sample in (a, b):
+        stream.update(from_columns(np.tile(sample[:, None], 8)))
+    w, past = a / np.linalg.norm(a), np.sqrt(8 / 16)
+    for _ in range(3):  # updates of h and w for each batch
+        h = b @ w / (w @ w)
+        w = (past * 8 * a * np.linalg.norm(a) + 8 * b * h) / (past * 8 * (a @ a) + 8 * h**2)
+    np.testing.assert_allclose(stream.W[:, 0], w / np.linalg.norm(w), rtol=1e-6)

@@ -279,3 +279,14 @@ def test_wrong_weights_are_named(X):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_rows(X, mask=known(X, 0.5))
+
+
+@pytest.mark.parametrize(("K", "every"), [(3, 6), (30, 12)])
+def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every):
+    rng = np.random.default_rng(0)
+    loss = Weighted(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
+    exact = []
+    for number in range(25):
+        loss.number = number
+        exact.append(loss.shared(rng.random((35, K)))["has_grams"])
+    assert [n for n, is_exact in enumerate(exact) if is_exact] == list(range(0, 25, every))
