@@ -63,6 +63,8 @@ def test_a_bound_that_says_little_is_not_shown(judged):
 
 def test_it_has_a_picture(judged):
     assert "noise floor" in judged[-1]._repr_html_()
+    silent = replace(judged[-1], lower_bound=0.0)
+    assert "0, none above it is known" in silent._repr_html_()
 
 
 def test_data_of_one_component_are_judged_by_their_total():

@@ -90,6 +90,7 @@ def test_where_nothing_is_known_of_the_bound_it_says_so():
     certificate = result.certify()
     assert certificate.lower_bound == 0.0
     assert certificate.gap == certificate.relative_error
+    assert "0, none above it is known" in certificate._repr_html_()
     result.diagnose()
     assert "no lower bound above 0 is known for the error" in result.summary()
     assert "None is known: where entries are missing" in render(result)

@@ -154,12 +154,9 @@ def _show_race(out: Console, race: Race) -> None:
 def _bounds(K: int, certificate: AnyCertificate) -> list[tuple[str, str]]:
     """Name and value of what a certificate knows."""
     if not isinstance(certificate, CountCertificate):
-        below = f"{certificate.lower_bound:.6g}, {certificate.proven}"
-        if not certificate.is_bound_telling:
-            below = "0, none above it is known"
         return [
             ("error of the fit", f"{certificate.relative_error:.6g}"),
-            (f"lower bound for {K} components", below),
+            (f"lower bound for {K} components", certificate.described_bound),
             ("the same for factors of any sign", _any_sign(certificate)),
             ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
             ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),

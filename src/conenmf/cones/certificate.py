@@ -133,11 +133,17 @@ class Certificate:
         """Whether the bound says more than that errors are not negative."""
         return self.lower_bound > 0 or self.is_attained or self.gap <= 0
 
+    @property
+    def described_bound(self) -> str:
+        """The lower bound, and how certain it is."""
+        if not self.is_bound_telling:
+            return "0, none above it is known"
+        return f"{self.lower_bound:.6g}, {self.proven}{', attained' * self.is_attained}"
+
     def _repr_html_(self) -> str:
-        below = f"{self.lower_bound:.4g}, {self.proven}"
         rows = {
             "relative error": f"{self.relative_error:.4g}",
-            "lower bound": f"{below}{', attained' * self.is_attained}",
+            "lower bound": self.described_bound,
             "gap": f"{self.gap:.3g}",
             "lower bound for factors of any sign": f"{self.eckart_young:.4g}",
             "KKT residual": f"{self.kkt_residual:.2g}",

@@ -155,7 +155,11 @@ class CountCertificate:
             "divergence": f"{self.divergence:.6g}",
             "deviance explained": f"{self.deviance_explained:.1%}",
             "noise floor": self.floor_in_words() or "not computed",
-            "lower bound": f"{self.lower_bound:.4g} of that of one component, {self.proven}",
+            "lower bound": (
+                f"{self.lower_bound:.4g} of that of one component, {self.proven}"
+                if self.lower_bound
+                else "0, none above it is known"
+            ),
             "duality gaps of H, W": f"{self.coefficient_gap:.2g}, {self.component_gap:.2g}",
         }
         caption = f"share of deviance left {self.relative_error:.4g}; full: up to its lower bound"
