@@ -122,3 +122,20 @@ def test_singular_vectors_of_equal_singular_values(k):
     for rows in (X[rng.permutation(100)], sp.csr_array(X)):
         again = Spectrum(from_rows(rows, block_samples=9)).truncated_svd(k)[0]
         np.testing.assert_allclose(again, U, atol=1e-13)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 4])
+def test_the_poisson_loss_has_the_same_bits_with_any_number_of_threads(n_threads):
+    """Several fits: rounding once depended on where memory was allocated, which varies."""
+    X = sp.random_array((300, 600), density=0.05, rng=np.random.default_rng(0), format="csr")
+    options = {"loss": "poisson", "init": "random", "max_iter": 2, "tol": 0}
+    fits = [
+        factorize(
+            from_rows(X, n_threads=threads, block_samples=40),
+            5,
+            rng=np.random.default_rng(0),
+            **options,
+        )
+        for threads in [1, *[n_threads] * 20]
+    ]
+    assert len({(fit.W.tobytes(), fit.H.tobytes()) for fit in fits}) == 1

@@ -65,6 +65,7 @@ SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts 
 AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
 
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
+_in_order: set[str] = set()  # kernels whose operations keep the order of their source
 _replacing = hold_across_forks(threading.RLock())
 
 
@@ -147,6 +148,18 @@ def _compiled(function: _Function) -> _Function:
     return first_call  # type: ignore[return-value]
 
 
+def _compiled_in_order(function: _Function) -> _Function:
+    """Compile at the first call, with every operation in the order of the source.
+
+    The compiler keeps a second form of a loop that stores, for arrays that lie close together.
+    If sums may be reassociated, both forms round differently, and where memory was allocated
+    decides between them. So a loop that both sums and stores is in one of these kernels; loops that
+    only sum are in functions that they call.
+    """
+    _in_order.add(function.__name__)
+    return _compiled(function)
+
+
 def _load() -> None:
     """Replace all kernels by their compiled form, on a thread that Ctrl-C does not reach.
 
@@ -191,7 +204,7 @@ def _jit(numba: Any, function: Callable[..., Any]) -> Any:
     options = {
         "nogil": True,
         "error_model": "numpy",
-        "fastmath": {"reassoc", "contract", "nsz"},
+        "fastmath": function.__name__ not in _in_order and {"reassoc", "contract", "nsz"},
     }
     try:
         return numba.njit(function, cache=True, **options)
@@ -560,6 +573,36 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 
 @_compiled
+def _dot(a: Any, b: Any) -> float:
+    """The product a'b."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@_compiled
+def _bend(A: Any, z: Any) -> float:
+    """The product z'Az of the first rows and columns of A."""
+    total = 0.0
+    for k in range(z.shape[0]):
+        row, product = A[k], 0.0
+        for j in range(z.shape[0]):
+            product += row[j] * z[j]
+        total += z[k] * product
+    return total
+
+
+@_compiled
+def _total(v: Any, begin: int, end: int) -> float:
+    """Sum of v from one place to another."""
+    total = 0.0
+    for i in range(begin, end):
+        total += v[i]
+    return total
+
+
+@_compiled_in_order
 def multiplied_rows(data: Any, indices: Any, indptr: Any, W: Any, S: Any, Y: Any) -> None:
     """y_k <- y_k sum_f (v_f / x_f) W[f, k] / s_k for each row of Y, in place.
 
@@ -574,10 +617,7 @@ def multiplied_rows(data: Any, indices: Any, indptr: Any, W: Any, S: Any, Y: Any
             c[k] = 0.0
         for position in range(indptr[n], indptr[n + 1]):
             row = W[indices[position]]
-            rate = 0.0
-            for k in range(K):
-                rate += row[k] * y[k]
-            ratio = data[position] / rate
+            ratio = data[position] / _dot(row, y)
             for k in range(K):
                 c[k] += ratio * row[k]
         for k in range(K):
@@ -791,7 +831,7 @@ def _gathered(features: Any, W: Any, B: Any) -> None:
         i += 1
 
 
-@_compiled
+@_compiled_in_order
 def _combined(B: Any, y: Any, x: Any) -> None:
     """X = B'y, four rows at a time; the rows of B beyond those of y are left out."""
     K, k, m = y.shape[0], 0, x.shape[0]
@@ -852,7 +892,7 @@ def _add_gram(B: Any, m: int, A: Any) -> None:
             A[K - 1, j] += pr
 
 
-@_compiled
+@_compiled_in_order
 def _quadratic_minimum(
     A: Any, g: Any, y: Any, z: Any, gradient: Any, sweeps: int, stall: float, n_fixed: int
 ) -> None:
@@ -897,7 +937,7 @@ def _slope(v: Any, u: Any, m: int, length: float) -> float:
     return total
 
 
-@_compiled
+@_compiled_in_order
 def newton_from_sums(
     R: Any,
     A: Any,
@@ -920,19 +960,14 @@ def newton_from_sums(
         for k in range(K):
             g[k] = s[k] + l2 * w[k] - R[f, k]
         _quadratic_minimum(A[f], g, w, z, gradient, sweeps, stall, n_fixed)
-        fall, bend, deepest = 0.0, 0.0, 0.0
+        fall, deepest = 0.0, 0.0
         for k in range(K):
             z[k] -= w[k]
             fall -= g[k] * z[k]
             if z[k] < 0.0:
                 deepest = max(deepest, -z[k] / w[k])
-        for k in range(K):
-            product = 0.0
-            for j in range(K):
-                product += A[f, k, j] * z[j]
-            bend += z[k] * product
         if fall > 0.0:
-            length = min(fall / (bend + fall * deepest), 1.0)
+            length = min(fall / (_bend(A[f], z) + fall * deepest), 1.0)
             for k in range(K):
                 w[k] = max(w[k] + length * z[k], 0.0)
         _scale_to(totals[f], s, w, l2, n_fixed)
@@ -967,7 +1002,7 @@ def _step_length(
     return safe
 
 
-@_compiled
+@_compiled_in_order
 def poisson_rows(
     data: Any,
     indices: Any,
@@ -1005,10 +1040,9 @@ def poisson_rows(
     for n in range(Y.shape[0]):
         begin, s = indptr[n], S[n if S.shape[0] > 1 else 0]
         m = indptr[n + 1] - begin
-        total, lowest = 0.0, 0.0
+        total, lowest = _total(data, begin, begin + m), 0.0
         for i in range(m):
             v[i] = data[begin + i]
-            total += v[i]
             root[i] = np.sqrt(v[i])
         for k in range(K):
             y[k] = Y[n, k] if s[k] > 0.0 or k < n_fixed else 0.0
@@ -1052,17 +1086,12 @@ def poisson_rows(
                     A[j, k] = A[k, j]
                 A[k, k] += l2
             _quadratic_minimum(A, g, y, z, gradient, sweeps, stall, n_fixed)
-            fall, bend, mass, stiff = 0.0, 0.0, 0.0, 0.0
+            fall, mass, stiff = 0.0, 0.0, 0.0
             for k in range(K):
                 z[k] -= y[k]
                 fall -= g[k] * z[k]
                 mass += (s[k] + l2 * y[k]) * z[k]
                 stiff += l2 * z[k] * z[k]
-            for k in range(K):
-                product = 0.0
-                for j in range(K):
-                    product += A[k, j] * z[j]
-                bend += z[k] * product
             if not fall > 0.0:
                 break
             lowest = np.inf
@@ -1072,7 +1101,7 @@ def poisson_rows(
             for i in range(m):
                 u[i] /= root[i]
                 lowest = min(lowest, u[i])
-            length = _step_length(v, u, m, lowest, mass, stiff, fall, bend)
+            length = _step_length(v, u, m, lowest, mass, stiff, fall, _bend(A, z))
             for k in range(K):
                 y[k] = max(y[k] + length * z[k], 0.0)
             scale = _scale_to(total, s, y, l2, n_fixed)
@@ -1171,7 +1200,7 @@ def _scale_to(total: float, s: Any, y: Any, l2: float, n_fixed: int) -> float:
     return factor
 
 
-@_compiled
+@_compiled_in_order
 def _weigh(B: Any, root: Any, x: Any) -> None:
     """Multiply columns of B with sqrt(v) / x, and write sqrt(v) below them."""
     K, m = B.shape[0] - 1, x.shape[0]
