@@ -67,7 +67,11 @@ def interrupted_loop(path: str, target: str, options: dict[str, Any], fits: int)
 def forking(
     path: str, target: str, options: dict[str, Any], forks: int, pauses: list[float]
 ) -> None:
-    """Fork while threads fit; every child fits too."""
+    """Fork while threads fit; every child fits too.
+
+    All is imported and compiled before: a child cannot finish what a thread of its parent began.
+    """
+    fit(path, options, 2_000_000)
     stop = threading.Event()
 
     def keep_fitting() -> None:

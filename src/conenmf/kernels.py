@@ -23,8 +23,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .forks import hold_across_forks
-
 __all__ = [
     "AVAILABLE",
     "HALS_BATCH_BYTES",
@@ -66,7 +64,7 @@ AVAILABLE: bool  # decided when it is first read, and a plain attribute from the
 
 _plain: dict[str, Callable[..., Any]] = {}  # the kernels before they are compiled
 _in_order: set[str] = set()  # kernels whose operations keep the order of their source
-_replacing = hold_across_forks(threading.RLock())
+_replacing = threading.Lock()
 
 
 class Compiling:
@@ -190,7 +188,6 @@ def _replace_kernels(answer: Callable[[BaseException | None], None]) -> None:
                         available = True
                         _listen(numba.core.event)
                         kernels = {name: _jit(numba, plain) for name, plain in _plain.items()}
-                        hold_across_forks(numba.core.compiler_lock.global_compiler_lock._lock)
                 globals().update(kernels)
                 globals().setdefault("AVAILABLE", available)
                 _plain.clear()

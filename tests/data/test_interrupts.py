@@ -5,6 +5,7 @@ here some are chosen, and many are drawn. Nothing may wait for ever afterwards, 
 the same bits.
 """
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import conenmf
-from conenmf import factorize, forks, from_rows, kernels, open_data
+from conenmf import factorize, from_rows, open_data
 from conenmf.data import aligned, threads
 from conenmf.data.files import locks
 
@@ -49,6 +50,10 @@ def openers(X, tmp_path):
 
 def fit(opener):
     return factorize(opener(), 3, init="cr1", sketch=None, tol=0, max_iter=3)
+
+
+def fit_of(X, loss):
+    return factorize(from_rows(X, n_threads=3, block_samples=20), 3, loss=loss, max_iter=3).W
 
 
 def blas_threads():
@@ -263,95 +268,51 @@ def test_a_child_may_leave_what_its_parent_had_entered():
     assert blas_threads() == before
 
 
-@forking
-@needs_fork
-@pytest.mark.parametrize("place", ["keeper", "kernels", "temporary files", "numba"])
-def test_a_fork_waits_for_the_locks_that_a_child_needs(place):
-    if place == "numba" and not kernels.AVAILABLE:
-        pytest.skip("numba is not installed")
-    ours = {
-        "keeper": threads._keeper.lock,
-        "kernels": kernels._replacing,
-        "temporary files": locks._opening,
-    }
-    lock = ours.get(place) or sys.modules["numba"].core.compiler_lock.global_compiler_lock._lock
-    held, released = threading.Event(), []
-
-    def hold():
-        with lock:
-            held.set()
-            time.sleep(0.1)
-            released.append(True)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(60)
-    assert status_of_child(lambda: bool(released) and lock.acquire(timeout=1)) == 0
-    holder.join(60)
-    assert lock.acquire(timeout=1)
-    lock.release()
+def test_nothing_is_registered_to_run_at_forks(X):
+    """A fork of the user's process costs what it costs without this library."""
+    script = """
+        import os, numpy, h5py, sklearn.decomposition, scipy.sparse, numba
+        hooks = []
+        os.register_at_fork = lambda **functions: hooks.append(functions)
+        import conenmf.cli
+        X = numpy.random.default_rng(0).random((60, 10))
+        conenmf.ConeNMF(3).fit(X)
+        conenmf.ConeNMF(3, loss="poisson").fit(X)
+        ours = [f for hook in hooks for f in hook.values() if f.__module__.startswith("conenmf")]
+        print(len(ours))
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(conenmf.__file__).parents[1])}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @forking
 @needs_fork
-def test_a_lock_that_is_held_for_too_long_is_new_in_the_child(monkeypatch, recwarn):
-    monkeypatch.setattr(forks, "_FORK_SECONDS", 0.01)
-    lock, held, go = threads._keeper.lock, threading.Event(), threading.Event()
+def test_a_child_that_was_forked_while_a_thread_held_our_locks_fits(openers):
+    expected, held, go = fit(openers["npy"]).W, threading.Event(), threading.Event()
 
     def hold():
-        with lock:
+        with threads.one_blas_thread(), threads._keeper.lock:
             held.set()
             go.wait(60)
 
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(60)
-    assert status_of_child(lambda: lock.acquire(timeout=1)) == 0
-    assert not lock.acquire(blocking=False)  # the parent's is what it was
+    assert status_of_child(lambda: np.array_equal(fit(openers["npy"]).W, expected)) == 0
     go.set()
     holder.join(60)
-    assert lock.acquire(timeout=1)
-    lock.release()
-    assert not [
-        w for w in recwarn if issubclass(w.category, pytest.PytestUnraisableExceptionWarning)
-    ]
 
 
 @forking
 @needs_fork
-def test_a_fork_waits_for_an_import_that_needs_the_lock_of_h5py(tmp_path, monkeypatch):
-    """The hook of h5py takes its lock before ours waits; the import could not end without it."""
-    (tmp_path / "slow_to_import.py").write_text(
-        "import time, h5py\ntime.sleep(0.1)\nwith h5py._objects.phil:\n    done = True\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(forks, "_FORK_SECONDS", 60)
-    importer = threading.Thread(target=__import__, args=("slow_to_import",))
-    importer.start()
-    wait_until(lambda: "slow_to_import" in sys.modules)
-    try:
-        assert status_of_child(lambda: __import__("slow_to_import").done) == 0
-    finally:
-        importer.join(60)
-        del sys.modules["slow_to_import"]
-
-
-@forking
-@needs_fork
-def test_threads_that_fork_at_the_same_time_release_each_their_own():
-    codes = []
-    users = [
-        threading.Thread(target=lambda: codes.append(status_of_child(lambda: True)))
-        for _ in range(6)
-    ]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join(60)
-    assert codes == [0] * 6
-    for lock in forks._ours():
-        assert lock.acquire(blocking=False)
-        lock.release()
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_processes_of_a_forked_pool_fit_after_a_fit_of_their_parent(X, loss):
+    expected = fit_of(X, loss)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for W in pool.starmap(fit_of, [(X, loss)] * 4):
+            assert np.array_equal(W, expected)
 
 
 @forking

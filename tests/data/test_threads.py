@@ -114,7 +114,7 @@ def test_a_child_begins_with_no_threads_and_all_of_blas(small_blocks, sample_mat
     thread = threading.Thread(target=user)
     thread.start()
     held.wait(60)
-    assert in_child(lambda: blas_threads(None)) == str(before)
+    assert in_child(lambda: (sum_of(5, 2), blas_threads(None))) == str((250, before))
     assert blas_threads(None) == (1,)
     done.set()
     thread.join(60)
@@ -232,8 +232,8 @@ def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blo
     def refuse(self):
         raise RuntimeError("can't start new thread")
 
-    threads._crew.shutdown()
     with monkeypatch.context() as patch:
+        patch.setattr(threads, "_crew", threads._Crew())
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"), V.own_threads():
             pass

@@ -5,18 +5,18 @@ first. Threads that have done their work wait for more: on small data, starting 
 would take a noticeable share of the time. How many threads there should be is not decided here but
 in `resources`.
 
-Ctrl-C may raise KeyboardInterrupt in the main thread between any two operations, and a fork may
-leave a child without any of these threads. So no thread keeps the process from ending; a thread
-that waits for the work of another waits in a single call into C, which can be interrupted and
-repeated (`Event` and `Future` cannot); and a thread that serves another ends when that one is gone,
-even if it could not say so.
+Ctrl-C may raise KeyboardInterrupt in the main thread between any two operations. So no thread keeps
+the process from ending; a thread that waits for the work of another waits in one call into C, which
+can be interrupted and repeated (`Event` and `Future` cannot); and a thread that serves another ends
+when that one is gone, even if it could not say so.
+
+A forked child has none of these threads. It notices when it first needs them, and makes its own.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -28,11 +28,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from ..forks import hold_across_forks
-
 __all__ = ["keep_freed_memory", "one_blas_thread", "read_ahead", "run_in_order"]
-
-_JOIN_SECONDS = 0.5  # that a fork waits for idle threads to end
 
 
 class _Done:
@@ -57,7 +53,7 @@ class _Token:
     __slots__ = ("__weakref__",)
 
 
-_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], None], _Done] | None]"
+_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], None], _Done]]"
 
 
 def run_in_order(
@@ -68,6 +64,7 @@ def run_in_order(
     A thread that finishes a task takes the next one, and collects all results that are due. The
     first exception stops the others and is raised here, when they have finished their tasks.
     """
+    _begin_if_child()
     lock = threading.Lock()
     tasks = iter(range(count))
     ready: dict[int, Any] = {}
@@ -113,21 +110,19 @@ class _Crew:
 
     No work waits for a thread to be free, so tasks may start tasks, from any number of threads.
 
-    A `ThreadPoolExecutor` is as fast, but cannot do three things. The process waits for its threads
-    at its end, even if they wait themselves. They count as idle only some time after their future
-    is done, so the next pass may start more of them. And before a fork the idle threads should end
-    while others, the keeper of BLAS among them, continue: an executor ends all threads or none, and
-    takes no work from then on.
+    A `ThreadPoolExecutor` is as fast, but the process waits for its threads at its end, even if
+    they wait themselves. And they count as idle only some time after their future is done, so the
+    next pass may start more of them.
     """
 
     def __init__(self) -> None:
-        self._idle: list[tuple[threading.Thread, _Inbox]] = []
+        self._idle: list[_Inbox] = []
 
     def start(self, work: Callable[[], None]) -> _Done:
         """Let a thread do this work, which raises nothing."""
         done = _Done()
         try:
-            _, inbox = self._idle.pop()
+            inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue()
             inbox.put((work, done))  # first: a thread whose start is interrupted may run
@@ -136,26 +131,15 @@ class _Crew:
             inbox.put((work, done))
         return done
 
-    def shutdown(self) -> None:
-        """End the threads that have nothing to do now, and wait for that a moment at most."""
-        ending: list[threading.Thread] = []
-        with suppress(IndexError):
-            for _ in range(len(self._idle)):  # not those that become idle meanwhile
-                thread, inbox = self._idle.pop()
-                inbox.put(None)
-                ending.append(thread)
-        until = time.monotonic() + _JOIN_SECONDS
-        for thread in ending:
-            thread.join(max(0.0, until - time.monotonic()))
-
     def _serve(self, inbox: _Inbox) -> None:
-        while job := inbox.get():
-            work, done = job
+        process = os.getpid()
+        while True:
+            work, done = inbox.get()
             work()
-            del job, work  # and the data that they hold
-            if self is not _crew:  # a fork has made this the only thread of a child
+            del work  # and the data that it holds
+            if process != os.getpid():  # a fork has made this the only thread of a child
                 return
-            self._idle.append((threading.current_thread(), inbox))
+            self._idle.append(inbox)
             done.set()
             del done
 
@@ -169,6 +153,7 @@ def read_ahead(
     Yields a function that returns the block of a number, each once; the reader stays at most
     `depth` blocks ahead of the callers, and an exception of `read` is raised to the caller.
     """
+    _begin_if_child()
     lock = threading.Lock()
     wanted: SimpleQueue[Any] = SimpleQueue()
     places: dict[int, SimpleQueue[tuple[Any, BaseException | None]]] = {}
@@ -260,7 +245,7 @@ class _BlasKeeper:
     """
 
     def __init__(self) -> None:
-        self.lock = hold_across_forks(threading.RLock())
+        self.lock = threading.RLock()
         self._users: set[Any] = set()
         self._here = threading.local()  # `user`: the one on this thread, if any
         self._limit: Any = None
@@ -298,6 +283,9 @@ class _BlasKeeper:
                 raise failure
 
     def _exit(self, user: Any) -> None:
+        _begin_if_child()
+        if self is not _keeper:  # entered before a fork, left in the child
+            return
         restored: SimpleQueue[None] = SimpleQueue()
         with self.lock:
             self._users.discard(user)
@@ -336,30 +324,28 @@ class _BlasKeeper:
                 if isinstance(message, SimpleQueue):
                     message.put(None)
 
-    def begin_child(self) -> None:
-        """Restore the old limit in a process that has none of the threads, and no users."""
-        limit, self._limit = self._limit, None
-        self._users, self._left = set(), SimpleQueue()
-        self._here = threading.local()
-        if limit is not None:
-            with limit:
+    def restore(self) -> None:
+        """Restore the old limit in a child that has a keeper of its own."""
+        if self._limit is not None:
+            with self._limit:
                 pass
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
     """Hold BLAS to one thread in the whole process, as long as any thread is inside."""
+    _begin_if_child()
     return _keeper.one_thread()
 
 
 _crew = _Crew()
 _keeper = _BlasKeeper()
+_process = os.getpid()
 
 
-def _begin_child() -> None:
-    global _crew
-    _crew = _Crew()
-    _keeper.begin_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lambda: _crew.shutdown(), after_in_child=_begin_child)
+def _begin_if_child() -> None:
+    """Make new threads and locks in a forked child: those of its parent would never answer."""
+    global _crew, _keeper, _process
+    if _process != os.getpid():
+        of_parent, _process = _keeper, os.getpid()
+        _crew, _keeper = _Crew(), _BlasKeeper()
+        of_parent.restore()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import struct
-import threading
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataTypeError, FileFormatError
-from ...forks import hold_across_forks
 from ...names import Names
 from ...text import decoded, visible
 from ..blocks import Array
@@ -90,7 +88,6 @@ class _SealedFile(OpenFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._lock = hold_across_forks(threading.RLock())
         self._unread: dict[_Member, tuple[int, int]] = {}  # up to where, and the checksum so far
 
     def seal(self, member: _Member, *, at_once: bool) -> None:
@@ -114,8 +111,7 @@ class _SealedFile(OpenFile):
         """Read into a contiguous array from a place in the file."""
         super().fill(buffer, offset)
         if self._unread:
-            with self._lock:
-                self._compare(buffer, offset)
+            self._compare(buffer, offset)
         return buffer
 
     def _compare(self, buffer: Array, offset: int) -> None:
@@ -132,7 +128,7 @@ class _SealedFile(OpenFile):
                         f"{self.path}: member {member.name} does not have its checksum (CRC-32): "
                         "copy or download the file again"
                     )
-                del self._unread[member]
+                self._unread.pop(member, None)  # another thread may have come first
 
 
 class _Archive:

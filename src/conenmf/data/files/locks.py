@@ -4,9 +4,10 @@ A temporary file or folder is locked by the process that made it. One whose lock
 a process that was killed, and is removed by the next that works in the same folder; age never
 counts. A folder that one process may use at a time has a lock file, which says who uses it.
 
-Locks are those of ``flock``: they belong to an open file, so a child that was forked would hold
-them too, and closes its copies at once. Where there are none (Windows, some network file systems)
-nothing is removed, and folders are used without a lock.
+Locks are those of ``flock``: they belong to an open file, which a forked child has too. So a lock
+is free when its owner says so, or when the owner and all children that it has forked meanwhile have
+ended. Where there are none (Windows, some network file systems) nothing is removed, and folders are
+used without a lock.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import secrets
 import shutil
 import socket
 import stat
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -27,7 +27,6 @@ from pathlib import Path
 from types import ModuleType
 
 from ...errors import LockWarning, OutputError
-from ...forks import hold_across_forks
 
 fcntl: ModuleType | None
 try:
@@ -46,44 +45,12 @@ _TEMPORARY = re.compile(
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0)
 
-_held: set[_Lock] = set()
-_opening = hold_across_forks(threading.RLock())
-"""No child is forked between the opening of a file and the knowledge of its lock."""
-
-
-class _Lock:
-    """An open file or folder, locked; closing it frees the lock."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        _held.add(self)
-
-    def release(self) -> None:
-        with _opening:
-            _held.discard(self)
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-            self.descriptor = -1
-
-
-def _close_in_child() -> None:
-    """A forked child has no part in the locks of its parent, which outlive these copies."""
-    for lock in _held:
-        with suppress(OSError):
-            os.close(lock.descriptor)
-        lock.descriptor = -1
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
-
 
 class _BusyError(Exception):
     """Another process, or another part of this one, holds the lock."""
 
 
-def _locked(path: Path, flags: int) -> _Lock | None:
+def _locked(path: Path, flags: int) -> int | None:
     """Open and lock; None where there are no locks. The path leads to what is locked.
 
     Raises `_BusyError` if another holds the lock, FileNotFoundError if the path does not lead there
@@ -91,25 +58,31 @@ def _locked(path: Path, flags: int) -> _Lock | None:
     """
     if fcntl is None:
         return None
-    with _opening:
-        descriptor = os.open(path, flags | _NO_FOLLOW, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as problem:
-            os.close(descriptor)
-            raise _BusyError from problem
-        except OSError:
-            os.close(descriptor)
-            return None
-        lock = _Lock(descriptor)
+    descriptor = os.open(path, flags | _NO_FOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        os.close(descriptor)
+        raise _BusyError from problem
+    except OSError:
+        os.close(descriptor)
+        return None
     try:
         if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor)):
-            return lock
+            return descriptor
     except OSError:
-        lock.release()
+        _release(descriptor)
         raise
-    lock.release()
+    _release(descriptor)
     raise FileNotFoundError(path)
+
+
+def _release(descriptor: int) -> None:
+    """Free a lock, also if a forked child still has the file open."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 # --- temporary files and folders --------------------------------------------------------------
@@ -166,7 +139,7 @@ class Temporary:
 
     def _release(self) -> None:
         if self._lock is not None:
-            self._lock.release()
+            _release(self._lock)
             self._lock = None
 
 
@@ -211,7 +184,7 @@ def _remove_if_free(path: Path) -> None:
                 try:
                     _remove(path, is_folder)
                 finally:
-                    lock.release()
+                    _release(lock)
 
 
 def _remove(path: Path, is_folder: bool) -> None:
@@ -259,18 +232,18 @@ def in_use(what: Path, lock_file: Path | None = None) -> Iterator[None]:
         return
     pid, now = os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S")
     with suppress(OSError):  # a full disk; the lock holds all the same
-        os.ftruncate(lock.descriptor, 0)
-        os.write(lock.descriptor, f"process {pid} {_here()} since {now}".encode())
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {pid} {_here()} since {now}".encode())
     try:
         yield
     finally:
         if pid == os.getpid():
             with suppress(OSError):
                 path.unlink()
-            lock.release()
+            _release(lock)
 
 
-def _patiently_locked(what: Path, path: Path) -> _Lock | None:
+def _patiently_locked(what: Path, path: Path) -> int | None:
     """Lock a file that others may remove, or hold for an instant while they look at it."""
     for last in (*[False] * _TRIES, True):
         try:
