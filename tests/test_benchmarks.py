@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import kl_div
 
 from conenmf.judge.selection import choose_k
 
@@ -75,3 +76,19 @@ def test_cones_that_are_not_alike_are_counted(monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
     drawn = list(module("choosing_k").drawn(20))
     assert [choose_k(V)[:2] for V, _ in drawn] == [(K, "cones") for _, K in drawn]
+
+
+def test_both_losses_of_counts_are_measured_alike(monkeypatch):
+    """A fit that ends at the mark has at most the divergence that scikit-learn reports."""
+    monkeypatch.syspath_prepend(FOLDER)
+    counts = module("counts")
+    rng = np.random.default_rng(0)
+    X = rng.poisson(rng.gamma(0.5, 2, (40, 3)) @ rng.gamma(0.5, 2, (3, 20))).astype(float)
+    rival = counts.theirs(3, init="nndsvda", tol=0.0, max_iter=5)
+    _, mark = counts.timed(rival, X)
+    assert mark == pytest.approx(kl_div(X, rival.transform(X) @ rival.components_).sum(), rel=0.05)
+    ours = counts.until(mark, 3)
+    _, reached = counts.timed(ours, X)
+    rates = ours.transform(X) @ ours.components_
+    assert reached == pytest.approx(kl_div(X, rates).sum(), rel=1e-6)
+    assert reached <= mark
