@@ -49,8 +49,8 @@ NOT_CALLED = {
     *("judge.judging.JudgesItself", "solve.coefficients.Finish"),
     *("judge.divergence_bound.DivergenceBound", "judge.poisson_gaps.PoissonGaps"),
     *("judge.noise_floor.NoiseFloor", "judge.count_certificate.CountCertificate"),
-    *("data.observed.Observed", "data.observed.MissingWarning", "solve.weighted.Weighted"),
-    "data.weighing.Weighed",
+    *("data.known.Observed", "data.known.MissingWarning", "solve.weighted.Weighted"),
+    "data.known.Weighed",
     *("judge.relevance.Relevance", "cones.plane.Plane", "cones.edge.EdgeCount"),
 }
 

@@ -255,8 +255,8 @@ CALLS = {
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
         N))), "weights": ("weights?", np.ones((F, N))), "persist": ("flag?", None)},
-    "data.observed.observed_only": {**DATA, **KNOWN},
-    "data.weighing.weigh_samples": {**DATA, "weights": ("vector?", [1.0] * N), "loss": ("choice",
+    "data.known.observed_only": {**DATA, **KNOWN},
+    "data.known.weigh_samples": {**DATA, "weights": ("vector?", [1.0] * N), "loss": ("choice",
         "poisson")},
     "solve.weighted.Weighted": {"V": ("data", HOLED), "rescale": ("flag", True),
         "grams_every": ("integer?", 6)},
@@ -552,7 +552,7 @@ RESULTS = re.compile(  # and parts, which our own functions construct
 )
 PROTOCOL = re.compile(  # methods that only the loop, the storage and the report call
     r"""
-    (Fixed|Penalties|Weighed)\.(?!as_in_sklearn)\w+ |
+    (Fixed|Penalties|Weighed|Observed)\.(?!as_in_sklearn)\w+ |
     (Run|Loss|Frobenius|Poisson|Weighted|Penalty|Slot|Race|Prospect|Sketch)\.\w+ |
     (Diagnosis|Contender)\.\w+ | Uniqueness\.(arrays|from_arrays) |
     (Words|Vocabulary)\.counted |

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
 from conenmf.errors import OptionError, ShapeError
-from conenmf.names import Names, check_same_names, names_of
+from conenmf.names import Names, in_order, names_of
 from conenmf.text import visible
 
 
@@ -68,14 +68,49 @@ def test_what_has_no_name_is_called_by_its_number():
     assert Names(("x",), ("a",)).sample(0) == "x"
 
 
+def test_tables_are_brought_into_the_order_of_the_data():
+    names = Names.of(["a", "b"], ["x", "y", "z"])
+    values = np.arange(6.0).reshape(2, 3)
+    sides = ("mask", values, "sample", "feature")
+    assert in_order(names, *sides) is values
+    assert in_order(names, "mask", None, "sample", "feature") is None
+    for table in (
+        pd.DataFrame(values),  # no names of its own
+        pd.DataFrame(values, ["a", "b"], ["x", "y", "z"]),
+        pd.DataFrame(values[::-1], ["b", "a"], ["x", "y", "z"]),
+        pd.DataFrame(values[:, [2, 0, 1]], ["a", "b"], ["z", "x", "y"]),
+        pl.DataFrame(values[:, [2, 0, 1]], ["z", "x", "y"]),
+    ):
+        np.testing.assert_array_equal(in_order(names, "mask", table, "sample", "feature"), values)
+    weights = pd.Series([3.0, 1.0, 2.0], ["z", "x", "y"])
+    np.testing.assert_array_equal(in_order(names, "weights", weights, "feature"), [1, 2, 3])
+    assert in_order(names, "weights", pl.Series([3.0, 1.0, 2.0]), "feature")[0] == 3
+    assert in_order(names, "fixed", pd.DataFrame(values, ["c", "d"]), "", "feature").shape == (2, 3)
+
+
 def test_tables_of_other_names_are_refused():
     names = Names.of(["a", "b"], ["x", "y"])
     values = np.ones((2, 2))
-    check_same_names(names, "mask", None)
-    check_same_names(names, "mask", values)
-    check_same_names(names, "mask", pd.DataFrame(values))  # no names of its own
-    check_same_names(names, "mask", pd.DataFrame(values, ["a", "b"], ["x", "y"]))
-    with pytest.raises(ShapeError, match="mask is a table of other features: its feature 0 is 'y'"):
-        check_same_names(names, "mask", pd.DataFrame(values, ["a", "b"], ["y", "x"]))
-    with pytest.raises(ShapeError, match="weights is a table of other samples: its sample 1"):
-        check_same_names(names, "weights", pd.DataFrame(values, ["a", "c"], ["x", "y"]))
+    problem = (
+        "the data have 2 features, mask has 2; missing in the data: 'u'; not in mask: 'y': give "
+        "both the same features"
+    )
+    with pytest.raises(ShapeError, match=problem):
+        in_order(names, "mask", pd.DataFrame(values, ["a", "b"], ["x", "u"]), "sample", "feature")
+    with pytest.raises(ShapeError, match="2 samples, weights has 2; missing in the data: 'c'"):
+        in_order(names, "weights", pd.DataFrame(values, ["a", "c"]), "sample", "feature")
+    both = Names.of(feature_names=["x", "x", "y"])
+    table = pd.DataFrame(np.ones((2, 3)), columns=["y", "x", "x"])
+    with pytest.raises(ShapeError, match="features share names and differ in order from mask"):
+        in_order(both, "mask", table, "", "feature")
+
+
+def test_a_shuffled_index_is_refused_where_the_data_have_no_names():
+    weights = pd.Series([1.0, 2.0, 3.0])
+    assert in_order(Names(), "sample_weight", weights, "sample") is weights
+    other = weights.set_axis([5, 2, 9])  # of a part of a table: places decide
+    assert in_order(Names(), "sample_weight", other, "sample") is other
+    with pytest.raises(
+        ShapeError, match="sample_weight has its samples in the order '2', '1', '0'"
+    ):
+        in_order(Names(), "sample_weight", weights[::-1], "sample")

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from .data.blocks import Array, exact
+from .data.holes import filled
 from .data.matrix import Aligned, DataMatrix
-from .data.observed import filled, times_features
+from .data.views import times_features
 from .solve.checkpoint import CheckpointedRun
 from .solve.count_coefficients import regressions
 from .solve.count_inits import initialize_counts, initialize_others, race_of_counts, warmed_up

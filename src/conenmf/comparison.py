@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from . import pictures
 from .arguments import choices, classes, components, function, integer, optional
-from .data.doors import from_columns
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
 from .data.validate import require_data_matrix, require_nonnegative
+from .data.views import take_samples
 from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
 from .judge.metrics import scores
@@ -201,7 +201,7 @@ def compare(
     >>> best.relative_error < 0.07, sorted(best.scores)
     (True, ['dice', 'nmi', 'purity'])
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     require_nonnegative(V, "a comparison")
     K, seed = components(K), integer("seed", seed, at_least=0)
     inits = choices("inits", inits, ("auto", *INITS))
@@ -242,7 +242,7 @@ def compare(
 def _warm_up(V: DataMatrix, K: int, solvers: Iterable[str]) -> None:
     """Run each solver on a few samples, so that none is timed while its code is compiled."""
     index = evenly_spaced(V.shape[1], _WARM_UP_SAMPLES)
-    subset = from_columns(V.columns(index), n_threads=V.n_threads)
+    subset = take_samples(V, index)
     for solver in solvers if subset.nonzero else ():
         with suppress(ConeNMFError):  # an error is raised again by the fit of all samples
             factorize(

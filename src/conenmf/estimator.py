@@ -20,14 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 from .arguments import array, components
 from .data.blocks import Array
 from .data.doors import is_elsewhere
+from .data.known import weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative
-from .data.weighing import weigh_samples
 from .errors import FactorError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
 from .judge.certifying import AnyCertificate
 from .judge.named import NamedComponents, matched_rows
+from .names import in_order
 from .pipeline import factorize
 from .progress import watching
 from .repeating import FitsManyTimes
@@ -234,8 +235,7 @@ class ConeNMF(
         self.n_components_, self.n_iter_ = result.K, result.n_iter
         self.labels_, self.history_ = result.labels, result.history
         self.relative_error_ = result.relative_error
-        total = V.total if V.observed is None else V.observed.total
-        self.reconstruction_err_ = result.relative_error * np.sqrt(total)
+        self.reconstruction_err_ = result.relative_error * np.sqrt((V.observed or V).total)
         self._unknown = None if V.observed is None else V.observed.empty_features
         if result.loss == "poisson":
             left = result.relative_error * margins(V).scale
@@ -355,14 +355,14 @@ class ConeNMF(
         if V.observed is not None:
             raise NotAvailableError("score() is for complete data: use explained_share(X)")
         held_out = held_out_share if checked_loss(self.loss) == "frobenius" else held_out_deviance
+        sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
         return held_out(V, self.components_.T, weights=sample_weight)
 
     def explained_share(self, X: Any) -> float:
         """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
         V, _, _, value = self._coefficients(X)
-        total = V.total if V.observed is None else V.observed.total
-        if checked_loss(self.loss) != "frobenius":
-            total = margins(V).scale
+        is_squared = checked_loss(self.loss) == "frobenius"
+        total = (V.observed or V).total if is_squared else margins(V).scale
         return 1.0 - value / (total or 1.0)
 
     def _coefficients(

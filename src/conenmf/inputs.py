@@ -7,6 +7,7 @@ get the paper's letters.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .arguments import components, factor
 from .data.blocks import Array
 from .data.doors import from_rows, is_elsewhere
+from .data.known import Given, is_of_features, observed_only
 from .data.matrix import DataMatrix
-from .data.observed import Known, is_of_features
 from .data.prepared import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
 from .judge.named import matched_rows
-from .names import Names, names_of
+from .names import Names, in_order, names_of
 from .result import Factorization
 from .solve.fixed import FIXED_TABLE, Fixed
 from .solve.initial import check_factor
@@ -75,33 +76,35 @@ class ReadsInputs:
 
         Weights of features are kept for later data.
         """
-        if reset:
-            self._weights = weights if is_of_features(weights) else None
-        elif weights is None:
-            weights = getattr(self, "_weights", None)
-        names_given = names_of(X)
-        X, known = Known.of(self.missing, mask, weights).unmasked(X)
-        options = self._options("negative", "n_threads", "max_memory") | known._asdict()
+        given = Given.of(self.missing, mask, weights)
+        options = self._options("negative", "n_threads", "max_memory") | given._asdict()
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
-            options["names"] = names_given.updated(names)
-            V = from_rows(self._checked(unmasked(X), reset=reset, accept_sparse=True), **options)
+            options["names"] = names_of(X).updated(names)
+            X = self._checked(unmasked(X, self.missing), reset=reset, accept_sparse=True)
+            V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         else:
             is_open = isinstance(X, DataMatrix)
-            V = (
-                known._replace(missing="raise").applied(X, "rows")
-                if is_open
-                else from_rows(X, **options)
-            )
+            if is_open and given.missing == "nan":  # they have none
+                given = given._replace(missing="raise")
+            V = given.applied(X, "rows") if is_open else from_rows(X, **options)
             if not reset:
                 matched_rows(*self._named_components(), V)  # its error names features
             outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
             self._checked(outline, reset=reset, skip_check_array=True)
         done = None if reset or not hasattr(self, "result_") else self.result_.preparation
-        return V if done is None or V.preparation is not None else prepared(V, done)
+        if done is not None and V.preparation is None:
+            V = prepared(V, done)
+        if reset:
+            is_short = is_of_features(weights)
+            self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
+        if reset or getattr(self, "_weights", None) is None:
+            return V
+        known = np.asarray(self._weights)
+        return observed_only(V, weights=matched_rows(known, self._named_components()[1], V))
 
     def _checked(self, X: Any, **options: Any) -> Any:
         """Let scikit-learn check X; its errors keep their words, and get a name."""
@@ -122,6 +125,11 @@ class ReadsInputs:
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair
+        of_A, of_C = names_of(A).feature_names, names_of(C).sample_names
+        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
+        names = replace(V.names, feature_names=of_both)
+        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
+        C = in_order(V.names, "components", C, "", "feature")
         K = self.n_components
         if isinstance(K, str) and K == "auto":
             K = len(factor("components", C, ("K", F)))

@@ -6,7 +6,7 @@ pages: control characters are spelled out as soon as a name is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from .arguments import indices, instance, integer, optional, rows_and_columns, several
 from .errors import Message, Option, OptionError, ShapeError
-from .text import shown, visible
+from .text import excerpt, shown, visible
 
-__all__ = ["Names", "check_same_names", "names_of"]
+__all__ = ["Names", "in_order", "names_of", "places_of"]
 
 _TEXTS = "a list of names"
+_LISTED_NAMES = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,32 +164,82 @@ def _visible_texts(name: str, values: Any) -> tuple[str, ...]:
 def names_of(table: Any) -> Names:
     """The names in a data frame of pandas or polars whose rows are samples; else none.
 
-    Default indices of pandas (0, 1, 2, ...) do not count as names.
+    The index of a Series of pandas names samples too. Default indices of pandas (0, 1, 2, ...) do
+    not count as names.
     """
-    columns = getattr(table, "columns", None)
-    if columns is None or not hasattr(table, "dtypes") or isinstance(table, type):
+    if isinstance(table, type) or not hasattr(table, "dtypes"):
         return Names()
-    index = getattr(table, "index", None)
-    return Names.of(_given(index), _given(columns))
+    columns, index = getattr(table, "columns", None), getattr(table, "index", None)
+    return (
+        Names() if columns is None and index is None else Names.of(_given(index), _given(columns))
+    )
 
 
-def check_same_names(names: Names, option: str, table: Any) -> None:
-    """Refuse a data frame whose rows or columns have other names than the data, or another order.
+def in_order(names: Names, option: str, table: Any, *sides: str) -> Any:
+    """Return a data frame or a Series of pandas in the order of the data, matched by name.
 
-    Without names on one of the two sides, places decide.
+    `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Other names
+    than those of the data are an error. Where one of the two has no names, and in an array, places
+    decide; but an index that is 0, 1, 2, ... in another order is refused then.
+
+    >>> import pandas as pd
+    >>> names = Names.of(feature_names=["oak", "elm"])
+    >>> in_order(names, "weights", pd.Series([1.0, 2.0], index=["elm", "oak"]), "feature")
+    array([2., 1.])
     """
-    other = names_of(table)
-    for what in ("sample_names", "feature_names"):
-        own, given = getattr(names, what), getattr(other, what)
-        if own is None or given is None or len(own) != len(given) or own == given:
-            continue
-        place = next(i for i, pair in enumerate(zip(own, given, strict=True)) if len({*pair}) > 1)
-        kind = what.partition("_")[0]
-        problem = (
-            f" is a table of other {kind}s: its {kind} {place} is {given[place]!r}, that of the "
-            f"data is {own[place]!r}; bring it into their order, or give an array"
+    labels = names_of(table)
+    of_axes = (labels.sample_names, labels.feature_names)
+    for axis, (side, given) in enumerate(zip(sides, of_axes, strict=False)):
+        own = getattr(names, f"{side}_names") if side else None
+        if side and given is not None and own is None:
+            _refuse_shuffled(option, given, side)
+        if own is not None and given is not None and len(own) == len(given):
+            order = places_of(own, given, Option(option), side)
+            table = table if order is None else np.take(np.asarray(table), order, axis)
+    return table
+
+
+def places_of(
+    own: tuple[str, ...], given: tuple[str, ...], owner: object, side: str = "feature"
+) -> list[int] | None:
+    """Return where each name of the data is among the names given; None if all are in order.
+
+    The error names those that are missing on either side, and calls what has them `owner`.
+    """
+    if own == given:
+        return None
+    place = {name: number for number, name in enumerate(given)}
+    extra, there = [name for name in own if name not in place], set(own)
+    missing = [name for name in given if name not in there]
+    head = Message(f"the data have {len(own)} {side}s, ", owner, f" has {len(given)}")
+    if extra or missing:
+        parts: list[object] = [*head.parts]
+        if missing:
+            parts.append(f"; missing in the data: {_listed(missing)}")
+        if extra:
+            parts += ["; not in ", owner, f": {_listed(extra)}"]
+        raise ShapeError(Message(*parts, f": give both the same {side}s"))
+    if len(place) < len(given) or len(own) != len(given):
+        problem = f"{side}s share names and differ in order from "
+        raise ShapeError(Message(problem, owner, ": give each its own name"))
+    return [place[name] for name in own]
+
+
+def _refuse_shuffled(option: str, given: tuple[str, ...], side: str) -> None:
+    """Refuse the index of a table that was sorted or shuffled, where the data have no names."""
+    places = [str(place) for place in range(len(given))]
+    if sorted(given) == sorted(places) and [*given] != places:
+        problem = f" has its {side}s in the order {_listed(given)}, and those of the data have no "
+        raise ShapeError(
+            Message(Option(option), problem, "names: sort its index, or give an array")
         )
-        raise ShapeError(Message(Option(option), problem))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of some names, for a message."""
+    rest = len(names) - _LISTED_NAMES
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
 
 
 def _given(labels: Any) -> Any:

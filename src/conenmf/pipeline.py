@@ -20,9 +20,9 @@ from .beginning import Begun, begin_counts, begin_counts_with_terms, begin_with_
 from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
+from .data.holes import filled
 from .data.matrix import Aligned, DataMatrix
 from .data.memory import by_entries
-from .data.observed import filled
 from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
@@ -140,7 +140,7 @@ def factorize(
     >>> result.K, result.relative_error < 0.1
     (4, True)
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     check_limits(max_iter, tol, max_time, callback, rng)
     loss, solver, method = goal_of(loss, solver)
     updates = None if method is None else method.H.solver
@@ -148,7 +148,7 @@ def factorize(
     K, sketch = terms.checked_K(checked_K(K, V)), checked_sketch(sketch, updates, loss)
     settings = plain_settings(K, init, loss, solver, sketch, max_iter, tol, max_time)
     settings |= terms.plain()
-    stages, passes, spectrum = Stages(max_time), V.passes_here, Spectrum(V)
+    stages, passes, spectrum = Stages(max_time), V.passes_here, _spectrum(V)
     data = V if loss == "frobenius" or terms.has_holes else by_entries(V)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
@@ -185,6 +185,10 @@ def factorize(
     )
 
 
+def _spectrum(V: DataMatrix) -> Spectrum | None:
+    return Spectrum(V) if V.observed is None else None
+
+
 def _kept_of(V: DataMatrix) -> dict[str, Any]:
     """What a result keeps of the data, and the data."""
     own = V if V.unweighed is None else V.unweighed.V
@@ -199,7 +203,7 @@ def _begin(
     method: Method | None,
     sketch: int | str | None,
     rng: np.random.Generator | None,
-    spectrum: Spectrum,
+    spectrum: Spectrum | None,
     stages: Stages,
     callback: Callback | None,
     terms: Terms,
@@ -210,8 +214,9 @@ def _begin(
     with stages.timed("rank"):
         decided_by = "user"
         if isinstance(K, str):
-            whole = filled(spectrum.V)
-            known = spectrum if whole is spectrum.V else None
+            own = V if spectrum is None else spectrum.V
+            whole = filled(own)
+            known = spectrum if whole is own else None
             K, decided_by, _ = choose_k(whole, spectrum=known, max_time=stages.remaining())
             K = max(K, terms.n_fixed)
     if not terms.are_none:
@@ -344,18 +349,18 @@ def _leap_on_sketch(
 
 
 def _first_certificate(
-    goal: Loss, error: float, end: Finish, spectrum: Spectrum, begun: Begun
+    goal: Loss, error: float, end: Finish, spectrum: Spectrum | None, begun: Begun
 ) -> Certificate | None:
     """What a fit knows about how good it is; of counts not yet anything."""
     if isinstance(goal, Weighted):
         return first_known(error, end.kkt_residual)
-    if not isinstance(goal, Frobenius):
+    if not isinstance(goal, Frobenius) or spectrum is None:
         return None
     return first_certificate(error, end.kkt_residual, len(end.order), spectrum, begun.proven)
 
 
 def _plateau_test(
-    V: DataMatrix, begun: Begun, method: Method | None, spectrum: Spectrum
+    V: DataMatrix, begun: Begun, method: Method | None, spectrum: Spectrum | None
 ) -> Callable[[float], bool] | None:
     """Whether an error is a plateau; the singular values are looked at when first asked.
 

@@ -132,7 +132,7 @@ def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
         ("fixed", lambda A: A[:4], 4, "4 components are fixed, more than the 3"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::conenmf.data.observed.MissingWarning")
+@pytest.mark.filterwarnings("ignore::conenmf.data.known.MissingWarning")
 def test_files_that_do_not_suit_the_data(folder, run, capsys, option, change, code, problem):
     np.save("wrong.npy", change(np.ones((90, 30))))
     assert run("fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN) == code
@@ -212,4 +212,4 @@ def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
     assert run("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals", "--json") == 0
     capsys.readouterr()
     assert run("stability", *known, "-k", 3, "--runs", 2) == 4
-    assert "stability is for complete data" in capsys.readouterr().err
+    assert "this is for complete data" in capsys.readouterr().err

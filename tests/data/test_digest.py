@@ -7,8 +7,7 @@ import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, open_data
 from conenmf.data.digest import digest, known_digest
-from conenmf.data.observed import observed_only
-from conenmf.data.weighing import weigh_samples
+from conenmf.data.known import observed_only, weigh_samples
 
 
 @pytest.fixture

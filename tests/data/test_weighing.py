@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cones.clustering import cluster_cones
-from conenmf.data.weighing import weigh_samples
+from conenmf.data.known import weigh_samples
 from conenmf.errors import NegativeValueError, OptionError
 from conenmf.solve.penalties import Penalties
 
@@ -49,8 +49,6 @@ def test_wrong_weights_of_samples_are_named(X):
         ConeNMF(3).fit(X, sample_weight=-np.ones(40))
     with pytest.raises(OptionError, match="zero for every sample"):
         ConeNMF(3).fit(X, sample_weight=np.zeros(40))
-    with pytest.raises(OptionError, match="complete data"):
-        ConeNMF(3).fit(X, sample_weight=np.arange(40.0), mask=X > X.min())
     with pytest.raises(OptionError, match="L2 penalties"):
         factorize(weigh_samples(V, np.arange(40) / 3), 3, penalties=Penalties(l1_h=1.0, l1_w=1.0))
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from conenmf import Factorization, certify, factorize, from_rows
 from conenmf.cones.restricted import known_bound
-from conenmf.data.observed import completed, observed_only
+from conenmf.data.holes import completed
+from conenmf.data.known import observed_only
 from conenmf.errors import OptionError
 from conenmf.judge.known_certificate import certify_known
 from conenmf.report import render

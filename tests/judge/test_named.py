@@ -94,7 +94,7 @@ def test_features_are_matched_by_name(counts):
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        ("abcdx", r"missing in the data: 'e'; not in the model: 'x': give the features"),
+        ("abcdx", r"missing in the data: 'e'; not in the model: 'x': give both the same features"),
         ("abcdef", r"the data have 6 features, the model has 5; not in the model: 'f': give"),
         ("abc", r"the data have 3 features, the model has 5; missing in the data: 'd', 'e': give"),
         ("abcdea", "share names and differ in order"),

@@ -13,9 +13,8 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
-from conenmf.data import weighing
-from conenmf.data.observed import MissingWarning, observed_only
-from conenmf.data.weighing import weigh_samples
+from conenmf.data import known as known_data
+from conenmf.data.known import MissingWarning, observed_only, weigh_samples
 from conenmf.errors import OptionError, UnseenFeaturesWarning
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.count_terms import balanced
@@ -330,7 +329,7 @@ def test_a_weight_of_two_is_the_sample_twice(init, counts, monkeypatch):
     options = {"loss": "poisson", "init": init, "tol": 1e-9, "max_iter": 500, "random_state": 0}
     twice = ConeNMF(K, **options).fit(np.repeat(counts.T, times, axis=0))
     repeated = ConeNMF(K, **options).fit(counts.T, sample_weight=times)
-    monkeypatch.setattr(weighing, "_MAX_REPEATED_ENTRIES", 0)
+    monkeypatch.setattr(known_data, "_MAX_REPEATED_ENTRIES", 0)
     scaled = ConeNMF(K, **options).fit(counts.T, sample_weight=times)
     for model in (repeated, scaled):
         assert model.result_.objective == pytest.approx(twice.result_.objective, rel=1e-6)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
 from conenmf.cones.restricted import observed_bound
-from conenmf.data.observed import MissingWarning, observed_only
+from conenmf.data.known import MissingWarning, observed_only
 from conenmf.errors import (
     ConeNMFError,
     NonFiniteError,
@@ -274,8 +274,6 @@ def test_wrong_weights_are_named(X):
         from_rows(X, weights=np.full_like(X, np.nan))
     with pytest.raises(OptionError, match="missing"):
         from_rows(X, missing="none")
-    with pytest.raises(OptionError, match="leave out mask"):
-        from_rows(sp.csr_array(X), missing="zeros", mask=np.ones_like(X))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_rows(X, mask=known(X, 0.5))

@@ -22,6 +22,7 @@ from ..arguments import path as checked_path
 from ..data.blocks import Array
 from ..data.files.atomic import files_written_whole, writing
 from ..data.matrix import DataMatrix
+from ..data.validate import require_data_matrix
 from ..errors import Message, Option, OptionError, OutputError
 from ..export import check_packages
 from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
@@ -152,7 +153,8 @@ def write_programs(
     """
     instance("programs", programs, Programs)
     target = check_run(folder, name, source=source, genes=genes, force=force)
-    optional(instance, "counts", counts, DataMatrix)
+    if counts is not None:
+        require_data_matrix(counts)
     copy_of = optional(checked_path, "copy_of", copy_of)
     key = text("key", key)
     names = file_names(name, programs.K, programs.settings["density_threshold"])

@@ -18,9 +18,9 @@ import numpy as np
 from ..data.blocks import Array, Block, dense, exact
 from ..data.doors import open_data
 from ..data.files.name_lists import read_names
+from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
-from ..data.weighing import weigh_samples
 from ..errors import ConeNMFError, FileFormatError, Message, NonFiniteError, Option, ShapeError
 from ..judge.named import matched_rows
 from ..names import Names

@@ -129,7 +129,7 @@ def _largest_ratio(
 
 def default_range(V: DataMatrix) -> tuple[int, int]:
     """Return the numbers of components that are searched by default, first and last."""
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)  # its shape says it
     smaller = min(V.shape)
     last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
     return min(2, last), last

@@ -130,7 +130,7 @@ def observed_bound(
         The better the factors, the higher the bound.
     l2_h, l2_w : float
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True, whole=True, holes=True)
     W, Ht = check_factors(V, W, H)
     l2_h, l2_w = number("l2_h", l2_h, at_least=0), number("l2_w", l2_w, at_least=0)
     limit, observed = float(np.sqrt(l2_h * l2_w)), V.observed
@@ -140,7 +140,9 @@ def observed_bound(
         aligned = (Ht, V.map(_ones, F=V.shape[0])[0])
     with V.own_threads():
         ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
-        left = MappedMatrix(V, partial(_known_left, W=W), *aligned, dtype=np.dtype(np.float64))
+        left = MappedMatrix(
+            V, partial(_known_left, W=W), *aligned, dtype=np.dtype(np.float64), holes=True
+        )
         if not limit or left.total == 0:
             return float(max(2 * inner - squared, 0.0)) if limit else 0.0
         largest = float(np.sqrt(Spectrum(left).energy_bound(1)[0]))
@@ -173,7 +175,7 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
     >>> round(known_bound(V, 1)[0] ** 2 * 30, 6)  # that of the first two samples
     1.0
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True, whole=True, holes=True)
     K, observed = components(K), V.observed
     if observed is None:  # all are known
         tail, chance = _tail(V, K)
@@ -204,7 +206,7 @@ def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
     """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
     roots, _ = V.map(_minorant_roots, weights, t=t)
     change = partial(_times_both, features=np.sqrt(t))
-    return MappedMatrix(V, change, roots, dtype=np.dtype(np.float64))
+    return MappedMatrix(V, change, roots, dtype=np.dtype(np.float64), holes=True)
 
 
 def _minorant_roots(index: range, weights: Array, *, t: Array) -> tuple[Array, None]:

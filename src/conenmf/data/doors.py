@@ -29,10 +29,10 @@ from .files.locks import remove_leftovers
 from .files.sources import NamedMatrix, Remark, Source
 from .files.texts import Texts
 from .files.watch import watch_mapped
+from .known import Given
 from .local import LocalMatrix
 from .matrix import DataMatrix
 from .memory import hold
-from .observed import Known
 from .resources import memory_budget
 from .validate import Negative, SamplesIn, as_matrix, check_kind, validated
 from .vocabulary import Vocabulary, Words
@@ -109,7 +109,7 @@ def from_rows(
     array([25.,  4.,  1.])
     """
     request = _Request("rows", negative, memory_budget(max_memory), n_threads, names, block_samples)
-    return _open(X, persist, replace(request, known=Known.of(missing, mask, weights)))
+    return _open(X, persist, replace(request, known=Given.of(missing, mask, weights)))
 
 
 def from_columns(
@@ -135,7 +135,7 @@ def from_columns(
     request = _Request(
         "columns", negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    return _open(V, persist, replace(request, known=Known.of(missing, mask, weights)))
+    return _open(V, persist, replace(request, known=Given.of(missing, mask, weights)))
 
 
 def open_data(
@@ -222,7 +222,7 @@ def open_data(
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
     )
-    request = replace(request, known=Known.of(missing, mask, weights))
+    request = replace(request, known=Given.of(missing, mask, weights))
     choice = ColumnChoice.of(header, names_column, drop)
     text_column = optional(checked_column, "text_column", text_column)
     return _hold(open_path(place, dataset, request.budget, choice, text_column), request)
@@ -288,7 +288,7 @@ class _Request:
     names: Names | None
     block_samples: int | None
     words: Words | Vocabulary | None = None
-    known: Known = field(default_factory=Known)
+    known: Given = field(default_factory=Given)
 
     def __post_init__(self) -> None:
         words: object = self.words
@@ -326,10 +326,9 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
     if is_open_dataset(matrix):
         return _hold(open_dataset(matrix, request.budget), request)
     names = names_of(matrix)
-    matrix, known = request.known.unmasked(matrix)
-    request = replace(request, known=known)
     with _enough_memory("the data"):
-        matrix = as_matrix("X" if request.samples_in == "rows" else "V", matrix)
+        name = "X" if request.samples_in == "rows" else "V"
+        matrix = as_matrix(name, matrix, request.known.missing)
     remarks = _remark_on_frame(matrix, names, request)
     return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
 

@@ -180,11 +180,10 @@ class DataMatrix(ABC):
     def turned(self) -> DataMatrix:
         """Return the same data with the features as samples, and the samples as features.
 
-        A dense matrix in memory is turned without a copy; of a sparse one, the other compressed
-        order is made. A file is not changed but read the other way, as if it had been opened with
-        the other `samples_in`: slower, and refused where that is. On a cluster the data move,
-        since every new chunk has a part of every old one. Views and sketches are made for samples:
-        they raise `NotAvailableError`.
+        A dense matrix in memory is turned without a copy; of a sparse one, the other order is made.
+        A file is read as if it had been opened with the other `samples_in`: slower, and refused
+        where that is. On a cluster the data move. Views and sketches are made for samples, and so
+        are weights: they raise `NotAvailableError`.
         """
         raise NotAvailableError(
             f"a {type(self).__name__} cannot be turned: turn the matrix that it is made from first"
@@ -346,10 +345,11 @@ class DataMatrix(ABC):
 
     # --- what a storage implements ---
 
-    def _turned_options(self) -> dict[str, Any]:
+    def _turned_options(self, *, holes: bool = False) -> dict[str, Any]:
         """How a matrix with the same data, turned, is constructed."""
-        names = self.names.turned()
-        return {"n_threads": self.n_threads, "names": names, "clip": self.clip}
+        if self.observed is not None and not holes:
+            raise NotAvailableError("data with missing or weighted entries cannot be turned")
+        return {"n_threads": self.n_threads, "names": self.names.turned(), "clip": self.clip}
 
     @abstractmethod
     def _sweep(self, work: Work) -> tuple[Any, ...]: ...

@@ -127,8 +127,11 @@ class SparseMatrix(LocalMatrix):
 
     def turned(self) -> SparseMatrix:
         """Return the same data with the features as samples, in the other compressed order."""
+        return self._turned(self._turned_options())
+
+    def _turned(self, options: dict[str, Any]) -> SparseMatrix:
         rows = canonical_rows(self._rows.T).astype(self.dtype, copy=False)
-        return SparseMatrix(rows, dtype=self.dtype, **self._turned_options())
+        return SparseMatrix(rows, dtype=self.dtype, **options)
 
     @property
     def other_order(self) -> SparseMatrix | None:
@@ -141,7 +144,7 @@ class SparseMatrix(LocalMatrix):
         if self.watch is not None or copied > _COPY_SHARE * available_memory():
             return None
         if self._other_order is None:
-            self._other_order = self.turned()
+            self._other_order = self._turned(self._turned_options(holes=True))
         return self._other_order
 
     def as_one_block(self) -> SparseMatrix:

@@ -70,7 +70,7 @@ def prepare(
     >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
     array([0., 1., 0.])
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)  # refused below, with advice
     total = optional(number, "normalize_total", normalize_total, above=0)
     log1p, tfidf = flag("log1p", log1p), flag("tfidf", tfidf)
     normalize = flag("normalize", normalize)
@@ -90,7 +90,7 @@ def prepared(V: DataMatrix, preparation: Preparation) -> PreparedMatrix:
     preparation : Preparation
         That of another view, or of a result.
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)  # refused below, with advice
     instance("preparation", preparation, Preparation, "the preparation of a result")
     if V.observed is not None:
         raise NotAvailableError(

@@ -47,9 +47,9 @@ __all__ = [
     "check_labels",
     "check_shapes",
     "checked_components",
-    "require_complete",
     "require_data_matrix",
     "require_nonnegative",
+    "squares_within",
     "unmasked",
     "validated",
 ]
@@ -83,11 +83,11 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         )
 
 
-def as_matrix(name: str, matrix: Any) -> Any:
+def as_matrix(name: str, matrix: Any, missing: str = "raise") -> Any:
     """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
     if not sp.issparse(matrix):
         try:
-            matrix = np.asanyarray(unmasked(matrix))
+            matrix = np.asanyarray(unmasked(matrix, missing))
         except ConeNMFError:
             raise
         except Exception as problem:  # rows that differ in length, an object of the caller's own
@@ -98,12 +98,18 @@ def as_matrix(name: str, matrix: Any) -> Any:
     return matrix
 
 
-def unmasked(matrix: Any) -> Any:
-    """Return a matrix without its mask; raise an error if an entry is masked."""
+def unmasked(matrix: Any, missing: str = "raise") -> Any:
+    """Return a matrix without its mask, with NaN where an entry is masked if NaN is missing.
+
+    Otherwise a masked entry is an error.
+    """
     if isinstance(matrix, list | tuple) and any(map(np.ma.isMaskedArray, matrix)):
         matrix = np.ma.array(matrix)  # asarray would forget the masks of rows
     if not np.ma.isMaskedArray(matrix):
         return matrix
+    if missing == "nan":
+        kind = matrix.dtype if matrix.dtype.kind == "f" else np.dtype(np.float64)
+        return np.ma.filled(matrix.astype(kind), np.nan)
     masked = np.argwhere(np.ma.getmaskarray(matrix))
     if len(masked):
         where = ", ".join(map(str, masked[0].tolist()))
@@ -113,17 +119,26 @@ def unmasked(matrix: Any) -> Any:
     return np.ma.getdata(matrix)
 
 
-def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False) -> None:
-    """Refuse a bare array: it does not show whether rows or columns are the samples.
+def require_data_matrix(
+    V: object, *, nonzero: bool = False, whole: bool = False, holes: bool = False
+) -> None:
+    """Refuse a bare array, and data of which entries are missing or weighted.
 
-    With `nonzero`, refuse a matrix of zeros too; with `whole`, a sketch, which has the norms of V
-    but not all of its singular values.
+    A bare array does not show whether rows or columns are the samples; and to a function that knows
+    nothing of weights a missing entry is a zero, so it must say that it knows with `holes`. With
+    `nonzero`, refuse a matrix of zeros too; with `whole`, a sketch, which has the norms of V but
+    not all of its singular values.
     """
     if not isinstance(V, DataMatrix):
         raise NotADataMatrixError(
             f"expected a DataMatrix, got {type(V).__name__}: "
             "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
             "open_data(path) for a file"
+        )
+    if V.observed is not None and not holes:
+        raise NotAvailableError(
+            "this is for complete data, and of these entries are missing or weighted: complete "
+            "them with inverse_transform of a fit, or leave out samples or features"
         )
     if whole and V.subspace is not None:
         raise NotAvailableError(
@@ -132,15 +147,6 @@ def require_data_matrix(V: object, *, nonzero: bool = False, whole: bool = False
         )
     if nonzero and not V.nonzero:
         raise ZeroDataError("every entry is zero: there is nothing to factor")
-
-
-def require_complete(V: DataMatrix, what: str) -> None:
-    """Refuse data with missing or weighted entries, for what would take them for zeros."""
-    if V.observed is not None:
-        raise NotAvailableError(
-            f"{what} is for complete data, and of these entries are missing or weighted: complete "
-            "them with inverse_transform of a fit, or leave out samples or features"
-        )
 
 
 def require_nonnegative(V: DataMatrix, what: str) -> None:
@@ -260,8 +266,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     `samples_in`.
     """
     total, lowest = V.measures.total, V.measures.lowest
-    # Products of four entries stay finite in float64, products of two in float32.
-    largest, smallest = (1e150, 1e-150) if V.dtype == np.float64 else (1e36, 1e-30)
+    largest, smallest = _limits_of_squares(V.dtype)
     if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
         return V
 
@@ -298,6 +303,17 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             "divide the data by their largest entry"
         )
     return V
+
+
+def squares_within(dtype: np.dtype[Any], total: float) -> bool:
+    """Whether a sum of squares is zero, or of a size with which a type can compute."""
+    largest, smallest = _limits_of_squares(dtype)
+    return total == 0 or smallest <= total < largest
+
+
+def _limits_of_squares(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Products of four entries stay finite in float64, products of two in float32."""
+    return (1e150, 1e-150) if dtype == np.float64 else (1e36, 1e-30)
 
 
 def _highest(block: Block) -> tuple[float]:

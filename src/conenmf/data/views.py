@@ -2,8 +2,8 @@
 
 A view has the samples of V and reads them through V, in any storage; nothing is copied.
 `MappedMatrix` puts every block through a function first: here samples are scaled to unit norm; any
-other function of a block would be a view in the same way. So would data with missing values: a
-view with zeros there, and a second one, aligned with it, of what is observed.
+other function of a block would be a view in the same way. A view of data with missing entries must
+say that it knows of them: no function of a block sees whether a zero is one or a hole.
 
 Two matrices cannot be views. A subset of the samples lies scattered over V, and every pass would
 gather it again; and to shuffle the values of a feature, all of them are needed at once. Both are
@@ -23,14 +23,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arguments import generator
-from .blocks import Array, Block, canonical_rows, exact, norms, scaled
+from .blocks import Array, Block, canonical_rows, exact, features_scaled, norms, scaled
 from .local import LocalMatrix, Reader
 from .matrix import Aligned, Checksum, DataMatrix
 from .memory import hold
 from .steps import Step, Work
 from .validate import require_data_matrix
 
-__all__ = ["MappedMatrix", "View", "shuffled_samples", "take_samples", "unit_samples"]
+__all__ = [
+    "MappedMatrix",
+    "View",
+    "shuffled_samples",
+    "take_samples",
+    "times_features",
+    "times_samples",
+    "unit_samples",
+]
 
 Change: TypeAlias = Callable[..., Block]
 """``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
@@ -44,7 +52,8 @@ class View(DataMatrix):
     V : DataMatrix
     """
 
-    def __init__(self, V: DataMatrix, dtype: np.dtype[Any]) -> None:
+    def __init__(self, V: DataMatrix, dtype: np.dtype[Any], *, holes: bool = False) -> None:
+        require_data_matrix(V, holes=holes)
         super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
         self.V = V
         self.is_remote, self.candidates, self.max_gather = V.is_remote, V.candidates, V.max_gather
@@ -85,6 +94,9 @@ class MappedMatrix(View):
         What it needs of every sample.
     dtype : float32 or float64
         The type of the new blocks.
+    holes : bool
+        Whether V may have missing entries; otherwise it is refused then. The view has none, unless
+        its maker says which.
     """
 
     def __init__(
@@ -93,8 +105,9 @@ class MappedMatrix(View):
         change: Change,
         *aligned: Aligned,
         dtype: np.dtype[Any],
+        holes: bool = False,
     ) -> None:
-        super().__init__(V, dtype)
+        super().__init__(V, dtype, holes=holes)
         self.change = change
         self.arrays = tuple(V.align(array) for array in aligned)
 
@@ -188,14 +201,34 @@ def _to_unit_norm(block: Block, squared: Array) -> Block:
 
 
 def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
-    """Return a matrix, in memory, of the samples with these indices.
+    """Return a matrix, in memory, of the samples with these indices, and what is known of them.
 
     >>> from conenmf import from_columns
     >>> take_samples(from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]), [0, 2]).norms_squared
     array([25.,  1.])
     """
-    require_data_matrix(V)
-    return hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads)
+    require_data_matrix(V, holes=True)
+    taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads)
+    if V.observed is not None:
+        taken.observed = V.observed.taken(taken, indices)
+    return taken
+
+
+def times_features(V: DataMatrix, factors: Array) -> MappedMatrix:
+    """Return a view of V with features multiplied by numbers (F,)."""
+    return MappedMatrix(V, partial(features_scaled, factors=factors), dtype=V.dtype)
+
+
+def times_samples(V: DataMatrix, scales: Aligned) -> MappedMatrix:
+    """Return a view of V with samples multiplied by numbers (N,), aligned.
+
+    If entries of V are missing, the caller says what is known of the view.
+    """
+    return MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=True)
+
+
+def _times_scale(block: Block, scales: Array) -> Block:
+    return scaled(block, scales.astype(block.dtype, copy=False))
 
 
 def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:

@@ -91,7 +91,7 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     loss = checked_loss(loss)
     effort = optional(integer, "effort", effort, at_least=0)
     optional(instance, "penalties", penalties, Penalties)

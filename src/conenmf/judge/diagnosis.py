@@ -23,8 +23,8 @@ from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.separation import Separation
 from ..data.blocks import Array, exact
+from ..data.holes import completed
 from ..data.matrix import Aligned, DataMatrix
-from ..data.observed import completed
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
@@ -262,19 +262,18 @@ def diagnose(
     >>> facts.cones.geometry.holds, facts.rank.K, facts.advice[0]
     (True, 3, 'cr1')
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True, whole=True, holes=True)
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
-    K, spectrum = W.shape[1], Spectrum.of(V, spectrum)
+    K, is_whole = W.shape[1], V.observed is None and V.measures.lowest >= 0
+    spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
     if not isinstance(certificate, CountCertificate):
         optional(instance, "certificate", certificate, Certificate, "certify(V, W, H)")
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
-        described: DataMatrix = V
-        known: Spectrum | None = spectrum
-        if V.observed is not None or V.measures.lowest < 0:
-            described, known = completed(V, W, check_factors(V, W, H)[1]), None
+        described = V if is_whole else completed(V, W, check_factors(V, W, H)[1])
+        known = spectrum if is_whole else None
         return Diagnosis(
             certificate=certificate or certify(V, W, H, spectrum=spectrum),
             freedom=component_freedom(V, W, H),

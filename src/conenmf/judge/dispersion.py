@@ -18,8 +18,8 @@ import numpy as np
 from ..arguments import components, generator
 from ..data.blocks import Array, Block, dense
 from ..data.doors import from_columns
+from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
-from ..data.observed import observed_only
 from ..data.resampled import holds_counts
 from ..data.together import is_in_memory
 from ..data.validate import checked_components, require_data_matrix
@@ -107,7 +107,7 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     require_data_matrix(V, whole=True, nonzero=True)
     K = checked_components(components(K), V)
     generator("rng", rng)
-    if V.observed is not None or not holds_counts(V):
+    if not holds_counts(V):
         return 0.0
     return _pilot(_Part.of(V, rng), K, rng).dispersion
 

@@ -65,7 +65,7 @@ def uniqueness_radii(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Array:
     >>> uniqueness_radii(from_columns(W @ H), W, H) < 1e-6
     array([ True, False])
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     precision = precision_of(W, H)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():

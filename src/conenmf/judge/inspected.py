@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact
+from ..data.holes import known_entries
 from ..data.matrix import Aligned, DataMatrix
-from ..data.observed import known_entries
 from ..data.sampling import evenly_spaced
 from .typical import gathered, thumbnails, typical_samples
 

@@ -37,7 +37,7 @@ def certify_known(
     >>> certify_known(V, result.W, result.H).relative_error < 1e-6
     True
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True, whole=True, holes=True)
     if V.observed is None:
         raise OptionError("all entries of V are known and count alike: use certify(V, W, H)")
     W, Ht = check_factors(V, W, H)

@@ -16,12 +16,9 @@ from ..arguments import array, instance, integer
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..errors import ShapeError
-from ..names import Names
-from ..text import excerpt
+from ..names import Names, places_of
 
 __all__ = ["NamedComponents", "largest_features", "matched_rows"]
-
-_LISTED_NAMES = 5
 
 
 def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
@@ -49,37 +46,14 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
     V, and those that only V has, and calls W what `owner` says.
     """
     known, given = names.feature_names, V.names.feature_names
-    if known is None or given is None:
-        if len(W) != V.shape[0]:
-            raise ShapeError(
-                f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
-            )
-        return W
-    if known == given:
-        return W
-    place = {name: f for f, name in enumerate(known)}
-    extra = [name for name in given if name not in place]
-    missing = place.keys() - set(given)
-    if extra or missing:
-        parts = [f"the data have {len(given)} features, {owner} has {len(known)}"]
-        if missing:
-            parts.append(f"missing in the data: {_listed(n for n in known if n in missing)}")
-        if extra:
-            parts.append(f"not in {owner}: {_listed(extra)}")
-        raise ShapeError(f"{'; '.join(parts)}: give the features of {owner}")
-    if len(place) < len(known) or len(given) != len(known):
+    if known is not None and given is not None:
+        order = places_of(given, known, owner)
+        return W if order is None else W[order]
+    if len(W) != V.shape[0]:
         raise ShapeError(
-            f"features share names and differ in order from {owner}: give each its own name"
+            f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
         )
-    return W[[place[name] for name in given]]
-
-
-def _listed(names: Iterable[str]) -> str:
-    """The first of some names, for a message."""
-    texts = list(names)
-    rest = len(texts) - _LISTED_NAMES
-    more = f" and {rest} more" if rest > 0 else ""
-    return ", ".join(repr(excerpt(name)) for name in texts[:_LISTED_NAMES]) + more
+    return W
 
 
 class NamedComponents:

@@ -125,7 +125,7 @@ def uniqueness(
     >>> found.in_words(0)
     'can be moved by 18° towards component 1, at the same error'
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
     sum_to_one, thorough = flag("sum_to_one", sum_to_one), flag("thorough", thorough)
     if sum_to_one or V.observed is not None:

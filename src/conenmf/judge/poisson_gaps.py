@@ -93,7 +93,7 @@ def poisson_gaps(
     >>> round(found.coefficient_gap, 12), round(found.component_gap, 12)
     (0.0, 0.0)
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     optional(instance, "penalties", penalties, Penalties)

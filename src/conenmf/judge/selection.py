@@ -20,8 +20,8 @@ from ..arguments import choice, components, function, generator, instance, numbe
 from ..cones.counting import ConeCount, count_cones
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..data.blocks import Array
+from ..data.holes import filled
 from ..data.matrix import DataMatrix
-from ..data.observed import filled
 from ..data.resampled import holds_counts
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
@@ -93,7 +93,7 @@ def choose_k(
     >>> choose_k(from_columns(model.V))[:2]
     (4, 'cones')
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     V = V if V.observed is None else filled(V)
     max_time = optional(number, "max_time", max_time, at_least=0, or_infinite=True, what="seconds")
     decision = _decide(_Evidence(V, spectrum, max_time), _STEPS)[0]
@@ -307,7 +307,7 @@ def select_k(
     >>> selection.K, selection.decided_by
     (4, 'cones')
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     V = V if V.observed is None else filled(V)
     require_nonnegative(V, "the vote on the number of components")
     rng = optional(generator, "rng", rng)

@@ -15,7 +15,7 @@ import numpy as np
 from ..arguments import choice, generator, integer, number, optional, path
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import checked_components, require_complete, require_data_matrix
+from ..data.validate import checked_components, require_data_matrix
 from ..solve.checkpoint import Checkpoint
 from ..solve.coefficients import squared_errors
 from ..solve.count_coefficients import divergences
@@ -101,7 +101,6 @@ def stability(
     'stable'
     """
     require_data_matrix(V, nonzero=True)
-    require_complete(V, "stability")
     K = checked_components(K, V)
     checked = checked_options(
         n_runs=n_runs,

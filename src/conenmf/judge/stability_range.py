@@ -16,7 +16,7 @@ from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.resampled import holds_counts
 from ..data.saving import reading, write_arrays
-from ..data.validate import checked_components, require_complete, require_data_matrix
+from ..data.validate import checked_components, require_data_matrix
 from ..errors import ComponentsError, FileFormatError, Message, Option
 from ..solve.checkpoint import Checkpoint, held_folder
 from ..solve.goals import best_coefficients
@@ -154,7 +154,6 @@ def stability_over(
     [2, 3]
     """
     require_data_matrix(V, nonzero=True)
-    require_complete(V, "stability")
     optional(function, "callback", callback, takes=1)
     checked = checked_options(
         n_runs=n_runs,

@@ -176,7 +176,7 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     >>> W_turned.round(3).tolist(), H_turned.round(3).tolist()
     ([[1.0, 0.0], [0.333, 1.0]], [[3.0, 2.0, 1.0], [0.0, 1.333, 2.667]])
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     precision = precision_of(W, H)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():

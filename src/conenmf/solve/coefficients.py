@@ -104,7 +104,7 @@ def coefficients(
     squared_error : float
         ||V - W H||^2, exact to rounding.
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     optional(instance, "penalties", penalties, Penalties)
     if V.observed is not None:
         return _of_observed(V, W, penalties)

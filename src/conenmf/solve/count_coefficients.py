@@ -77,7 +77,7 @@ def regressions(
     Features that no component has are left out: their rates are zero for every H. A label is the
     component with the largest share of the rates of a sample, -1 for a sample without counts.
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     optional(instance, "penalties", penalties, Penalties)
     W = factor("W", W, (V.shape[0], "K"))
     order = own_order(W)

@@ -21,7 +21,7 @@ from ..data.preparation import Preparation
 from ..data.prepared import PreparedMatrix
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.together import sweep_together
-from ..data.weighing import times_samples
+from ..data.views import times_samples
 from ..linalg.spectrum import Spectrum
 from .arena import Arena, part_of
 from .count_coefficients import regressions

@@ -65,7 +65,7 @@ def margins(V: DataMatrix) -> Margins:
     >>> margins(from_columns([[1, 2], [3, 6]])).features
     array([3., 9.])
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     margins_together(V, [V])
     return _measured[V]
 

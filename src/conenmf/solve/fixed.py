@@ -20,7 +20,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import ComponentsError, FactorError
-from ..names import Names
+from ..names import Names, in_order
 from .coefficients import coefficients
 from .penalties import times_gram
 from .solvers import Update
@@ -58,13 +58,23 @@ class Fixed:
 
     @classmethod
     def of(cls, fixed: Any, V: DataMatrix) -> Fixed | None:
-        """Return what a caller gave, checked against V: an array (F, n), a `Fixed`, or None."""
+        """Return what a caller gave, checked against V: an array (F, n), a `Fixed`, or None.
+
+        The rows of a data frame are matched with the features of V by name.
+        """
         if fixed is None:
             return None
-        known = (
-            fixed if isinstance(fixed, Fixed) else cls(factor("fixed", fixed, (V.shape[0], "n")))
-        )
-        factor("fixed", known.W, (V.shape[0], "n"))
+        if isinstance(fixed, Fixed):
+            known = fixed
+        else:
+            rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
+            known = cls(factor("fixed", rows, (V.shape[0], "n")))
+        W = factor("fixed", known.W, (V.shape[0], "n"))
+        ratio = W.max(axis=0) * (np.sqrt(V.shape[0] * V.shape[1]) / (V.norm or 1.0))
+        largest = 1e100 if V.dtype == np.float64 else 1e15
+        if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+            size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
+            raise FactorError(f"fixed components are {size}: give them in the units of the data")
         return known
 
     @property

@@ -103,7 +103,7 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     array([[2., 3.],
            [5., 2.]])
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     Ht = aligned_coefficients(V, H)
     (largest,) = V.map(_largest, Ht, reduce=max)
     (total, count) = V.map(_sum_of_positive, Ht, above=_NEGLIGIBLE_SHARE * largest)[0]

@@ -20,6 +20,7 @@ from ..data.matrix import DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..errors import FactorError
 from ..linalg.spectrum import Spectrum
+from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
 from .column_inits import COLUMN_INITS
@@ -70,7 +71,7 @@ def initialize(
     spectrum : Spectrum, optional
         That of V, for the inits that need singular vectors; for "cr1-robust" also of a sketch.
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=not isinstance(init, str))
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
     optional(instance, "solver", solver, Solver, "get_solver")
     optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
@@ -113,8 +114,10 @@ def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactor
     else:
         W, H = init, None
     F, N = V.shape
-    W = check_factor(W, (F, K), "W", V.dtype)
+    names = V.names.turned()  # features are rows of W, samples are columns of H
+    W = check_factor(in_order(names, "W", W, "sample", ""), (F, K), "W", V.dtype)
     if H is not None:
+        H = in_order(names, "H", H, "", "feature")
         H = (
             check_coefficients(V, H, K)
             if is_elsewhere(H)

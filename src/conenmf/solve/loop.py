@@ -68,7 +68,7 @@ def alternate(
     The history counts seconds and passes from the call. An iteration that is undone counts as one
     in which the error has not fallen.
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     instance("stopping", stopping, Stopping)
     optional(function, "callback", callback, takes=1)
     optional(function, "leap", leap, takes=3)
@@ -97,7 +97,7 @@ def ending(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
 
     What has stopped is not kept here: its H may be large.
     """
-    require_data_matrix(V)
+    require_data_matrix(V, holes=True)
     with V.own_threads():
         _advance(V, [run for run in runs if run.lacks_sums])
         active = dict(enumerate(runs))

@@ -73,6 +73,8 @@ class Loss(ABC):
         rows before those of H.
     number : int
         Of the iteration, counted from 0.
+    takes_holes : bool
+        Whether entries of V may be missing, or weighted.
     """
 
     name: str
@@ -80,9 +82,10 @@ class Loss(ABC):
     unit: float
     aligned: tuple[Aligned, ...] = ()
     number: int = 0
+    takes_holes: bool = False
 
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
-        require_data_matrix(V, nonzero=True)
+        require_data_matrix(V, nonzero=True, holes=self.takes_holes)
         rescale = flag("rescale", rescale)
         self.V = V
         F, N = V.shape

@@ -92,6 +92,7 @@ class Poisson(Loss):
     """
 
     name = "poisson"
+    takes_holes = True
 
     def __init__(self, V: DataMatrix, *, rescale: bool = True) -> None:
         super().__init__(V, rescale=rescale)

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..arguments import instance
 from ..data.blocks import Array, exact
+from ..data.known import Observed
 from ..data.matrix import Aligned, DataMatrix
-from ..data.observed import Observed
 from ..data.steps import sample_indices
 from ..data.validate import require_nonnegative
 from ..errors import Message, Option, OptionError
@@ -135,7 +135,7 @@ class Terms:
 
     def goal(self, V: DataMatrix, loss: Callable[..., Loss]) -> Loss:
         """Return the loss by which factors of V are judged."""
-        is_weighted = self.has_holes and self.loss == "frobenius"
+        is_weighted = V.observed is not None and self.loss == "frobenius"
         return Weighted(V) if is_weighted else loss(V, rescale=False)
 
     def scaled(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned | None]:

@@ -69,6 +69,7 @@ class Weighted(Loss):
     """
 
     name = "frobenius"
+    takes_holes = True
 
     def __init__(
         self, V: DataMatrix, *, rescale: bool = True, grams_every: int | None = None

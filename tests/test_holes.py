@@ -1,0 +1,239 @@
+"""No function takes a missing entry for a zero: it handles it, with the right number, or refuses.
+
+The calls are those of `test_arguments`, which has one of every public function, with data of which
+entries are missing in place of the complete ones. What is not in `HANDLED` must refuse them.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import conenmf
+from conenmf import factorize, from_columns, from_rows
+from conenmf.data.holes import filled
+from conenmf.data.known import observed_only, weigh_samples
+from conenmf.data.views import MappedMatrix, take_samples
+from conenmf.errors import NotAvailableError
+from conenmf.judge.count_certificate import certify_counts
+from conenmf.judge.poisson_gaps import poisson_gaps
+from conenmf.solve.coefficients import coefficients
+from conenmf.solve.count_coefficients import regressions
+from conenmf.solve.count_margins import margins
+from conenmf.solve.goals import best_coefficients
+from conenmf.solve.poisson import Poisson
+from conenmf.solve.weighted import Weighted
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def arguments():
+    """The module of tests with a valid call of every public function."""
+    if "arguments_of_tests" not in sys.modules:
+        path = Path(__file__).with_name("test_arguments.py")
+        spec = importlib.util.spec_from_file_location("arguments_of_tests", path)
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
+    return sys.modules["arguments_of_tests"]
+
+
+GIVEN = arguments()
+F, N, K = GIVEN.F, GIVEN.N, GIVEN.K
+DATA, COUNTS = GIVEN.MODEL.V, np.floor(9 * GIVEN.MODEL.V) + 1
+KNOWN = np.random.default_rng(0).random((F, N)) > 0.15
+WEIGHTS = KNOWN * np.random.default_rng(1).gamma(2.0, 1.0, (F, N))
+HOLED = {
+    "mask": (from_columns(DATA, mask=KNOWN), from_columns(COUNTS, mask=KNOWN)),
+    "weights": (from_columns(DATA, weights=WEIGHTS), from_columns(COUNTS, weights=WEIGHTS)),
+}
+W, H = GIVEN.W, GIVEN.H
+
+HANDLED = {  # each has a check of its numbers below, or does not look at entries
+    "factorize",
+    "compare",
+    "certify",
+    "diagnose",
+    "uniqueness",
+    "select_k",  # of the data with means in place of missing entries
+    "judge.selection.choose_k",
+    "data.known.observed_only",
+    "data.known.weigh_samples",
+    "data.views.take_samples",
+    "cones.restricted.observed_bound",
+    "cones.restricted.known_bound",
+    "cones.rank.default_range",  # looks at the shape of V
+    "solve.poisson.Poisson",
+    "solve.weighted.Weighted",
+    "solve.coefficients.coefficients",
+    "solve.goals.best_coefficients",
+    "solve.count_margins.margins",
+    "solve.count_coefficients.regressions",
+    "solve.initial.lift_zeros",  # looks at H alone
+    "judge.identifiability.uniqueness_radii",  # looks at W and H alone
+    "judge.uniqueness.component_freedom",
+    "judge.count_certificate.certify_counts",
+    "judge.poisson_gaps.poisson_gaps",
+}
+
+
+def with_holes(path, kind):
+    """The arguments of a call that are data, with missing entries; none without such."""
+    data, counts = HOLED[kind]
+    changed = {}
+    for name, (_, value) in GIVEN.CALLS[path].items():
+        if value is GIVEN.V or value is GIVEN.HOLED:
+            changed[name] = data
+        elif value is GIVEN.COUNTS:
+            changed[name] = counts
+        elif value is GIVEN.SPECTRUM or name == "penalties":
+            changed[name] = None
+    return changed if any(value is not None for value in changed.values()) else {}
+
+
+TAKING = [path for path in GIVEN.CALLS if with_holes(path, "mask")]
+TAKING.remove("solve.loop.iterate")  # takes runs, each of which has a loss that refuses
+
+
+def test_the_list_is_of_functions_that_take_data():
+    assert len(TAKING) > 60
+    assert {*TAKING} >= HANDLED
+
+
+@pytest.mark.parametrize("kind", HOLED)
+@pytest.mark.parametrize("path", TAKING)
+def test_data_with_holes_are_handled_or_refused(path, kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if path in HANDLED:
+        GIVEN.call(path, **with_holes(path, kind))
+        return
+    with pytest.raises(NotAvailableError, match="missing or weighted"):
+        GIVEN.call(path, **with_holes(path, kind))
+
+
+def test_what_reads_all_data_refuses_those_with_holes():
+    V = HOLED["mask"][0]
+    for wrong in (V.turned, lambda: MappedMatrix(V, np.sqrt, dtype=V.dtype)):
+        with pytest.raises(NotAvailableError, match="missing or weighted"):
+            wrong()
+    model = conenmf.ConeNMF(K, missing="nan").fit(DATA.T)
+    with pytest.raises(NotAvailableError):
+        model.score(np.where(KNOWN, DATA, np.nan).T)
+    with pytest.raises(NotAvailableError):
+        conenmf.ConeNMF(K, missing="nan").partial_fit(np.where(KNOWN, DATA, np.nan).T)
+
+
+# --- numbers, by plain NumPy ------------------------------------------------------------------
+
+
+def squares(p, X, W, H):
+    return float((p * (X - W @ H) ** 2).sum())
+
+
+def divergence(p, X, W, H):
+    model = W @ H
+    return float((p * (X * np.log(X / model) - X + model)).sum())
+
+
+@pytest.mark.parametrize("kind", HOLED)
+class TestNumbers:
+    @pytest.fixture
+    def p(self, kind):
+        return {"mask": KNOWN.astype(float), "weights": WEIGHTS}[kind]
+
+    @pytest.fixture
+    def V(self, kind):
+        return HOLED[kind][0]
+
+    @pytest.fixture
+    def C(self, kind):
+        return HOLED[kind][1]
+
+    def test_errors(self, V, C, p):
+        result = factorize(V, K)
+        error = np.sqrt(squares(p, DATA, result.W, result.H) / (p * DATA**2).sum())
+        assert result.relative_error == pytest.approx(error, rel=1e-9)
+        assert result.certify().relative_error == pytest.approx(error, rel=1e-9)
+        assert 0 <= result.certify().lower_bound <= error
+        assert f"{error:.4g}" in result.summary()[0]
+        limits = {"max_iter": 100, "tol": 1e-6}
+        table = conenmf.compare(V, K, inits=["cr1"], solvers=["hals"], **limits)
+        again = factorize(V, K, init="cr1", solver="hals", **limits)
+        assert table.contenders[0].relative_error == pytest.approx(again.relative_error, rel=1e-9)
+        counted = factorize(C, K, loss="poisson")
+        value = divergence(p, COUNTS, counted.W, counted.H)
+        assert counted.objective == pytest.approx(value, rel=1e-7)
+        assert counted.certify().divergence == pytest.approx(value, rel=1e-7)
+        assert counted.relative_error == pytest.approx(value / margins(C).scale, rel=1e-7)
+
+    def test_coefficients(self, V, C, p):
+        H, _, value = coefficients(V, W)
+        assert value == pytest.approx(squares(p, DATA, W, H), rel=1e-9)
+        gradient = W.T @ (p * (W @ H - DATA))
+        assert np.abs(np.minimum(H, gradient)).max() < 1e-8 * np.abs(W.T @ DATA).max()
+        assert best_coefficients(V, W)[2] == value
+        positive = W + 0.01
+        H, _, sums = regressions(C, positive)
+        assert sums.divergence == pytest.approx(divergence(p, COUNTS, positive, H), rel=1e-7)
+        gradient = positive.T @ (p * (1 - COUNTS / (positive @ H)))
+        assert np.abs(np.minimum(H, gradient)).max() < 1e-3 * np.abs(positive.T @ p).max()
+        assert best_coefficients(C, positive, "poisson")[2] == pytest.approx(sums.divergence)
+
+    def test_margins(self, C, p):
+        found = margins(C)
+        np.testing.assert_allclose(found.features, (p * COUNTS).sum(axis=1))
+        np.testing.assert_allclose(found.samples, (p * COUNTS).sum(axis=0))
+        one = factorize(C, 1, loss="poisson", tol=1e-10)
+        assert found.divergence == pytest.approx(divergence(p, COUNTS, one.W, one.H), rel=1e-4)
+        assert Poisson(C).relative_error(found.divergence / Poisson(C).unit) == pytest.approx(1)
+        assert Weighted(HOLED["mask"][0]).total == pytest.approx((KNOWN * DATA**2).sum())
+
+    def test_certificates(self, C, p):
+        positive = W + 0.01
+        H = regressions(C, positive)[0]
+        value = divergence(p, COUNTS, positive, H)
+        assert poisson_gaps(C, positive, H).divergence == pytest.approx(value, rel=1e-7)
+        assert certify_counts(C, positive, H).divergence == pytest.approx(value, rel=1e-7)
+        assert certify_counts(C, positive, H).lower_bound == 0
+
+    def test_views(self, V, p):
+        index = np.array([5, 2, 2, 9])
+        part = take_samples(V, index)
+        expected = from_columns(DATA[:, index], weights=p[:, index]).observed
+        assert part.observed.total == pytest.approx(expected.total)
+        np.testing.assert_array_equal(np.asarray(part.observed.weights), p[:, index].T)
+        assert part.observed.missing == pytest.approx((p[:, index] == 0).mean())
+        s = np.random.default_rng(2).random(N)
+        weighed = weigh_samples(V, s)
+        assert weighed.observed.total == pytest.approx((p * s * DATA**2).sum())
+        means = (KNOWN * DATA).sum(axis=1) / KNOWN.sum(axis=1)
+        whole = filled(V)
+        assert whole.observed is None
+        shown = np.asarray(whole.columns(np.arange(N)))
+        np.testing.assert_allclose(shown, np.where(KNOWN, DATA, means[:, None]))
+
+    def test_choices_see_means_in_place_of_holes(self, V):
+        means = (KNOWN * DATA).sum(axis=1) / KNOWN.sum(axis=1)
+        whole = from_columns(np.where(KNOWN, DATA, means[:, None]))
+        one, other = (conenmf.select_k(data, [2, 3], methods=["ratio"]) for data in (V, whole))
+        assert str(one) == str(other)
+
+    def test_the_description_is_of_what_is_known(self, V, p):
+        result = factorize(V, K)
+        found = result.diagnose(effort=0)
+        shown = np.where(p > 0, DATA, result.W @ result.H)
+        values = np.linalg.svd(shown, compute_uv=False)
+        seen = found.rank.singular_values
+        np.testing.assert_allclose(seen, values[: seen.size])
+        left = (p * (DATA - result.W @ result.H) ** 2).sum(axis=0)
+        own = np.sqrt(left / (p * DATA**2).sum(axis=0))
+        np.testing.assert_allclose(found.inspected.errors, own[found.inspected.indices], rtol=1e-7)
+        assert len(result.uniqueness().verdicts) == K
+
+
+def test_data_that_turn_out_complete_are_accepted():
+    V = observed_only(from_rows(DATA.T), mask=np.ones((N, F), bool))
+    assert V.observed is None
+    part = take_samples(from_columns(DATA, mask=np.arange(N) * np.ones((F, 1)) > 2), [5, 6])
+    assert part.observed is None
