@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from conenmf import Uniqueness, factorize, from_columns, from_rows, uniqueness
 from conenmf.errors import FactorError, NotADataMatrixError, NotAvailableError, OptionError
+from conenmf.judge import other_factors
 from conenmf.judge.metrics import match_components, unit_columns
 from conenmf.judge.other_factors import _Found, exact_uniqueness
 from conenmf.judge.uniqueness import between, component_freedom
@@ -221,6 +222,22 @@ def test_what_a_thorough_search_does_not_move_is_not_called_unique():
         if name not in ("directions", "freedom_radii")
     }
     assert set(Uniqueness.from_arrays(older, 60, 5).verdicts) == {"undecided"}
+
+
+def test_sliding_moves_what_no_direction_does(monkeypatch):
+    rng = np.random.default_rng(152)
+    K, F, N = (int(rng.integers(*limits)) for limits in ((2, 5), (8, 25), (30, 80)))
+    W = rng.random((F, K)) * (rng.random((F, K)) < rng.choice([0.5, 0.8, 1.0]))
+    W += 0.01 * rng.integers(0, 2)
+    V = W @ rng.dirichlet(np.full(K, rng.choice([0.2, 0.5, 1.0])), N).T
+    noise = rng.choice([0.01, 0.05, 0.2]) * V.std()
+    V = np.maximum(V + noise * rng.standard_normal(V.shape), 0)
+    result = factorize(from_columns(V), K, tol=1e-7, max_iter=2000)
+    found = uniqueness(from_columns(V), result.W, result.H, thorough=True)
+    check_others(V, result.W, found, relative_error(V, result.W, np.asarray(result.H)))
+    monkeypatch.setattr(other_factors, "_SLIDING", 0)
+    less = uniqueness(from_columns(V), result.W, result.H, thorough=True)
+    assert less.verdicts.count("can be moved") < found.verdicts.count("can be moved")
 
 
 def test_exact_fits_are_not_searched():

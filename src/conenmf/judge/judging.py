@@ -109,7 +109,7 @@ class JudgesItself:
 
         It costs about as much as the fit: `max_iter` is about how many iterations it takes in all.
         With `thorough`, it searches until it can say that a component was not found to move, which
-        takes up to about ten times as long; see `conenmf.uniqueness`. The result keeps the answer,
+        takes up to tens of times as long; see `conenmf.uniqueness`. The result keeps the answer,
         and computes it again only to search more than before. Of a fit with penalties, or to data
         with missing entries, exact factors of W H alone are sought: others would have other
         penalties, or other values where nothing is known.

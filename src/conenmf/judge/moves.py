@@ -19,9 +19,10 @@ import numpy as np
 from ..data.blocks import Array
 from .metrics import unit_columns
 
-__all__ = ["Move", "all_moves", "moved_component", "proposed_moves"]
+__all__ = ["Move", "all_moves", "moved_component", "proposed_moves", "slide"]
 
 _ANGLES = tuple(math.radians(degrees) for degrees in (5.1, 7.5, 11.0, 16.0, 24.0, 36.0))
+_SLIDE_STEPS = 20  # until an angle is reached in spite of zeros
 _MIN_ANGLE = math.radians(5.05)  # after what is negative was set to zero
 
 
@@ -124,6 +125,29 @@ def _step_of(u: Array, direction: Array) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _turned(u, middle * direction) < _ANGLES[0] else (low, middle)
     return high
+
+
+def slide(
+    W: Array, VH: Array, HH: Array, l: int, w: Array, angle: float, step: float
+) -> Move | None:
+    """Return a move of component l of W to where the error is less, at least an angle from w.
+
+    With a step of 1 that is the best place for the coefficients H of W, given as VH' (F, K) and HH'
+    (K, K), or what is nearly the nearest to it at this angle; None if there is none.
+    """
+    if not HH[l, l] > 0:
+        return None
+    fall = step * (VH[:, l] - W @ HH[l]) / HH[l, l]
+    u, best = w / np.linalg.norm(w), np.maximum(W[:, l] + fall, 0)
+    for _ in range(_SLIDE_STEPS):
+        across = best - (best @ u) * u
+        if not across.any():
+            return None
+        if (turned := _turned(u, best - u)) >= angle - 1e-9:
+            return Move(l, np.zeros(W.shape[1]), turned, math.nan, best - W[:, l])
+        there = math.cos(angle) * u + math.sin(angle) * across / np.linalg.norm(across)
+        best = np.maximum(np.linalg.norm(best) * there, 0)  # zeros may bring it nearer again
+    return None
 
 
 def _turned(u: Array, step: Array) -> float:

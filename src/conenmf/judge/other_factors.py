@@ -8,12 +8,14 @@ a component is moved by the angle to the nearest one of the other factors.
 There are two searches. The short one costs about as much as a fit: about `max_iter` iterations in
 all, two places for each component, which share passes over V. It may miss what there is, so what it
 does not find stays undecided. The thorough one tries 28 directions for each component, and the
-others are refitted until they converge.
+others are refitted until they converge; from the best half of these places the component slides on,
+at 5 degrees or more from where it was.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,8 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
 from ..solve.goals import checked_loss
 from .metrics import match_components, unit_columns
-from .moves import Move, all_moves, proposed_moves
-from .refits import Referee, refit
+from .moves import Move, all_moves, proposed_moves, slide
+from .refits import Referee, Refit, refit
 from .uniqueness import (
     VISIBLE_ANGLE,
     Freedom,
@@ -48,6 +50,9 @@ _TRIAL_ITERATIONS = 3, 12  # of a trial, at least and at most
 _DIRECTIONS = 28  # of each component, in a thorough search
 _LEADING = 4  # directions of the residual, which are among them, each with both signs
 _THOROUGH: Any = {"max_iter": 500, "tol": 1e-5}  # of each trial
+_SLIDING, _MAX_SLIDES = 14, 50  # the trials of each component that slide, and how often they may
+_SLIDE_ANGLE = math.radians(5.01)  # from where the component was
+_HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
 _ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
 _MIN_TURN = math.radians(1)  # of an exact turn that is checked
 _MAX_KEPT_BYTES = 1 << 27  # of other factors
@@ -107,8 +112,8 @@ def uniqueness(
         and proofs alone are sought.
     thorough : bool
         Search until it can be said that a component was not found to move: 28 directions for each,
-        the other components refitted until they converge. It takes up to about ten times
-        the CPU time of the fit. Fits that are exact but for rounding are not searched.
+        the other components refitted until they converge. It takes up to tens of
+        times the CPU time of the fit. Fits that are exact but for rounding are not searched.
     sum_to_one : bool
         The coefficients of each sample sum to one, here and in other factors. Then exact turns and
         proofs alone are sought.
@@ -225,7 +230,11 @@ class _Search:
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
 
-    def check(self, W: Array) -> bool:
+    def check(self, end: Refit) -> bool:
+        """Check where a trial ended, unless its error is far too large."""
+        return end.error <= _HOPEFUL_RATIO * self.limit and self.check_components(end.W)
+
+    def check_components(self, W: Array) -> bool:
         """Compute the error of other components on V, and take them if it is low enough."""
         error = self.referee.error(W)
         if error <= self.limit:
@@ -244,7 +253,7 @@ class _Search:
                 total = turn_sum(freedom, self.W, l)
                 scale = np.where(np.arange(self.W.shape[1]) == l, total, 1)
                 others = iter([W / scale for W in others] if total > 0 else [])
-            if any(self.check(W) for W in others):
+            if any(self.check_components(W) for W in others):
                 self.found.widen_by_turns(l)
 
     def refits(self, max_iter: int) -> None:
@@ -261,10 +270,9 @@ class _Search:
                 return
             each = int(np.clip(max_iter // len(moves), *limits))
             options: Any = {"loss": self.loss, "n_given": self.n_given, "max_iter": each}
-            for W, n_iter in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
-                max_iter -= n_iter
-                if W is not None:
-                    self.check(W)
+            for end in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
+                max_iter -= end.n_iter
+                self.check(end)
 
     def everywhere(self) -> None:
         """Try many directions for every component that was not moved, until the rest converges."""
@@ -276,16 +284,38 @@ class _Search:
         moves = [
             all_moves(self.W, proposed[l][:most], l, beyond, _DIRECTIONS, rng) for l in range(K)
         ]
-        options: Any = {"loss": self.loss, "n_given": self.n_given, "limit": self.limit}
-        ended = np.zeros(K, dtype=np.int64)
+        ends: list[list[Refit]] = [[] for _ in range(K)]
         for trial in range(_DIRECTIONS):
             now = [moves[l][trial] for l in self.found.pending() if len(moves[l]) > trial]
-            tried = refit(self.V, self.W, self.Ht, now, **options, **_THOROUGH)
-            for move, (W, n_iter) in zip(now, tried, strict=True):
-                ended[move.component] += n_iter < _THOROUGH["max_iter"]
-                if W is not None:
-                    self.check(W)
-        self.found.directions[:] = np.where(ended >= _DIRECTIONS, ended, 0)
+            for move, end in zip(now, self.converged(self.W, self.Ht, now), strict=True):
+                ends[move.component].append(end)
+                self.check(end)
+        for l in self.found.pending():
+            converged = [end for end in ends[l] if end.n_iter < _THOROUGH["max_iter"]]
+            self.found.directions[l] = len(converged) if len(converged) == _DIRECTIONS else 0
+            for end in sorted(ends[l], key=_by_error)[:_SLIDING]:
+                if self.found.angles[l] < VISIBLE_ANGLE:
+                    self.slide(l, end)
+
+    def slide(self, l: int, end: Refit) -> None:
+        """Let the component go where the error is less, as long as that is 5 degrees away."""
+        step = 1.0
+        for _ in range(_MAX_SLIDES):
+            Ht = self.referee.coefficients(end.W).T
+            (VH, HH) = self.V.sweep(_cross_and_gram, Ht)[0]
+            move = slide(end.W, VH, HH, l, self.W[:, l], _SLIDE_ANGLE, step)
+            if move is None:
+                return
+            (new,) = self.converged(end.W, Ht, [move])
+            fall = end.error - new.error
+            if self.check(new) or (step == 1 and new.error - self.limit > _MAX_SLIDES * fall):
+                return
+            end, step = (new, 2 * step) if fall > 0 else (end, 1.0)
+
+    def converged(self, W: Array, Ht: Aligned, moves: list[Move]) -> Iterator[Refit]:
+        """Yield where moves end, the others refitted until they converge."""
+        options: Any = {"loss": self.loss, "n_given": self.n_given, "limit": self.limit}
+        return refit(self.V, W, Ht, moves, **options, **_THOROUGH)
 
     def proposed(self, max_cost: float = _MAX_COST) -> list[list[Move]]:
         """Moves for each component: the one that goes farthest, and others, the cheapest first."""
@@ -296,6 +326,10 @@ class _Search:
         counts = self.loss == "poisson"
         proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
         return [[move for move in own if move.cost <= max_cost] for own in proposed]
+
+
+def _by_error(end: Refit) -> float:
+    return end.error
 
 
 def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned, rng: np.random.Generator) -> Array:

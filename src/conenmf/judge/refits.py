@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,12 +24,11 @@ from ..solve.stopping import Iteration, Stopping
 from ..solve.terms import Terms
 from .moves import Move, moved_component
 
-__all__ = ["Referee", "refit"]
+__all__ = ["Referee", "Refit", "refit"]
 
 _MAX_HELD_NUMBERS = 1 << 26  # in the factors of runs that share passes
 _COPIES = 4  # of them, that a run has
 _MAX_FALLS = 100  # of the error as in the last five iterations, before it is low enough
-_HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
 
 
 class Referee:
@@ -45,10 +44,23 @@ class Referee:
         end = self.goal.finish(W, n_first=W.shape[1], **self.how)
         return self.goal.relative_error(end.squared_error)
 
+    def coefficients(self, W: Array) -> Aligned:
+        """Return the best H (K, N) for W; one pass."""
+        W = np.ascontiguousarray(W, self.goal.V.dtype)
+        return self.goal.finish(W, n_first=W.shape[1], **self.how).H
+
     def allowed(self, error: float, limit: float) -> float:
         """Return by how much the loss may grow between two relative errors."""
         power = 1 if self.goal.name == "poisson" else 2  # of least squares it is a root
         return (limit**power - error**power) / self.goal.relative_error(1.0) ** power
+
+
+class Refit(NamedTuple):
+    """Where a trial ended: W (F, K), its relative error, and the iterations that it took."""
+
+    W: Array
+    error: float
+    n_iter: int
 
 
 def refit(
@@ -62,11 +74,8 @@ def refit(
     limit: float,
     max_iter: int,
     tol: float = 1e-4,
-) -> Iterator[tuple[Array | None, int]]:
-    """Yield W (F, K) of each move, and the iterations that it took.
-
-    W has the moved component, and the others where they followed it. It is None if the error has
-    stayed far above the limit.
+) -> Iterator[Refit]:
+    """Yield where each move ended: its component is where it was put, and the others followed it.
 
     Parameters
     ----------
@@ -90,8 +99,7 @@ def refit(
         runs = [trial.run(Ht, limit, Stopping(tol, max_iter=max_iter)) for trial in trials]
         for trial, solution in zip(trials, iterate(V, runs), strict=True):
             errors = solution.history.relative_error
-            is_hopeful = errors[-1] <= _HOPEFUL_RATIO * limit
-            yield trial.end(solution) if is_hopeful else None, errors.size
+            yield Refit(trial.end(solution), float(errors[-1]), errors.size)
 
 
 class _Trial:
