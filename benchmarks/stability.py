@@ -1,4 +1,4 @@
-"""Signatures of mutations by consensus, the coverage of limits, and the cost of many runs.
+"""Signatures of mutations by consensus, and the cost of many runs.
 
 The score of Liu et al. (2023) is PPV + TPR + the mean cosine of true positives: signatures are
 matched one to one, and true above a cosine of 0.9. The sets are synthetic catalogues with their
@@ -11,10 +11,8 @@ and 2.747 on indel_set1. Constants were chosen on the level Moderate and on draw
     python benchmarks/stability.py --sets SBS_set1 indel_set1 --levels Moderate Realistic
     python benchmarks/stability.py --drawn
 
-With ``--drawn`` no set is read: on counts of the generators below, in what share of the entries
-above 1/F of unit-sum spectra the limits of 90 % cover the truth, for stable components; and what 20
-runs from random inits take together, over the sum of each alone. How limits are computed was chosen
-on seeds 0 to 9.
+With ``--drawn`` no set is read: what 20 runs from random inits on drawn counts take together, over
+the sum of each alone. The coverage of limits is in ``limits.py``.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ import argparse
 import csv
 import os
 import time
-from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,65 +76,6 @@ def poisson(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return rng.poisson(truth @ rng.gamma(0.5, 800, (5, 150))).astype(float), truth
 
 
-def overdispersed(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The same with rates that vary themselves, by a gamma factor of mean 1 and variance 0.1."""
-    truth = rng.dirichlet(np.full(48, 0.3), 5).T
-    rates = truth @ rng.gamma(0.5, 800, (5, 150))
-    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), truth
-
-
-def cells(rng: np.random.Generator, *, shared: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of 100 genes in 300 cells, and their seven programs.
-
-    Every cell has one of six programs for what it is; three in ten also have the seventh, for what
-    it does, with a share of 0.1 to 0.7. Totals are log-normal, about 1000; rates vary by a gamma
-    factor of variance 0.1. Many genes have nearly no counts in a program, unless they are shared:
-    then every program raises some genes of a base that all have.
-    """
-    if shared:
-        base = rng.lognormal(0.0, 1.0, (100, 1))
-        raised = base * rng.lognormal(1.5, 0.5, (100, 7))
-        programs = np.where(rng.random((100, 7)) < 0.15, raised, base)
-        programs /= programs.sum(axis=0)
-    else:
-        programs = rng.dirichlet(np.full(100, 0.2), 7).T
-    usage = np.zeros((7, 300))
-    usage[rng.integers(0, 6, 300), np.arange(300)] = 1
-    active = rng.uniform(0.1, 0.7, 300) * (rng.random(300) < 0.3)
-    usage *= 1 - active
-    usage[6] = active
-    rates = programs @ (usage * rng.lognormal(np.log(1000), 0.4, 300))
-    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), programs
-
-
-GENERATORS = {
-    "Poisson": poisson,
-    "overdispersed": overdispersed,
-    "cells": cells,
-    "cells, a shared base": partial(cells, shared=True),
-}
-SEEDS = {"chosen on": range(10), "others": range(10, 20)}
-
-
-def coverage(name: str, resample: str, seeds: Iterable[int]) -> tuple[float, int, int]:
-    """The share of entries whose limits cover the truth; entries; components that are stable."""
-    covered: list[bool] = []
-    n_stable = 0
-    for seed in seeds:
-        X, truth = GENERATORS[name](np.random.default_rng(seed))
-        found = stability(from_columns(X), truth.shape[1], 20, loss="poisson", resample=resample)
-        if found.problem:
-            continue
-        order, _ = match_components(truth, found.W)
-        for k, place in enumerate(order):
-            if found.is_stable[place]:
-                w, low, high = truth[:, k], found.lower[:, place], found.upper[:, place]
-                large = w > 1 / len(w)
-                covered += ((low <= w) & (w <= high))[large].tolist()
-                n_stable += 1
-    return float(np.mean(covered)), len(covered), n_stable
-
-
 def cost(loss: str, n_runs: int = 20) -> float:
     """The time of many runs from random inits together, over the sum of each alone."""
     X, _ = poisson(np.random.default_rng(0))
@@ -150,18 +87,6 @@ def cost(loss: str, n_runs: int = 20) -> float:
     for rng in np.random.default_rng(0).spawn(n_runs):
         factorize(V, 5, init="random", sketch=None, rng=rng, **options)
     return together / (time.perf_counter() - began)
-
-
-def show_coverage(names: Iterable[str]) -> None:
-    for name in names:
-        for resample in ("samples", "counts"):
-            for part, seeds in SEEDS.items():
-                share, count, n_stable = coverage(name, resample, seeds)
-                print(
-                    f"{name}, {resample}, seeds {seeds[0]} to {seeds[-1]} ({part}): limits cover "
-                    f"{share:.1%} of {count} entries of {n_stable} stable components",
-                    flush=True,
-                )
 
 
 def show_cost() -> None:
@@ -176,11 +101,9 @@ def main() -> None:
     parser.add_argument("--ks", nargs="+", type=int, help="by default found from the data")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--resample", default="start")
-    parser.add_argument("--drawn", action="store_true", help="coverage and cost on drawn counts")
-    parser.add_argument("--generators", nargs="+", default=GENERATORS, choices=GENERATORS)
+    parser.add_argument("--drawn", action="store_true", help="the cost on drawn counts")
     options = parser.parse_args()
     if options.drawn:
-        show_coverage(options.generators)
         show_cost()
         return
     root = Path(os.environ.get("CONENMF_DATA", ".")) / "signatures"

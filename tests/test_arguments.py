@@ -236,6 +236,8 @@ CALLS = {
     "Programs.markers": {"n": ("integer", 3)},
     "Stability.plot": {"axes": ("axes?", None)},
     "Stability.in_sentences": {},
+    "Stability.limits_in_words": {},
+    "Stability.move_in_words": {"k": ("integer", 0)},
     "Stability.certify": {"effort": ("integer?", 0)},
     "Stability.save": {"path": ("path", "stability.npz")},
     "Stability.load": {"path": ("path", "stable.npz")},

@@ -31,6 +31,7 @@ def test_what_is_found_again_is_said_and_written(counts, capsys, run):
     table = pd.read_csv("out/limits.csv")
     assert len(table) == 60
     assert (table.lower <= table.upper).all()
+    assert table.withheld.isna().all()
     np.testing.assert_allclose(table.groupby("component").value.sum(), 1)
     found, result = Stability.load("out/stability.npz"), Factorization.load("out/result.npz")
     np.testing.assert_allclose(result.W, found.W, rtol=1e-12)

@@ -3,7 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf.judge.limits import LEVEL, entry_limits
+from conenmf import Stability, from_columns, stability
+from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges
+from conenmf.judge.limits import _Window as Window
+from conenmf.judge.metrics import match_components
 
 
 @pytest.mark.parametrize("n", [2, 5, 20])
@@ -44,3 +47,155 @@ def test_one_run_has_no_limits():
     lower, upper = entry_limits(np.ones(3), np.ones((1, 3)))
     assert np.isnan(lower).all()
     assert np.isnan(upper).all()
+
+
+def mixed(seed, alpha, N=200, F=60, K=4, noise=0.05):
+    """Samples of components without zeros, with normal noise; and the components of sum one."""
+    rng = np.random.default_rng(seed)
+    W = rng.random((F, K))
+    X = W @ rng.dirichlet(np.full(K, alpha), N).T
+    X += noise * np.sqrt(np.mean(X**2)) * rng.normal(size=X.shape)
+    return np.maximum(X, 0), W / W.sum(axis=0)
+
+
+def coverage(found, truth):
+    """Of entries above 1 / F: the share within the limits, and within those of the runs alone."""
+    F, both = len(truth), []
+    order, _ = match_components(truth, found.W)
+    W = found.W[:, order]
+    runs = np.array([run[:, match_components(W, run)[0]] for run in found.spectra])
+    bare = entry_limits(W, runs / runs.sum(axis=1, keepdims=True))
+    for lower, upper in ((found.lower[:, order], found.upper[:, order]), bare):
+        both.append(((lower <= truth) & (truth <= upper))[truth > 1 / F].mean())
+    return both
+
+
+@pytest.mark.parametrize(("alpha", "N"), [(0.5, 200), (0.2, 200), (0.5, 1000)])
+def test_limits_cover_the_truth_where_the_bootstrap_does_not(alpha, N):
+    # the components have no zeros and samples are mixed: all runs agree on other components
+    each = []
+    for seed in range(20, 23):
+        X, truth = mixed(seed, alpha, N)
+        found = stability(from_columns(X), 4, 20)
+        assert found.verdict == "stable"
+        assert not any(found.withheld)
+        each.append(coverage(found, truth))
+    covered, by_runs = np.mean(each, axis=0)
+    assert covered >= 0.9
+    assert by_runs < 0.75
+
+
+def test_limits_of_identified_components_stay_narrow():
+    # an anchor and pure samples for each: only noise moves them, and more samples less so
+    rng, widths = np.random.default_rng(0), []
+    W = np.vstack([np.eye(3), rng.random((27, 3)) * (rng.random((27, 3)) < 0.5)])
+    for noise in (0.05, 0.005):
+        H = rng.dirichlet(np.full(3, 0.1), 300).T
+        X = W @ H
+        X = np.maximum(X + noise * np.sqrt(np.mean(X**2)) * rng.normal(size=X.shape), 0)
+        found = stability(from_columns(X), 3, 10)
+        assert coverage(found, W / W.sum(axis=0))[0] > 0.85
+        assert (np.degrees(found.moves) < 100 * noise).all()
+        widths.append(float(np.mean(found.upper - found.lower)))
+    assert widths[1] < widths[0] / 4
+
+
+def test_moved_components_explain_the_data_up_to_noise():
+    X, _ = mixed(0, 0.5)
+    found = stability(from_columns(X), 4, 8)
+    W, H = found.W, np.asarray(found.H)
+    window = Window(X, W, H)
+    noise = np.mean((X - W @ H) ** 2)
+    from scipy.optimize import nnls
+
+    steps = np.full((4, 4), 0.01)
+    for moved in window.extremes(steps)[::5]:
+        # with exact coefficients, the error is about as large as before
+        moved = np.maximum(moved, 0)
+        error = np.mean([nnls(moved, x)[1] ** 2 / len(x) for x in X.T])
+        assert error < 1.05 * noise
+    ranges = moved_ranges(X, W, H, steps)
+    assert (ranges.lower <= W).all()
+    assert (W <= ranges.upper).all()
+    np.testing.assert_array_equal(ranges.angles > 0.01, True)
+
+
+def test_the_gradient_is_that_of_the_excess():
+    X, _ = mixed(1, 0.5)
+    found = stability(from_columns(X), 4, 4)
+    window = Window(X, found.W, np.asarray(found.H))
+    T = np.eye(4) + 0.1 * np.random.default_rng(0).normal(size=(4, 4))
+    value, gradient = window.excess(T)
+    assert value > 0
+    for k, l in np.ndindex(4, 4):
+        step = 1e-6 * np.outer(np.eye(4)[k], np.eye(4)[l])
+        difference = (window.excess(T + step)[0] - window.excess(T - step)[0]) / 2e-6
+        assert gradient[k, l] == pytest.approx(difference, rel=1e-4, abs=1e-4 * abs(value))
+
+
+def test_scaling_the_data_does_not_change_the_moves():
+    X, _ = mixed(2, 0.5)
+    found = stability(from_columns(X), 4, 4)
+    W, H, steps = found.W, np.asarray(found.H), np.full((4, 4), 0.01)
+    before = moved_ranges(X, W, H, steps)
+    after = moved_ranges(1024 * X, W, 1024 * H, steps)
+    np.testing.assert_allclose(after.angles, before.angles, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("F", "N", "K", "reason"),
+    [
+        (3, 30, 3, "too few features to see noise"),
+        (30, 4, 4, "too few samples to see noise"),
+        (30, 30, 4, "linearly dependent"),
+    ],
+)
+def test_limits_are_withheld_where_moves_are_unknown(F, N, K, reason):
+    rng = np.random.default_rng(0)
+    W, H = rng.random((F, K)), rng.random((K, N))
+    W[:, 1] = W[:, 0] if "dependent" in reason else W[:, 1]
+    ranges = moved_ranges(W @ H, W / W.sum(axis=0), H, np.full((K, K), 0.01))
+    assert reason in ranges.problem
+    assert np.isnan([ranges.lower, ranges.upper]).all()
+    assert np.isnan(ranges.angles).all()
+    if "dependent" not in reason:
+        found = stability(from_columns(W @ H), K, 4)
+        assert np.isnan(found.lower).all()
+        assert reason in found.withheld[0] or found.problem
+        assert f"withheld for {', '.join(map(str, range(K)))}: " in str(found)
+
+
+def test_components_that_can_be_anything_have_no_limits(tmp_path, monkeypatch):
+    X, _ = mixed(3, 2.0)
+    V = from_columns(X)
+    narrow = stability(V, 4, 6)
+    middle = float(np.median(narrow.moves))
+    monkeypatch.setattr("conenmf.judge.stability.MAX_MOVE", middle)
+    monkeypatch.setattr("conenmf.judge.stability_result.MAX_MOVE", middle)
+    found = stability(V, 4, 6)
+    is_withheld = found.moves > middle
+    assert is_withheld.sum() == 2
+    for limit in (found.lower, found.upper):
+        np.testing.assert_array_equal(np.isnan(limit).any(axis=0), is_withheld)
+    for k, reason in enumerate(found.withheld):
+        assert bool(reason) == is_withheld[k]
+    which = ", ".join(map(str, np.flatnonzero(is_withheld)))
+    assert "limits of 90% for 2 of 4 components; withheld for " in str(found)
+    assert {*which.split(", ")} == {str(k) for k, why in enumerate(found.withheld) if why}
+    found.save(tmp_path / "found.npz")
+    loaded = Stability.load(tmp_path / "found.npz")
+    assert loaded.withheld == found.withheld
+    assert str(loaded) == str(found)
+
+
+def test_noise_that_was_clipped_is_allowed_for():
+    # least squares then finds entries where there are none, and all others are too small
+    rng, each = np.random.default_rng(5), []
+    for _ in range(2):
+        W = rng.random((60, 4)) * (rng.random((60, 4)) < 0.5)
+        X = W @ rng.dirichlet(np.full(4, 0.1), 1000).T
+        X = np.maximum(X + 0.05 * np.sqrt(np.mean(X**2)) * rng.normal(size=X.shape), 0)
+        each.append(coverage(stability(from_columns(X), 4, 20), W / W.sum(axis=0)))
+    covered, by_runs = np.mean(each, axis=0)
+    assert covered > 0.85
+    assert by_runs < 0.6

@@ -56,8 +56,9 @@ def test_clear_components_are_found_again(loss, resample):
     assert (found.silhouettes > 0.8).all()
     assert (match_components(truth, found.W)[1] > 0.97).all()
     assert (found.lower <= found.upper).all()
-    width = (found.upper - found.lower).max()
-    assert width < 1e-4 if resample == "start" else width > 5e-3
+    assert (found.upper - found.lower).max() > 5e-3  # runs from other inits agree, noise remains
+    assert not any(found.withheld)
+    assert ((found.moves > 0) & (found.moves < np.radians(20))).all()
     again = factorize(V, 3, init=found.W, solver=None, loss=loss, sketch=None)
     assert found.objective == pytest.approx(again.objective, rel=1e-9)
     assert found.relative_error == pytest.approx(again.relative_error, rel=1e-9)

@@ -84,7 +84,7 @@ def rewritten(path, **changed):
         ({"cosines": np.ones((4, 3))}, "these parts do not belong together"),
         ({"labels": np.full(70, 3)}, "its labels are not those of its components"),
         ({"facts": {"resample": "dice"}}, "differ by 'dice', which is unknown"),
-        ({"facts": {"format": "conenmf-stability-9"}}, "this version reads 'conenmf-stability-1'"),
+        ({"facts": {"format": "conenmf-stability-9"}}, "this version reads 'conenmf-stability-2'"),
     ],
 )
 def test_what_cannot_have_been_saved_is_refused(tmp_path, found, change, message):

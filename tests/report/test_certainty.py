@@ -76,8 +76,24 @@ def test_a_band_goes_through_the_limits(cones, again):
     upper, lower = (limit[:, partners[1]] * scale for limit in (again.upper, again.lower))
     top = max(cones.W[:, 1].max(), min(upper.max(), 1.6 * cones.W[:, 1].max())) * 1.05
     assert x.size == 2 * F
-    np.testing.assert_allclose(1 - y[:F] / 1000, upper / top, 0, 1e-4)
+    np.testing.assert_allclose(1 - y[:F] / 1000, np.minimum(upper / top, 1), 0, 1e-4)
     np.testing.assert_allclose(1 - y[: F - 1 : -1] / 1000, lower / top, 0, 1e-4)
+
+
+def test_withheld_limits_are_not_drawn_but_explained(cones, again, parsed):
+    partners, _ = match_components(cones.W, again.W)
+    moves, (lower, upper) = np.full(4, 0.01), np.array([again.lower, again.upper])
+    moves[partners[2]] = 1.0
+    lower[:, partners[2]], upper[:, partners[2]] = np.nan, np.nan
+    found = replace(again, moves=moves, lower=lower, upper=upper)
+    page = render(cones, stability=found, view="curves")
+    for k in range(4):
+        article = article_of(page, k)
+        assert ('class="band"' in article) == (k != 2)
+        reason = "limits withheld: can be moved by 57° within the noise"
+        assert (reason in article) == (k == 2)
+    assert "withheld: can be moved by 57° within the noise" in parsed(page).text
+    assert "nan" not in parsed(page).text
 
 
 def test_runs_without_a_consensus_have_no_limits(cones, again, parsed):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from .. import __version__
 from ..arguments import path as checked_path
@@ -192,6 +193,8 @@ def _answer(found: Stability) -> dict[str, Any]:
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "cosine_limits": found.cosine_limits,
+        "moves_in_degrees": np.degrees(found.moves),
+        "withheld_limits": found.withheld,
         "n_minima": found.n_minima,
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,
@@ -217,13 +220,13 @@ def _write(
 
 
 def _write_limits(target: Path, found: Stability) -> None:
-    """A row for each entry of a component: its median and its limits."""
+    """A row for each entry of a component: its median, and its limits or why they are withheld."""
     rows = (
-        [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k]]
-        for k in range(found.K)
+        [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]
+        for k, reason in enumerate(found.withheld)
         for f in range(len(found.W))
     )
-    write_csv(target, ["component", "feature", "value", "lower", "upper"], rows)
+    write_csv(target, ["component", "feature", "value", "lower", "upper", "withheld"], rows)
 
 
 def _write_runs(target: Path, found: Stability) -> None:

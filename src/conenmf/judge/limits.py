@@ -1,22 +1,49 @@
-"""Limits for the entries of components, from runs on data that were drawn again.
+"""Limits for the entries of components: how far runs scatter, and how far noise lets them move.
 
-An entry of a run differs from that of the fit to the data as this one differs from the truth: that
-is the bootstrap. So the standard deviation over runs is a standard error, and the limits are those
-of Student's t, which is wider for few runs. Quantiles of the runs themselves are too narrow: those
-of 20 runs at 5 % and 95 % hold 81 % of what is drawn next. Nothing here reads data.
+Runs on data that were drawn again scatter around the fit as the fit does around the truth: that is
+the bootstrap. Its standard deviation is a standard error, and `entry_limits` are those of Student's
+t, which is wider for few runs. (Quantiles of the runs are too narrow: those of 20 runs at 5 % and
+95 % hold 81 % of what is drawn next.)
+
+The bootstrap cannot see that other factors explain the data as well: all runs may end at the same
+one of them. `moved_ranges` looks for the others. Up to noise, all of them are W T with a T (K, K),
+and they explain the data if W T and T^-1 H have no entries that are negative by more than noise:
+the samples then lie inside the simplex of the moved components, and the components inside the
+nonnegative orthant. So each component is pushed in several directions, and the others follow, as
+far as that allows. This takes no pass over the data; it reads a sample of them once.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtr, stdtrit
 
 from ..data.blocks import Array
+from .metrics import unit_columns
+from .uniqueness import between
 
-__all__ = ["LEVEL", "entry_limits"]
+__all__ = ["LEVEL", "MAX_MOVE", "Ranges", "entry_limits", "moved_ranges", "without_clipping"]
 
 LEVEL = 0.9
 """The share of entries that the limits are made to cover."""
+
+MAX_MOVE = math.radians(45)
+"""Components that can be moved farther have no limits: they may be nearly anything."""
+
+_NEAR = 2.0  # standard deviations of noise, within which a sample may lie on a face
+_SLACK = 1.0  # by which the squared distances may grow, in units of what noise gives
+_PRIOR = 5.0  # entries of average noise, added to the residuals of each sample and feature
+_MIN_NOISE = 1e-3  # of the data: factors that differ by less in their error are as good
+_MIN_STEP = 1e-4  # the smallest unit of a move
+_MAX_PUSHES = 36  # in opposite pairs, of all components; each has at least two
+_MAX_ITER = 50  # of each push
+_MAX_HALVINGS = 40
+_MAX_CORRECTIONS = 10
+_FAR = 1e100  # beyond every limit, and its square is finite
+_MAX_CONDITION = 1e8  # beyond which vectors count as dependent
 
 
 def entry_limits(centre: Array, runs: Array) -> tuple[Array, Array]:
@@ -44,3 +71,200 @@ def entry_limits(centre: Array, runs: Array) -> tuple[Array, Array]:
     quantile = stdtrit(n - 1, (1 + LEVEL) / 2)
     width = quantile * np.sqrt(1 + np.pi / (2 * n)) * runs.std(axis=0, ddof=1)
     return np.maximum(centre - width, 0.0), centre + width
+
+
+class Ranges(NamedTuple):
+    """Where components may be, each with a sum of one.
+
+    Attributes
+    ----------
+    lower, upper : arrays (F, K)
+    angles : array (K,)
+        How far each was moved, in radians.
+    problem : str
+        Why nothing is known; empty if it is.
+    """
+
+    lower: Array
+    upper: Array
+    angles: Array
+    problem: str = ""
+
+
+def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
+    """Return over which ranges components of X ~ W H can be moved within the noise of X.
+
+    The noise of an entry has a variance that is a product of one for its feature and one for its
+    sample, by the residuals: so counts need no treatment of their own. A face of the simplex is as
+    far inside the samples as noise allows if the sum of their squared distances from it, on the
+    outer side, is what noise of samples on the face would give: half of their number. Those within
+    two standard deviations of the face of W may lie on it.
+
+    Parameters
+    ----------
+    X : array (F, N)
+    W : array (F, K)
+        Each column has a sum of one.
+    H : array (K, N)
+    steps : array (K, K)
+        In which units to move: column l has those of component l along each other one, such as
+        the standard deviations over runs.
+
+    Examples
+    --------
+    Samples are mixed, and no feature is without any component: both can be moved.
+
+    >>> rng = np.random.default_rng(0)
+    >>> W = np.array([[0.5, 0.2], [0.2, 0.6], [0.3, 0.2]])
+    >>> H = rng.dirichlet([9, 9], 50).T
+    >>> X = W @ H + rng.normal(0, 1e-3, (3, 50))
+    >>> np.degrees(moved_ranges(X, W, H, np.full((2, 2), 0.01)).angles).round()
+    array([19., 20.])
+    """
+    (F, K), N = W.shape, X.shape[1]
+    nothing = np.full((F, K), np.nan)
+    if K == 1:
+        return Ranges(W, W, np.zeros(1))
+    if min(F, N) <= K:
+        few = "features" if F <= K else "samples"
+        return Ranges(nothing, nothing, np.full(K, np.nan), f"there are too few {few} to see noise")
+    if not max(np.linalg.cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
+        reason = "the components, or their coefficients, are linearly dependent"
+        return Ranges(nothing, nothing, np.full(K, np.nan), reason)
+    places = [W, *_Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))]
+    moved = np.maximum(np.array(places), 0)
+    moved /= moved.sum(axis=1, keepdims=True)
+    start = unit_columns(W)
+    angles = np.max([between(start, unit_columns(one)) for one in moved], axis=0)
+    return Ranges(moved.min(axis=0), moved.max(axis=0), angles)
+
+
+class _Window:
+    """The T for which W T and T^-1 H are nonnegative up to noise.
+
+    With W = Q R, the samples are A = Q' X, the components W T = Q (R T), and H = (R T)^-1 A. Noise
+    is scaled to variance one.
+    """
+
+    def __init__(self, X: Array, W: Array, H: Array) -> None:
+        (F, K), N = W.shape, X.shape[1]
+        squares = (X - W @ H) ** 2
+        mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * float(np.mean(X**2)))
+        of_features = (squares.sum(axis=1) / mean + _PRIOR) / (N - K + _PRIOR)
+        of_samples = (squares.T @ (1 / of_features) + _PRIOR * mean) / (F - K + _PRIOR)
+        self.W = W
+        self.Q, self.R = np.linalg.qr(W / np.sqrt(of_features)[:, None])
+        self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
+        self.inverse = np.linalg.inv(self.A @ self.A.T)
+        inside, above = self.distances(self.R, np.linalg.inv(self.R))
+        self.of_faces = 1 / (1 + (inside < _NEAR).sum(axis=1, keepdims=True) / 2)
+        self.of_components = 1 / (1 + (above < _NEAR).sum(axis=0) / 2)
+        self.limit = self.excess(np.eye(K))[0] + _SLACK
+
+    def distances(self, T: Array, U: Array) -> tuple[Array, Array]:
+        """How far samples are inside the faces (K, N), and entries of components above 0 (F, K)."""
+        sizes = np.sqrt((T * (self.inverse @ T)).sum(axis=0))
+        return U @ self.A / np.linalg.norm(U, axis=1, keepdims=True), self.Q @ T / sizes
+
+    def excess(self, T: Array) -> tuple[float, Array]:
+        """Squared distances outside, in units of what noise gives; and the gradient by T."""
+        T = self.R @ T
+        try:
+            U = np.linalg.inv(T)
+        except np.linalg.LinAlgError:
+            return _FAR, np.zeros_like(T)
+        D, E = (np.minimum(distances, 0) for distances in self.distances(T, U))
+        value = (self.of_faces * D**2).sum() + (self.of_components * E**2).sum()
+        norms, M = np.linalg.norm(U, axis=1, keepdims=True), self.inverse @ T
+        sizes = np.sqrt((T * M).sum(axis=0))
+        by_U = D @ self.A.T / norms - (D**2).sum(axis=1, keepdims=True) * U / norms**2
+        by_T = self.Q.T @ E / sizes - (E**2).sum(axis=0) * M / sizes**2
+        by_U, by_T = self.of_faces * by_U, self.of_components * by_T
+        return float(value), 2 * self.R.T @ (by_T - U.T @ by_U @ U.T)
+
+    def extremes(self, steps: Array) -> list[Array]:
+        """Push each component along several directions, forth and back; return W after each."""
+        from scipy.optimize import minimize  # slow to import
+
+        K = len(steps)
+        others = ~np.eye(K, dtype=bool)
+        units = steps[others]
+
+        def moved(z: Array) -> Array:
+            T = np.zeros((K, K))
+            T[others] = z * units
+            np.fill_diagonal(T, 1 - T.sum(axis=0))  # sums stay one
+            return T
+
+        def loss(z: Array, push: Array) -> tuple[float, Array]:
+            value, gradient = self.excess(moved(z))
+            beyond = max(value - self.limit, 0.0)
+            gradient = (gradient - gradient.diagonal())[others] * units
+            return float(beyond**2 - push @ z), 2 * beyond * gradient - push
+
+        ends = []
+        for push in _pushes(steps * others):
+            how = {"method": "L-BFGS-B", "jac": True, "options": {"maxiter": _MAX_ITER}}
+            with np.errstate(all="ignore"):  # a trial step may go too far
+                z = minimize(loss, 0 * units, push[others], **how).x
+            for _ in range(_MAX_HALVINGS):
+                if self.excess(moved(z))[0] <= self.limit + _SLACK:
+                    ends.append(self.W @ moved(z))
+                    break
+                z /= 2
+        return ends
+
+
+def _pushes(steps: Array) -> list[Array]:
+    """Directions (K, K) in which one component is pushed: along all others, and along each."""
+    K, pushes = len(steps), []
+    for l in range(K):
+        nearest = np.argsort(-steps[:, l], kind="stable")[: K - 1]
+        alone = [np.eye(K)[k] for k in nearest]
+        for along in [steps[:, l], *alone][: max(2, _MAX_PUSHES // K)]:
+            push = np.zeros((K, K))
+            push[:, l] = along / np.linalg.norm(along)
+            pushes += [push, -push]
+    return pushes
+
+
+def without_clipping(X: Array, W: Array, H: Array) -> Array:
+    """Return the components, of sum one, of which W is the fit if noise was clipped at zero.
+
+    Least squares expects noise of mean zero. Data that cannot be negative often have normal noise
+    that was clipped: it raises a mean of u to u Phi(u) + phi(u), in units of the noise. So W has
+    entries where there are none, and all others are too small beside them. Entries that may be due
+    to that, within two standard errors, are zero in what is returned. Noise is estimated from
+    entries that are too large to be clipped.
+
+    Parameters
+    ----------
+    X : array (F, N)
+    W : array (F, K)
+    H : array (K, N)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> W, H = np.array([[0.9, 0.0], [0.1, 0.2], [0.0, 0.8]]), rng.dirichlet([0.1, 0.1], 5000).T
+    >>> X = np.maximum(W @ H + rng.normal(0, 0.1, (3, 5000)), 0)
+    >>> fit = X @ np.linalg.pinv(H)
+    >>> fit.round(2).tolist()
+    [[0.9, 0.03], [0.11, 0.2], [0.03, 0.8]]
+    >>> without_clipping(X, fit, H).round(2).tolist()
+    [[0.9, 0.0], [0.1, 0.2], [0.0, 0.8]]
+    """
+    fitted = W @ H
+    squares = (X - fitted) ** 2
+    clear = fitted > 2 * math.sqrt(squares.mean())
+    noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean()) or 1e-300
+    inverse, found = np.linalg.pinv(H @ H.T), W
+    errors = noise * np.sqrt(inverse.diagonal())
+    for _ in range(_MAX_CORRECTIONS):
+        u = found @ H / noise
+        raised = noise * (np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi) - u * ndtr(-u))
+        found = W - raised @ H.T @ inverse
+        found = np.where(found > 2 * errors, found, 0)
+    found = np.where(found.any(axis=0), found, W)
+    without: Array = found / found.sum(axis=0)
+    return without

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import choice, generator, integer, number, optional, path
-from ..data.blocks import Array
+from ..data.blocks import Array, dense, exact
 from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
 from ..data.validate import checked_components, require_data_matrix
 from ..solve.checkpoint import Checkpoint
 from ..solve.coefficients import squared_errors
@@ -26,7 +27,7 @@ from ..solve.stopping import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
 from .dispersion import POISSON, Noise, noise_of
 from .dispersion import dispersion as estimated_dispersion
-from .limits import entry_limits
+from .limits import MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
 from .replicates import RESAMPLINGS, Replicates, replicate
 from .stability_result import Stability
 
@@ -35,6 +36,7 @@ __all__ = ["Stability", "judged_replicates", "stability"]
 _FOUND_COSINE = 0.9  # above which a component counts as found in a run
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
 _MIN_RUNS, _MAX_RUNS = 2, 10_000
+_MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
 
 
 def stability(
@@ -218,7 +220,7 @@ def _judged(
     best = _ended(goal, runs.spectra[np.argmin(errors)])
     end = best if found.W is None else _ended(goal, found.W)
     cosines = found_again(end.W, runs.spectra)
-    lower, upper, silhouettes = _spread(runs.spectra[is_kept], found, end.order)
+    lower, upper, silhouettes, moves = _spread(V, runs.spectra[is_kept], found, end, loss)
     return Stability(
         W=end.W,
         H=V.keep_aligned(end.H.T).T,
@@ -228,6 +230,8 @@ def _judged(
         cosines=cosines,
         lower=lower,
         upper=upper,
+        moves=moves.angles,
+        no_moves=moves.problem,
         objective=end.objective,
         relative_error=end.relative_error,
         best_run=best.W,
@@ -266,17 +270,44 @@ def _ended(goal: Loss, W: Array) -> _Ended:
     return _Ended(sorted_W, end.H, end.labels, end.objective, error, end.order)
 
 
-def _spread(spectra: Array, found: Consensus, order: Array) -> tuple[Array, Array, Array]:
-    """Limits of the entries of each component of the consensus, and its silhouette."""
+def _spread(
+    V: DataMatrix, spectra: Array, found: Consensus, end: _Ended, loss: str
+) -> tuple[Array, Array, Array, Ranges]:
+    """Limits of the entries of each component of the consensus, its silhouette, and its moves.
+
+    Distances of limits from the consensus combine those of the bootstrap with how far the component
+    can be moved; NaN if that is not known, or too far.
+    """
     _, F, K = spectra.shape
     lower, upper = np.full((2, F, K), np.nan)
-    silhouettes = np.full(K, np.nan)
+    silhouettes, steps = np.full(K, np.nan), np.zeros((K, K))
     if found.W is None:
-        return lower, upper, silhouettes
-    rows = spectra.transpose(0, 2, 1)
-    for place, k in enumerate(order):
+        return lower, upper, silhouettes, Ranges(lower, upper, silhouettes, found.problem)
+    rows, W = spectra.transpose(0, 2, 1), found.W[:, end.order]
+    coordinates = np.linalg.pinv(W).T
+    for place, k in enumerate(end.order):
         own = rows[found.clusters == k]
         own = own / own.sum(axis=1, keepdims=True)
-        lower[:, place], upper[:, place] = entry_limits(found.W[:, k], own)
+        upper[:, place] = entry_limits(W[:, place], own)[1]
         silhouettes[place] = found.silhouettes[found.clusters == k].mean()
-    return lower, upper, silhouettes
+        steps[:, place] = (own @ coordinates).std(axis=0)
+    X, H = _some_samples(V, end)
+    moves = moved_ranges(X, W, H, steps)
+    least = most = W
+    if loss == "frobenius" and not moves.problem:
+        least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
+    half = upper - W  # the errors of runs and of moves are independent, and their squares add up
+    lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
+    upper = most + np.hypot(half, moves.upper - W)
+    withheld = moves.angles > MAX_MOVE
+    lower[:, withheld], upper[:, withheld] = np.nan, np.nan
+    return lower, upper, silhouettes, moves
+
+
+def _some_samples(V: DataMatrix, end: _Ended) -> tuple[Array, Array]:
+    """Samples that are not zero, and their coefficients for components of sum one."""
+    F, N = V.shape
+    samples = evenly_spaced(N, max(_MAX_MOVED_ENTRIES // F, 2 * end.W.shape[1]))
+    X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
+    is_used = X.any(axis=0)
+    return X[:, is_used], H[:, is_used] * exact(end.W).sum(axis=0)[:, None]

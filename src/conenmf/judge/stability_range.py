@@ -31,7 +31,7 @@ __all__ = ["StabilityRange", "stability_over"]
 _MAX_DEFAULT = 50  # components that are tried by default
 _PATIENCE = 2  # numbers of components beyond the best one that are tried
 
-_FORMAT = "conenmf-stability-range-1"
+_FORMAT = "conenmf-stability-range-2"
 
 
 @dataclass(frozen=True, eq=False)

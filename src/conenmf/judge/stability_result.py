@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,14 +28,16 @@ from .certifying import (
     quality_in_words,
 )
 from .count_certificate import CountCertificate
+from .limits import LEVEL, MAX_MOVE
 from .named import NamedComponents
+from .uniqueness import whole_degrees
 
 __all__ = ["LIMITS", "Stability", "of_saved", "plain"]
 
 LIMITS = (0.05, 0.95)
 """Quantiles: the limits of entries, and of cosines."""
 
-FORMAT = "conenmf-stability-1"
+FORMAT = "conenmf-stability-2"  # 1 had limits without moves
 _STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
 _STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
 _DIFFERENCES = {
@@ -44,8 +47,8 @@ _DIFFERENCES = {
 }
 _FACTORS = ("W", "H", "best_run", "spectra")
 _NUMBERS = ("found_in", "cosines", "run_errors")
-_WITH_NAN = ("silhouettes", "lower", "upper")  # without a consensus
-_TEXTS = ("loss", "resample", "problem")
+_WITH_NAN = ("silhouettes", "lower", "upper", "moves")  # without a consensus, or withheld
+_TEXTS = ("loss", "resample", "problem", "no_moves")
 _FLOATS = ("objective", "relative_error", "best_objective", "best_relative_error")
 _INTEGERS = ("n_left_out", "n_minima")
 _CERTIFICATES = ("certificate", "best_certificate")
@@ -74,8 +77,14 @@ class Stability(NamedComponents):
     cosines : array (n_runs, K)
         Of each component with its partner in each run.
     lower, upper : arrays (F, K)
-        Limits of the entries of W, made to cover nine in ten of what W estimates, see
-        `entry_limits`; NaN without a consensus.
+        Limits of the entries of W, made to cover at least nine in ten of what W estimates. Their
+        distance from W combines the error over runs, see `entry_limits`, with how far noise lets
+        the component be moved, see `moved_ranges`; for least squares they allow for noise that was
+        clipped at zero, see `without_clipping`. NaN where they are withheld.
+    moves : array (K,)
+        How far each component can be moved within the noise of the data, in radians; NaN if that
+        is not known, see `no_moves`. A component may be stable, and yet be moved: all runs then
+        end at the same one of several answers.
     objective, relative_error : float
         Of W and H.
     best_run : array (F, K)
@@ -98,6 +107,8 @@ class Stability(NamedComponents):
         Of samples and features.
     problem : str
         Why there is no consensus; empty if there is one.
+    no_moves : str
+        Why it is not known how far components can be moved; empty if it is.
     certificate, best_certificate : Certificate, CountCertificate or None
         Of W and H, and of the best run; None until `certify()` is called.
     data : DataMatrix or None
@@ -112,6 +123,7 @@ class Stability(NamedComponents):
     cosines: Array
     lower: Array
     upper: Array
+    moves: Array
     objective: float
     relative_error: float
     best_run: Array
@@ -126,6 +138,7 @@ class Stability(NamedComponents):
     resample: str
     names: Names
     problem: str
+    no_moves: str = ""
     certificate: AnyCertificate | None = None
     best_certificate: AnyCertificate | None = None
     data: DataMatrix | None = field(default=None, repr=False)
@@ -137,7 +150,7 @@ class Stability(NamedComponents):
             (F, K): (self.W, self.lower, self.upper, self.best_run),
             (K, N): (self.H,),
             (N,): (self.labels,),
-            (K,): (self.found_in, self.silhouettes),
+            (K,): (self.found_in, self.silhouettes, self.moves),
             (n_runs, K): (self.cosines,),
             (n_runs,): (self.is_kept, self.run_errors),
         }
@@ -173,6 +186,16 @@ class Stability(NamedComponents):
         silhouettes = np.nan_to_num(self.silhouettes)
         stable: Array = (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
         return stable
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Why each component has no limits; empty if it has."""
+        if self.no_moves:
+            return (self.no_moves,) * self.K
+        return tuple(
+            f"can be moved by {whole_degrees(angle)} within the noise" if angle > MAX_MOVE else ""
+            for angle in self.moves
+        )
 
     @property
     def verdict(self) -> str:
@@ -232,13 +255,30 @@ class Stability(NamedComponents):
     def __str__(self) -> str:
         low, high = self.cosine_limits
         rows = [f"{counted(self.K, 'component')}, {self.n_runs} runs: {self.difference}"]
-        rows.append("component  found in  silhouette  cosine  [5 %, 95 %]")
+        rows.append("component  found in  silhouette  cosine  [5 %, 95 %]     can move")
         for k, middle in enumerate(np.median(self.cosines, axis=0)):
             rows.append(
                 f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
-                f"  [{low[k]:.3f}, {high[k]:.3f}]{'' if self.is_stable[k] else '  not stable'}"
+                f"  [{low[k]:.3f}, {high[k]:.3f}]  {self.move_in_words(k):>8}"
+                f"{'' if self.is_stable[k] else '  not stable'}"
             )
         return "\n".join([*rows, *self.in_sentences()])
+
+    def move_in_words(self, k: int) -> str:
+        """Return how far noise lets component k be moved: "3.1°"."""
+        angle = math.degrees(self.moves[integer("k", k, at_least=0, at_most=self.K - 1)])
+        return f"{angle:.1f}°" if math.isfinite(angle) else "unknown"
+
+    def limits_in_words(self) -> str:
+        """Return which components have limits, and why the others have none."""
+        reasons: dict[str, list[str]] = {}
+        for k, reason in enumerate(self.withheld):
+            reasons.setdefault(reason, []).append(str(k))
+        n_limits = len(reasons.pop("", []))
+        words = f"limits of {LEVEL:.0%} for {n_limits} of {counted(self.K, 'component')}"
+        for reason, which in reasons.items():
+            words += f"; withheld for {', '.join(which)}: {reason}"
+        return words
 
     def in_sentences(self) -> list[str]:
         """Return the verdict, the errors and the number of distinct solutions, in sentences."""
@@ -250,12 +290,15 @@ class Stability(NamedComponents):
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
+            f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
+            "lets a component move",
             f"{named}: {errors} the best run",
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
             f"{left_out}",
         ]
         if self.problem:
             sentences[1:] = [
+                self.limits_in_words(),
                 f"no consensus: {self.problem}; the components are those of the best run",
                 f"{named}: {self.best_relative_error:.4g}",
                 f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
@@ -278,7 +321,10 @@ class Stability(NamedComponents):
 
     def plot(self, axes: Any = None) -> Array:
         """Draw the components with the limits of their entries; return the matplotlib axes."""
-        titles = [f"component {k}: in {share:.0%}" for k, share in enumerate(self.found_in)]
+        titles = [
+            f"component {k}: in {share:.0%}{', limits withheld' * bool(self.withheld[k])}"
+            for k, share in enumerate(self.found_in)
+        ]
         lower, upper = (self.W, self.W) if self.problem else (self.lower, self.upper)
         return plots.bands(self.W, lower, upper, axes, titles=titles)
 

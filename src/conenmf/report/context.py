@@ -163,7 +163,7 @@ class ReportContext:
     def bands(self) -> tuple[Array, Array, str] | None:
         """Limits (F, K) for the entries of components, and what they are in words; or none."""
         again, known = self.found_again, self.uniqueness
-        if again is not None and again.has_limits:
+        if again is not None and not all(again.stability.withheld):
             runs = f"{again.stability.n_runs} runs ({again.stability.difference})"
             return again.lower, again.upper, f"within limits of 90% over {runs}"
         if "can be moved" not in known.verdicts:
@@ -174,10 +174,11 @@ class ReportContext:
     def limits(self, k: int) -> tuple[Array, Array] | None:
         """Return the limits (F,) of a component, if it has any: those of runs, or of moves."""
         is_moved = self.uniqueness.verdicts[k] == "can be moved"
-        of_runs = self.found_again is not None and self.found_again.has_limits
+        of_runs = self.found_again is not None and self.found_again.has_limits(k)
         if self.bands is None or not (is_moved or of_runs):
             return None
-        return self.bands[0][:, k], self.bands[1][:, k]
+        lower, upper = self.bands[0][:, k], self.bands[1][:, k]
+        return None if np.isnan(lower).any() else (lower, upper)
 
     def top(self, k: int) -> float:
         """Return the largest value to draw of a component: its band may go beyond it."""

@@ -25,8 +25,8 @@ class FoundAgain:
     partners : array (K,)
         The component of `stability` that belongs to each component of the result.
     lower, upper : arrays (F, K)
-        Limits of entries, scaled to the sums of the components of the result; NaN without a
-        consensus.
+        Limits of entries, scaled to the sums of the components of the result; NaN where they are
+        withheld.
     """
 
     stability: Stability
@@ -48,10 +48,9 @@ class FoundAgain:
         lower, upper = (limit[:, partners] * sums for limit in (stability.lower, stability.upper))
         return cls(stability, partners, lower, upper)
 
-    @property
-    def has_limits(self) -> bool:
-        """Whether there is a consensus, with limits of its entries."""
-        return not self.stability.problem
+    def has_limits(self, k: int) -> bool:
+        """Whether component k has limits of its entries."""
+        return not self.stability.withheld[self.partners[k]]
 
     def share(self, k: int) -> str:
         """Return in which share of the runs component k was found."""
@@ -63,8 +62,11 @@ class FoundAgain:
         low, high = found.cosine_limits[:, own]
         middle = float(np.median(found.cosines[:, own]))
         words = f"cosine {middle:.3f} [{low:.3f}, {high:.3f}]"
-        if self.has_limits:
+        if not found.problem:
             words += f", silhouette {found.silhouettes[own]:.2f}"
+            words += f", can move by {found.move_in_words(own)} within the noise"
+        if reason := found.withheld[own]:
+            words += f"; limits withheld: {reason}"
         if not found.is_stable[own]:
             words += "; not stable"
         return f"in {self.share(k)} of {found.n_runs} runs", words

@@ -1,0 +1,249 @@
+"""In what share of the entries the limits of `stability` cover the truth, on drawn data.
+
+Counted are entries above 1/F of stable components of sum one, with 20 runs. Components whose limits
+are withheld are counted apart. Beside the coverage stands that of the bootstrap alone, and how much
+wider the limits are than its own. The second table has all lines together, by what `uniqueness`
+says of a component and by whether its limits are wider than those of the bootstrap or withheld.
+
+    python benchmarks/limits.py                     # all lines, seeds 0 to 11
+    python benchmarks/limits.py --lines dense --seeds 3
+
+How limits are computed was chosen on seeds 0 to 5; the other half was drawn afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from conenmf import from_columns, stability
+from conenmf.judge.limits import entry_limits
+from conenmf.judge.metrics import match_components
+from conenmf.judge.other_factors import uniqueness
+
+Array = np.ndarray
+Drawn = tuple[Array, Array]  # data (F, N), and the true components (F, K)
+N_CHOSEN = 6  # seeds
+
+
+def noisy(W: Array, H: Array, noise: float, rng: np.random.Generator) -> Drawn:
+    """W H with normal noise of this relative size, clipped at zero."""
+    X = W @ H
+    scale = noise * np.sqrt(np.mean(X**2))
+    return np.maximum(X + scale * rng.normal(size=X.shape), 0), W / W.sum(axis=0)
+
+
+def mixtures(kind: str, alpha: float, noise: float, N: int = 200) -> Callable[..., Drawn]:
+    """Sixty features, four components, weights of samples from Dirichlet(alpha)."""
+
+    def draw(rng: np.random.Generator) -> Drawn:
+        W = rng.gamma(0.5, 1, (60, 4)) if kind == "sparse" else rng.random((60, 4))
+        if kind == "spectra":
+            W = 0.5 + peaks(60, 4, rng)
+        return noisy(W, rng.dirichlet(np.full(4, alpha), N).T, noise, rng)
+
+    return draw
+
+
+def peaks(F: int, K: int, rng: np.random.Generator) -> Array:
+    """Components with four Gaussian peaks each."""
+    x = np.linspace(0, 1, F)[:, None]
+    places, widths = rng.random((4, K)), rng.uniform(0.03, 0.12, (4, K))
+    heights = rng.random((4, K))
+    return (heights * np.exp(-0.5 * ((x[:, None] - places) / widths) ** 2)).sum(axis=1)
+
+
+def counts(total: float, N: int = 200, density: float = 0.3) -> Callable[..., Drawn]:
+    """Poisson counts of 96 features, five components, samples from Dirichlet(0.5)."""
+
+    def draw(rng: np.random.Generator) -> Drawn:
+        W = rng.dirichlet(np.full(96, density), 5).T
+        return rng.poisson(total * W @ rng.dirichlet(np.full(5, 0.5), N).T).astype(float), W
+
+    return draw
+
+
+def overdispersed(rng: np.random.Generator, N: int) -> Drawn:
+    """Counts of five signatures whose rates vary by a gamma factor of variance 0.1."""
+    truth = rng.dirichlet(np.full(48, 0.3), 5).T
+    rates = truth @ rng.gamma(0.5, 800, (5, N))
+    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), truth
+
+
+def cells(rng: np.random.Generator, N: int, *, shared: bool = False) -> Drawn:
+    """Counts of 100 genes in cells, and their seven programs.
+
+    Every cell has one of six programs for what it is; three in ten also have the seventh, for what
+    it does, with a share of 0.1 to 0.7. Totals are log-normal, about 1000; rates vary by a gamma
+    factor of variance 0.1. Many genes have nearly no counts in a program, unless they are shared:
+    then every program raises some genes of a base that all have.
+    """
+    if shared:
+        base = rng.lognormal(0.0, 1.0, (100, 1))
+        raised = base * rng.lognormal(1.5, 0.5, (100, 7))
+        programs = np.where(rng.random((100, 7)) < 0.15, raised, base)
+        programs /= programs.sum(axis=0)
+    else:
+        programs = rng.dirichlet(np.full(100, 0.2), 7).T
+    usage = np.zeros((7, N))
+    usage[rng.integers(0, 6, N), np.arange(N)] = 1
+    active = rng.uniform(0.1, 0.7, N) * (rng.random(N) < 0.3)
+    usage *= 1 - active
+    usage[6] = active
+    rates = programs @ (usage * rng.lognormal(np.log(1000), 0.4, N))
+    return rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float), programs
+
+
+def bands(rng: np.random.Generator, N: int) -> Drawn:
+    """Spectra with peaks on a low background, Dirichlet(0.7), noise that grows with the signal."""
+    W = 0.02 + peaks(120, 3, rng)
+    X = W @ rng.dirichlet(np.full(3, 0.7), N).T
+    return X * rng.gamma(400, 1 / 400, X.shape), W / W.sum(axis=0)
+
+
+def lognormal(rng: np.random.Generator, N: int) -> Drawn:
+    """Six components without zeros, samples of very different size, 10 % noise."""
+    return noisy(rng.lognormal(0, 1, (80, 6)), rng.exponential(1, (6, N)), 0.1, rng)
+
+
+def blocks(rng: np.random.Generator, N: int) -> Drawn:
+    """Five blocks that overlap, each in four of ten samples; 15 % noise, clipped at zero."""
+    places = np.arange(100)[:, None] - 18 * np.arange(5)
+    W = ((places >= 0) & (places < 28)) * rng.uniform(0.5, 1.5, (100, 5))
+    H = rng.gamma(2, 1, (5, N)) * (rng.random((5, N)) < 0.4)
+    return noisy(W, H, 0.15, rng)
+
+
+class Line(NamedTuple):
+    """A line of the table."""
+
+    group: str
+    name: str
+    draw: Callable[[np.random.Generator], Drawn]
+    loss: str = "frobenius"
+    resample: str = "samples"
+
+
+def lines() -> list[Line]:
+    squares, poisson = "least squares", "Poisson"
+    found = [
+        Line(squares, "sparse W, Dirichlet(0.5), 5 %", mixtures("sparse", 0.5, 0.05)),
+        Line(squares, "sparse W, Dirichlet(0.5), 30 %", mixtures("sparse", 0.5, 0.3)),
+        Line(squares, "dense W, Dirichlet(0.5), 5 %", mixtures("dense", 0.5, 0.05)),
+        Line(squares, "dense W, Dirichlet(0.5), 30 %", mixtures("dense", 0.5, 0.3)),
+        Line(squares, "dense W, Dirichlet(0.5), no noise", mixtures("dense", 0.5, 0.0)),
+        Line(squares, "dense W, Dirichlet(0.2)", mixtures("dense", 0.2, 0.05)),
+        Line(squares, "dense W, Dirichlet(0.5), N = 1000", mixtures("dense", 0.5, 0.05, 1000)),
+        Line(squares, "dense W, Dirichlet(0.5), N = 5000", mixtures("dense", 0.5, 0.05, 5000)),
+        Line(squares, "dense W, Dirichlet(2)", mixtures("dense", 2, 0.05)),
+        Line(squares, "spectra, W > 0.5", mixtures("spectra", 0.5, 0.05)),
+        Line(poisson, "200 counts, samples", counts(200), "poisson"),
+        Line(poisson, "200 counts, counts", counts(200), "poisson", "counts"),
+        Line(poisson, "30 counts", counts(30), "poisson"),
+        Line(poisson, "1e5 counts", counts(1e5), "poisson"),
+        Line(poisson, "2000 counts, dense patterns", counts(2000, density=2), "poisson"),
+        Line(poisson, "2000 counts, N = 20", counts(2000, N=20), "poisson"),
+    ]
+    others = {
+        "overdispersed counts": (overdispersed, "poisson"),
+        "cells": (cells, "poisson"),
+        "cells, a shared base": (partial(cells, shared=True), "poisson"),
+        "bands, growing noise": (bands, "frobenius"),
+        "log-normal W, K = 6": (lognormal, "frobenius"),
+        "overlapping blocks": (blocks, "frobenius"),
+    }
+    return found + [
+        Line("other generators", f"{name}, N = {N}", partial(draw, N=N), loss)
+        for name, (draw, loss) in others.items()
+        for N in (200, 1000)
+    ]
+
+
+class Component(NamedTuple):
+    """A stable component: which of its entries are covered, and what is said of it."""
+
+    covered: Array
+    covered_by_bootstrap: Array
+    width_ratio: float
+    verdict: str
+    limits: str
+
+
+def components(line: Line, seed: int) -> tuple[list[Component], int]:
+    """The stable components of a draw, and how many there are in all."""
+    X, truth = line.draw(np.random.default_rng(seed))
+    V, K = from_columns(X), truth.shape[1]
+    found = stability(V, K, 20, loss=line.loss, resample=line.resample)
+    if found.problem:
+        return [], K
+    verdicts = uniqueness(V, found.W, found.H, loss=line.loss).verdicts
+    W = found.W / found.W.sum(axis=0)
+    runs = [run[:, match_components(W, run)[0]] for run in found.spectra]
+    runs = np.array([run / run.sum(axis=0) for run in runs])
+    each = []
+    for k, place in enumerate(match_components(truth, W)[0]):
+        if not found.is_stable[place]:
+            continue
+        w = truth[:, k]
+        large = w > 1 / len(w)
+        lower, upper = found.lower[large, place], found.upper[large, place]
+        low, high = entry_limits(W[large, place], runs[:, large, place])
+        ratio = float(np.median((upper - lower) / np.maximum(high - low, 1e-12)))
+        wider = "wider" if ratio > 1.01 else "as of the bootstrap"
+        w = w[large]
+        said = "withheld" if found.withheld[place] else wider
+        inside, inside_low = (lower <= w) & (w <= upper), (low <= w) & (w <= high)
+        each.append(Component(inside, inside_low, ratio, verdicts[place], said))
+    return each, K
+
+
+def share(each: list[Array]) -> str:
+    return f"{np.mean(np.concatenate(each)):.3f}" if each else "-"
+
+
+def show(name: str, each: list[Component], n_all: int) -> None:
+    shown = [one for one in each if one.limits != "withheld"]
+    ratio = f"{np.median([one.width_ratio for one in shown]):.1f}" if shown else "-"
+    print(
+        f"{name:<52} {share([one.covered for one in shown]):>8} "
+        f"{share([one.covered_by_bootstrap for one in each]):>9} {ratio:>6} {len(each):>6} "
+        f"{n_all:>4} {len(each) - len(shown):>8}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lines", default="", help="those whose name or group has this text")
+    parser.add_argument("--seeds", type=int, default=12)
+    options = parser.parse_args()
+    chosen = [line for line in lines() if options.lines in f"{line.group}: {line.name}"]
+    print(f"{'line':<52} coverage bootstrap wider stable of withheld")
+    by_verdict: dict[tuple[str, str], list[Component]] = defaultdict(list)
+    began = time.process_time()
+    for line in chosen:
+        for first, last in ((0, min(N_CHOSEN, options.seeds)), (N_CHOSEN, options.seeds)):
+            each, n_all = [], 0
+            for seed in range(first, last):
+                own, K = components(line, seed)
+                each, n_all = each + own, n_all + K
+            if last > first:
+                show(f"{line.name}, seeds {first} to {last - 1}", each, n_all)
+            for one in each:
+                by_verdict[one.verdict, one.limits].append(one)
+    print(f"\n{'uniqueness':<20} {'limits':<20} coverage bootstrap components")
+    for (verdict, limits), each in sorted(by_verdict.items()):
+        known = [] if limits == "withheld" else [one.covered for one in each]
+        before = share([one.covered_by_bootstrap for one in each])
+        print(f"{verdict:<20} {limits:<20} {share(known):>8} {before:>9} {len(each):>10}")
+    print(f"{time.process_time() - began:.0f} CPU seconds")
+
+
+if __name__ == "__main__":
+    main()
