@@ -90,9 +90,9 @@ def test_withheld_limits_are_not_drawn_but_explained(cones, again, parsed):
     for k in range(4):
         article = article_of(page, k)
         assert ('class="band"' in article) == (k != 2)
-        reason = "limits withheld: can be moved by 57° within the noise"
+        reason = "limits withheld: can be moved by 57.3° within the noise"
         assert (reason in article) == (k == 2)
-    assert "withheld: can be moved by 57° within the noise" in parsed(page).text
+    assert "withheld: can be moved by 57.3° within the noise" in parsed(page).text
     assert "nan" not in parsed(page).text
 
 

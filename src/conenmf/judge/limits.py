@@ -23,7 +23,6 @@ from scipy.special import ndtr, stdtrit
 
 from ..data.blocks import Array
 from .metrics import unit_columns
-from .uniqueness import between
 
 __all__ = ["LEVEL", "MAX_MOVE", "Ranges", "entry_limits", "moved_ranges", "without_clipping"]
 
@@ -134,8 +133,8 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     places = [W, *_Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))]
     moved = np.maximum(np.array(places), 0)
     moved /= moved.sum(axis=1, keepdims=True)
-    start = unit_columns(W)
-    angles = np.max([between(start, unit_columns(one)) for one in moved], axis=0)
+    cosines = np.array([(unit_columns(W) * unit_columns(one)).sum(axis=0) for one in moved])
+    angles = np.arccos(np.minimum(cosines.min(axis=0), 1))
     return Ranges(moved.min(axis=0), moved.max(axis=0), angles)
 
 

@@ -30,7 +30,6 @@ from .certifying import (
 from .count_certificate import CountCertificate
 from .limits import LEVEL, MAX_MOVE
 from .named import NamedComponents
-from .uniqueness import whole_degrees
 
 __all__ = ["LIMITS", "Stability", "of_saved", "plain"]
 
@@ -193,8 +192,8 @@ class Stability(NamedComponents):
         if self.no_moves:
             return (self.no_moves,) * self.K
         return tuple(
-            f"can be moved by {whole_degrees(angle)} within the noise" if angle > MAX_MOVE else ""
-            for angle in self.moves
+            f"can be moved by {self.move_in_words(k)} within the noise" if angle > MAX_MOVE else ""
+            for k, angle in enumerate(self.moves)
         )
 
     @property
