@@ -17,7 +17,6 @@ of theorems, docs/theory.md.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -41,6 +40,8 @@ _MIN_EIGENVALUE = 10.0  # in units of its rounding
 _MAX_IMPURITY = 0.3  # of a sample that is tried
 _COST_OF_SMALL = 1e-9  # how much a small sample counts as impure, times its size
 _MAX_HELD_NUMBERS = 1 << 24  # in Gram matrices of windows
+_SMALL_ENOUGH = 1e-4  # a sine: radii are printed in hundredths of a degree
+_PRODUCT_ROUNDING = 10 * float(np.finfo(float).eps)  # of products of K x K matrices, times K
 _SLACK = 1.001  # for the rounding of the bound itself
 
 
@@ -287,13 +288,15 @@ class _Pair(NamedTuple):
             root = _inverse_root(_without(gram, l), self.sizes[0])
             if root is None or least <= 0:
                 continue
-            g = math.sqrt(_norm_above(root.T, _without(self.AA, l), root))
+            g = _stretch(root, _without(self.AA, l))
             b = g * math.sqrt(gram[l, l]) / self.column_norm
             if b < 1:
                 off, off_unscaled = self.off * most, self.off_unscaled * most
                 inside = _size(y, gram) + self.of_scaled_sample + off
                 others = (g * inside + b * off_unscaled) / (1 - b) / least + b / (1 - b)
                 sines.append(others + off_unscaled / least)
+                if sines[-1] < _SMALL_ENOUGH:
+                    break
         return _angle(min(sines))
 
     def add_row(self, found: _Others, k: int, windows: Array, floor: float) -> None:
@@ -310,7 +313,7 @@ class _Pair(NamedTuple):
             root = _inverse_root(_without(gram, k), self.sizes[1])
             if root is None or least <= 0:
                 continue
-            g = math.sqrt(_norm_above(root.T, _without(GY, k), root))
+            g = _stretch(root, _without(GY, k))
             small = math.sqrt(gram[k, k]) / size
             if g * small >= 1:
                 continue
@@ -324,6 +327,8 @@ class _Pair(NamedTuple):
             parts = of_others * whole / in_sample / self.column_norm
             if parts.sum() < found.parts[k, rest].sum():
                 found.parts[k, rest], found.ratios[k, rest] = parts, of_others / own
+                if parts.sum() < _SMALL_ENOUGH:
+                    break
 
     def radii_by_others(self, found: _Others) -> Array:
         """Bound the angle of each component, given the rows of H of all others."""
@@ -368,10 +373,15 @@ def _inverse_root(gram: Array, n_rows: int) -> Array | None:
     return root
 
 
-def _norm_above(*factors: Array) -> float:
-    """Return an upper bound of the spectral norm of a product, in spite of rounding."""
-    if not factors[0].size:
+def _stretch(root: Array, gram: Array) -> float:
+    """Return an upper bound of the root of the norm of R' G R, in spite of rounding."""
+    if not root.size:
         return 0.0
-    rounding = 10 * len(factors[0]) * float(np.finfo(float).eps)
-    sizes = math.prod(float(np.linalg.norm(one)) for one in factors)
-    return float(np.linalg.norm(functools.reduce(np.matmul, factors), 2)) + rounding * sizes
+    rounding = _PRODUCT_ROUNDING * len(root) * np.linalg.norm(root) ** 2 * np.linalg.norm(gram)
+    return math.sqrt(float(np.linalg.eigvalsh(root.T @ gram @ root)[-1] + rounding))
+
+
+def _norm_above(A: Array, B: Array) -> float:
+    """Return an upper bound of the norm of A B, in spite of rounding."""
+    rounding = _PRODUCT_ROUNDING * len(A) * np.linalg.norm(A) * np.linalg.norm(B)
+    return float(np.linalg.norm(A @ B, 2) + rounding)
