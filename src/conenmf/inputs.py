@@ -76,7 +76,7 @@ class ReadsInputs:
 
         Weights of features are kept for later data.
         """
-        given = Given.of(self.missing, mask, weights)
+        given = Given(self.missing, mask, weights)
         options = self._options("negative", "n_threads", "max_memory") | given._asdict()
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix

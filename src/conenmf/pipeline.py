@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.holes import filled
+from .data.known import without_unit
 from .data.matrix import Aligned, DataMatrix
 from .data.memory import by_entries
 from .data.sketch import is_dense, sketch_rank
@@ -149,18 +151,18 @@ def factorize(
     settings = plain_settings(K, init, loss, solver, sketch, max_iter, tol, max_time)
     settings |= terms.plain()
     stages, passes, spectrum = Stages(max_time), V.passes_here, _spectrum(V)
-    data = V if loss == "frobenius" or terms.has_holes else by_entries(V)
+    data, own = _iterated(V, terms)
     with V.own_threads(), ExitStack() as stack:
         run = _checkpointed(checkpoint, V, settings, init, solver, rng, stack, terms)
         begun = Begun.resume(run, max_iter, stages)
         if begun is None:
-            begun = _begin(data, K, init, method, sketch, rng, spectrum, stages, callback, terms)
+            begun = _begin(data, K, init, method, sketch, rng, spectrum, stages, callback, own)
         begun.remember(run, stages)
         with stages.timed("solve"):
             left = stages.remaining(begun.elapsed)
-            is_plateau = _plateau_test(V, begun, method, spectrum) if terms.are_none else None
+            is_plateau = _plateau_test(data, begun, method, spectrum) if own.are_none else None
             stopping = Stopping(tol, max_iter=max_iter, max_time=left, is_plateau=is_plateau)
-            solved = _solve(data, begun, method, stopping, callback, run, stages, terms)
+            solved = _solve(data, begun, method, stopping, callback, run, stages, own)
         with stages.timed("finish"):
             goal, (W, history, stop_reason) = terms.goal(V, LOSSES[loss]), solved
             end = goal.finish(W, **terms.at_the_end(W, sort=stop_reason is not StopReason.INIT))
@@ -183,6 +185,14 @@ def factorize(
         spectrum=spectrum,
         **_kept_of(V),
     )
+
+
+def _iterated(V: DataMatrix, terms: Terms) -> tuple[DataMatrix, Terms]:
+    """What is iterated on: weights that are all alike count only where penalties do."""
+    if terms.penalties.are_none:
+        V = without_unit(V)
+        terms = replace(terms, observed=V.observed)
+    return V if terms.loss == "frobenius" or terms.has_holes else by_entries(V), terms
 
 
 def _spectrum(V: DataMatrix) -> Spectrum | None:

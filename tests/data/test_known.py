@@ -350,12 +350,25 @@ def test_noise_below_zero_is_told_of_the_option_that_keeps_it():
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
 def test_weights_have_no_unit(loss):
-    for known in ({"weights": P}, {"weights": OF_FEATURES}, {"sample_weight": OF_SAMPLES}):
+    alike = ({"weights": A * 1.0}, {"weights": np.ones(X.shape)}, {"weights": np.ones(F)})
+    differ = ({"weights": P}, {"weights": OF_FEATURES}, {"sample_weight": OF_SAMPLES})
+    for known in (*differ, *alike):
         one = ConeNMF(K, loss=loss).fit(X, **known)
         for unit in (1e6, 1e-30, 1e30, 3.0):
             other = ConeNMF(K, loss=loss).fit(X, **{k: v * unit for k, v in known.items()})
             np.testing.assert_allclose(other.components_, one.components_, rtol=1e-6, atol=1e-9)
             assert other.result_.objective == pytest.approx(unit * one.result_.objective)
+
+
+def test_penalties_are_compared_with_weights_as_they_are():
+    penalties = Penalties(l2_h=0.3, l2_w=0.2)
+    for weights in (P, A * 1.0, np.ones(X.shape)):
+        one = factorize(from_rows(X, weights=weights), K, penalties=penalties, tol=1e-9)
+        result = factorize(from_rows(X, weights=7 * weights), K, penalties=penalties, tol=1e-9)
+        squared, added = judged(result, 7 * weights)[0], 0.3 * (result.H**2).sum()
+        added += 0.2 * (result.W**2).sum()
+        assert result.objective == pytest.approx(squared + added, rel=1e-8)
+        assert squared / 7 < judged(one, weights)[0]
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])

@@ -109,7 +109,7 @@ def from_rows(
     array([25.,  4.,  1.])
     """
     request = _Request("rows", negative, memory_budget(max_memory), n_threads, names, block_samples)
-    return _open(X, persist, replace(request, known=Given.of(missing, mask, weights)))
+    return _open(X, persist, replace(request, known=Given(missing, mask, weights)))
 
 
 def from_columns(
@@ -135,7 +135,7 @@ def from_columns(
     request = _Request(
         "columns", negative, memory_budget(max_memory), n_threads, names, block_samples
     )
-    return _open(V, persist, replace(request, known=Given.of(missing, mask, weights)))
+    return _open(V, persist, replace(request, known=Given(missing, mask, weights)))
 
 
 def open_data(
@@ -222,7 +222,7 @@ def open_data(
     request = _Request(
         samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
     )
-    request = replace(request, known=Given.of(missing, mask, weights))
+    request = replace(request, known=Given(missing, mask, weights))
     choice = ColumnChoice.of(header, names_column, drop)
     text_column = optional(checked_column, "text_column", text_column)
     return _hold(open_path(place, dataset, request.budget, choice, text_column), request)

@@ -50,6 +50,7 @@ __all__ = [
     "survey",
     "unpacked",
     "weighed",
+    "weighed_squares",
     "weighted_grams",
     "weights_times",
     "wider",
@@ -345,3 +346,9 @@ def survey(
         squares = float(observed_squares(block, weights).sum())
     counts = int(per_sample.sum()), int((per_sample == 0).sum())
     return ((squares, per_feature, *counts, unlike),)
+
+
+def weighed_squares(index: range, squared: Array, weights: Array, *, power: int) -> tuple[float]:
+    """Step of a map: the sum of squared norms times powers of weights of samples."""
+    with np.errstate(over="ignore"):
+        return (float((squared * weights**power).sum()),)

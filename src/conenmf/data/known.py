@@ -7,11 +7,10 @@ is known if everything agrees that it is, and counts by the product of its weigh
 The result is a view with zeros where nothing is known, and the weights beside it, an aligned array
 (N, F). Of a sparse matrix of ratings the pattern takes the place of weights.
 
-A sample of weight 2 gives what the sample twice gives. Whole numbers on small data do so literally:
-samples are repeated, so that every init sees what it would see. Otherwise each sample is multiplied
-by the root of its weight: sums over samples, the error and singular vectors are the same then.
-Counts are multiplied by the weight itself, since their divergence is as large as they are. The
-coefficients of a result are those of the samples themselves, which do not depend on it.
+A sample of weight 2 gives what the sample twice gives. On small data, whole numbers repeat samples.
+Otherwise each is multiplied by the root of its weight, and counts by the weight itself: sums over
+samples and the error are the same then. The coefficients of a result are those of the samples
+themselves, which do not depend on it.
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ from .holes import (
     is_stored,
     positive_extremes,
     survey,
+    weighed_squares,
     weights_times,
     wider,
     with_zeros,
@@ -63,6 +63,7 @@ __all__ = [
     "is_of_features",
     "observed_only",
     "weigh_samples",
+    "without_unit",
 ]
 
 _MAX_REPEATED_ENTRIES = 1 << 22
@@ -94,6 +95,8 @@ class Observed:
     of_features : array (F,), or None
         The weights of features, or the harmonic means of those of their known entries, divided by
         the largest, if weights differ: inits see the data in units of mean uncertainties.
+    is_alike : bool
+        All known entries have the same weight.
     """
 
     weights: Aligned | None
@@ -103,6 +106,7 @@ class Observed:
     n_empty_samples: int
     empty_features: Array
     of_features: Array | None = None
+    is_alike: bool = True
 
     @classmethod
     def of(cls, view: DataMatrix, rows: Aligned | None) -> Observed | None:
@@ -115,7 +119,7 @@ class Observed:
         F, N = view.shape
         if n_known == F * N and not unlike:
             return None
-        of_features = None
+        of_features, lowest, highest = None, 1.0, 1.0
         if rows is not None and unlike:
             (lowest, highest) = view.map(positive_extremes, rows, reduce=wider)[0]
             _check_scale("weights", np.dtype(np.float64), lowest, highest, squares)
@@ -124,8 +128,8 @@ class Observed:
             of_features /= of_features.max() or 1.0
         elif rows is not None and rows.dtype != bool:
             rows = view.map(is_positive, rows)[0]
-        missing, squares = 1.0 - n_known / (F * N), float(squares)
-        return cls(rows, not unlike, missing, squares, int(n_empty), known_of == 0, of_features)
+        facts = 1.0 - n_known / (F * N), float(squares), int(n_empty), known_of == 0, of_features
+        return cls(rows, not unlike, *facts, is_alike=lowest == highest)
 
     @property
     def aligned(self) -> tuple[Aligned, ...]:
@@ -146,9 +150,8 @@ class Weighed:
     ----------
     V : DataMatrix (F, N)
         The samples themselves.
-    weights : array (N,)
-    loss : str
-        What they are the weights of.
+    weights, loss
+        As in `weigh_samples`.
     repeated : array of integers, or None
         The samples, as often as they are repeated.
     roots : array (N,), or None
@@ -186,11 +189,6 @@ class Given(NamedTuple):
     missing: str = "raise"
     mask: Any = None
     weights: Any = None
-
-    @classmethod
-    def of(cls, missing: str, mask: Any, weights: Any) -> Given:
-        """Return the same, checked."""
-        return cls(choice("missing", missing, ("raise", "nan", "zeros")), mask, weights)
 
     def applied(self, V: DataMatrix, samples_in: str) -> DataMatrix:
         """Return V, or the view of it that knows its weights."""
@@ -273,6 +271,15 @@ def observed_only(
     return view
 
 
+def without_unit(V: DataMatrix) -> DataMatrix:
+    """Return V with weights of 1 if all that is known of it counts alike, else V itself."""
+    if V.observed is None or V.observed.is_mask or not V.observed.is_alike:
+        return V
+    twin = copy.copy(V)
+    twin.observed = Observed.of(V, V.map(is_positive, V.observed.weights)[0])
+    return twin
+
+
 def _warn(n_samples: int, n_features: int) -> None:
     for count, what in ((n_samples, "sample"), (n_features, "feature")):
         if count:
@@ -338,8 +345,7 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
     ----------
     V : DataMatrix (F, N)
     weights : array (N,)
-        At least 0, not all 0; a pandas Series is matched by name. Without them, or if all are 1, V
-        itself is returned. Those of samples that are weighed already are multiplied.
+        At least 0, not all 0; a pandas Series is matched by name. If all are 1, V is returned.
     loss : {"frobenius", "poisson"}
         What they are the weights of.
 
@@ -368,7 +374,7 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         raise OptionError(Message(Option("sample_weight"), problem))
     if (weights == 1).all():
         return V
-    squares = V.map(_weighed_squares, V.norms_squared, weights, power=1 + (loss == "poisson"))[0]
+    squares = V.map(weighed_squares, V.norms_squared, weights, power=1 + (loss == "poisson"))[0]
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
@@ -388,11 +394,6 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, loss, roots=roots, scales=scales)
     return view
-
-
-def _weighed_squares(index: range, squared: Array, weights: Array, *, power: int) -> tuple[float]:
-    with np.errstate(over="ignore"):
-        return (float((squared * weights**power).sum()),)
 
 
 def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:
