@@ -29,7 +29,7 @@ SIZES = {  # datasets, iterations, runs
     "tiny": (["digits"], 10, 1),
     "quick": (
         ["digits", "tr11", "paviau_subset", "coil20_32x32", "orl_32x32", "indian_pines", "wap",
-         "georgia_tech_crop", "re0", "k1b", "tr31", "pbmc68k_reduced"], 60, 2,
+         "georgia_tech_crop", "re0", "k1b", "tr31", "pbmc68k_reduced"], 60, 6,
     ),
     "full": (
         ["digits", "orl_32x32", "orl_112x92", "yale_32x32", "coil20_32x32", "georgia_tech_crop",

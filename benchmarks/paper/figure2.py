@@ -30,7 +30,7 @@ from presentation import (
 from protocol import Experiment, main
 from races import curve, numbers
 from starts import cones, cr1
-from verdicts import Case, ahead, decided, signed_rank
+from verdicts import Case, ahead, decided, signed_rank, smallest
 
 from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import probabilistic_bound
@@ -218,14 +218,18 @@ def _near(text: str, gaps: Array) -> Case:
     differences = [(NEAR - gaps).tolist(), (NEAR + gaps).tolist()]
     inside = bool((np.median(gaps) < NEAR) & (np.median(gaps) > -NEAR))
     p = max(signed_rank(d) for d in differences) if inside else min(map(signed_rank, differences))
-    return Case(f"{text}: {_share(gaps)} of the bound, n {gaps.size}", inside, p)
+    return Case(
+        f"{text}: {_share(gaps)} of the bound, n {gaps.size}", inside, p, smallest(gaps.size)
+    )
 
 
 def _wider(gaps: dict[float, Array]) -> Case:
     n = min(gaps[0.2].size, gaps[0.3].size)
     difference = gaps[0.3][:n] - gaps[0.2][:n]
     text = f"{_share(gaps[0.3])} of the bound against {_share(gaps[0.2])}, n {n}"
-    return Case(text, bool(np.median(difference) > 0), signed_rank(difference.tolist()))
+    return Case(
+        text, bool(np.median(difference) > 0), signed_rank(difference.tolist()), smallest(n)
+    )
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ ASKED = (0.01, 0.03, 0.1, 0.3)
 SIZES = {  # F, K, N, values of delta, matrices
     "tiny": (100, 4, 200, (0.0, 0.05), 1),
     "quick": (400, 10, 2000, (0.0, 0.001, 0.003, 0.01, 0.03, 0.04, 0.05, 0.1, 0.2, 0.3, 0.5), 5),
-    "full": (1600, 40, 10000, (*ASKED, 0.02, 0.025, 0.0225, 0.0275, 0.0, 0.003, 0.05, 0.2), 20),
-}  # the paper's size; the first levels first, so that an interrupted run has them
+    "full": (1600, 40, 10000, (*ASKED, 0.00001, 0.0003, 0.001, 0.02), 20),
+}  # the paper's size
 ALPHA = 0.2
 
 

@@ -74,11 +74,11 @@ SIZES = {
     },
     "full": {
         "ck": Size(200, 100, 500, 20, 0),
-        "faces94 / 2": Size(100, 20, 200, 20, 0),
+        "faces94 / 2": Size(100, 20, 200, 6, 0),
         "georgia_tech": Size(200, 100, 500, 20, 0),
-        "georgia_tech_crop": Size(200, 100, 500, 20, 5),
+        "georgia_tech_crop": Size(200, 100, 500, 20, 0),
         "paviau": Size(200, 100, 500, 20, 0),
-        "paviau_subset": Size(200, 100, 500, 30, 10),
+        "paviau_subset": Size(200, 100, 500, 30, 6),
         "faces94": Size(200, 100, 500, 20, 0),
     },
 }

@@ -17,7 +17,7 @@ import numpy as np
 from presentation import Row, Section, Table, Text, grouped, judged
 from protocol import Experiment, main
 from starts import begin
-from verdicts import Case, decided, signed_rank, spread
+from verdicts import Case, decided, signed_rank, smallest, spread
 
 from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.rank_one import cr1_error
@@ -104,7 +104,8 @@ def show(rows: list[Row]) -> Section:
                 # a solver that was stopped is slower than that, which only adds to the claim
                 logs = [float(np.log(ratio / TIMES)) for ratio in ratios]
                 text = f"{name} at N = {N}: {spread(ratios)}, n {len(ratios)}"
-                cases.append(Case(text, statistics.median(logs) > 0, signed_rank(logs)))
+                speaks_for = statistics.median(logs) > 0
+                cases.append(Case(text, speaks_for, signed_rank(logs), smallest(len(logs))))
         iterations = (
             spread([float(row[f"{name}, iterations"]) for row in group]) for name in ITERATIONS
         )

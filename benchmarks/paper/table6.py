@@ -18,7 +18,7 @@ SIZES = {  # runs of the paper's inits and of the others, for each dataset; the 
         "ck": (10, 10),
         "georgia_tech_crop": (10, 0),
         "faces94 / 10": (10, 0),
-        "yale_32x32": (10, 5),
+        "yale_32x32": (10, 6),
         "orl_32x32": (10, 0),
         "coil20_32x32": (10, 0),
         "faces94": (10, 0),

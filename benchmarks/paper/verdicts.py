@@ -5,6 +5,11 @@ one, repetition by repetition, by the signed-rank test of Wilcoxon: exact, two-s
 holds if the method is ahead of every other one, fails if one of them is ahead of it, and is not
 decided otherwise; the p values of all cases of a claim are adjusted by Holm's method, and 5% is
 the level. A claim holds if it holds in every case.
+
+With fewer than six pairs this test cannot reach 5%, however large the difference is, and after
+Holm's adjustment it takes more. A case that could not be decided even if all its pairs pointed one
+way has too few runs: no verdict, but the means, their difference, and in how many pairs the method
+is ahead.
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ from presentation import DOES_NOT, HOLDS, NOT_MEASURED, PARTLY, Verdict
 from scipy import stats
 
 LEVEL = 0.05
-NOT_DECIDED = "not decided"
+LEAST = 6  # pairs with which the signed-rank test can reach the level
+NOT_DECIDED, TOO_FEW = "not decided", "too few runs"
 LISTED = 9  # cases that are listed one by one; the tables have all
 
 
@@ -29,6 +35,16 @@ class Case:
     text: str
     speaks_for: bool
     p: float
+    best: float  # the smallest p value that so many pairs can have
+
+
+def smallest(pairs: int) -> float:
+    """The p value of pairs that all point one way; 1 for fewer than six.
+
+    >>> smallest(5), smallest(6)
+    (1.0, 0.03125)
+    """
+    return 2.0 ** (1 - pairs) if pairs >= LEAST else 1.0
 
 
 def signed_rank(differences: Sequence[float]) -> float:
@@ -73,16 +89,20 @@ def ahead(
     for name, theirs in others.items():
         with np.errstate(invalid="ignore"):
             gain = sign * (np.asarray(theirs, dtype=float) - np.asarray(ours, dtype=float))
-        tests[name] = (_centre(gain), signed_rank(gain.tolist()))
-    behind = {name: p for name, (gain, p) in tests.items() if gain <= 0}
+        tests[name] = (_centre(gain), signed_rank(gain.tolist()), gain)
+    behind = [name for name, (centre, *_) in tests.items() if centre <= 0]
     if behind:
-        rival = min(behind, key=behind.__getitem__)
-        p = min(1.0, len(tests) * behind[rival])
+        rival = min(behind, key=lambda name: (tests[name][1], np.nan_to_num(tests[name][2]).mean()))
+        p = min(1.0, len(tests) * tests[rival][1])
     else:
         rival = max(tests, key=lambda name: tests[name][1])
         p = tests[rival][1]
+    gain = tests[rival][2]
     told = f"{spread(ours, digits)}, {rival} {spread(others[rival], digits)}"
-    return Case(f"{text}: {told}, n {len(ours)}", not behind, p)
+    if np.isfinite(gain).all():
+        told += f", difference {-sign * gain.mean():+.2g}"
+    told += f", ahead in {np.count_nonzero(gain > 0)} of {len(ours)}"
+    return Case(f"{text}: {told}", not behind, p, smallest(len(ours)))
 
 
 def _centre(gains: np.ndarray) -> float:
@@ -115,12 +135,24 @@ def share_above(text: str, held: int, total: int, least: float) -> Case:
     """The case that an event has at least a given probability, by the exact binomial test.
 
     It speaks for the claim if the event is as frequent as that in the rows; only a significantly
-    smaller share speaks against it, and only enough rows for it.
+    smaller share speaks against it, and only enough rows for it. The exact interval of 90% beside
+    it leaves out what either test, unadjusted, rejects at 5%.
     """
     speaks_for = held >= least * total
-    side = "greater" if speaks_for else "less"
-    p = float(stats.binomtest(held, total, least, alternative=side).pvalue) if total else 1.0
-    return Case(f"{text}: {held} of {total}", speaks_for, p)
+    test = stats.binomtest(held, total, least, alternative="greater" if speaks_for else "less")
+    best = min(least, 1 - least) ** total if total >= LEAST else 1.0
+    told = f"{text}: {held} of {total}, {interval(held, total)}"
+    return Case(told, speaks_for, float(test.pvalue) if total >= LEAST else 1.0, best)
+
+
+def interval(held: int, total: int) -> str:
+    """The exact interval of a probability, each side of which is wrong in at most 5%.
+
+    >>> interval(30, 30)
+    '0.90 to 1.00'
+    """
+    found = stats.binomtest(held, total).proportion_ci(1 - 2 * LEVEL)
+    return f"{found.low:.2f} to {found.high:.2f}"
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -140,32 +172,44 @@ def holm(p: Sequence[float]) -> list[float]:
 def decided(claim: str, cases: Iterable[Case], note: str = "") -> Verdict:
     """The verdict on a claim from its cases.
 
-    >>> decided("ours is smaller", [Case("a", True, 0.001), Case("b", True, 0.2)])
+    >>> decided("ours is smaller", [Case("a", True, 0.001, 0.001), Case("b", False, 0.2, 0.001)])
     Verdict(claim='ours is smaller', verdict='holds partly', evidence='holds in 1, not decided in \
-1 of 2 cases; not decided: b (p 0.2)')
+1 (1 leans against it) of 2 cases; not decided: b (p 0.2)')
     """
     found = list(cases)
     if not found:
         return Verdict(claim, NOT_MEASURED, "no rows")
-    adjusted = holm([case.p for case in found])
-    groups: dict[str, list[str]] = {"holds": [], "fails": [], NOT_DECIDED: []}
-    for case, p in zip(found, adjusted, strict=True):
-        group = NOT_DECIDED if p >= LEVEL else "holds" if case.speaks_for else "fails"
-        groups[group].append(f"{case.text} (p {p:.2g})")
-    held, failed = len(groups["holds"]), len(groups["fails"])
-    if held:
-        verdict = HOLDS if held == len(found) else PARTLY
+    groups: dict[str, list[str]] = {"holds": [], "fails": [], NOT_DECIDED: [], TOO_FEW: []}
+    against = dict.fromkeys(groups, 0)
+    each = [case.p for case in found]
+    for place, (case, p) in enumerate(zip(found, holm(each), strict=True)):
+        if p < LEVEL:
+            group = "holds" if case.speaks_for else "fails"
+        elif holm([*each[:place], case.best, *each[place + 1 :]])[place] < LEVEL:
+            group = NOT_DECIDED
+        else:
+            group = TOO_FEW
+        groups[group].append(case.text if group == TOO_FEW else f"{case.text} (p {p:.2g})")
+        against[group] += not case.speaks_for
+    if groups["holds"]:
+        verdict = HOLDS if len(groups["holds"]) == len(found) else PARTLY
     else:
-        verdict = DOES_NOT if failed else NOT_DECIDED
-    counts = (f"{name} in {len(texts)}" for name, texts in groups.items() if texts)
+        verdict = DOES_NOT if groups["fails"] else NOT_DECIDED if groups[NOT_DECIDED] else TOO_FEW
+    counts = [
+        f"{name} in {len(texts)}{_leaning(name, against[name])}"
+        for name, texts in groups.items()
+        if texts
+    ]
     evidence = f"{', '.join(counts)} of {len(found)} cases" + (f" ({note})" if note else "")
-    told = (
-        groups
-        if held == len(found)
-        else {"fails": groups["fails"], NOT_DECIDED: groups[NOT_DECIDED]}
-    )
-    for name, texts in told.items():
-        if texts:
+    for name, texts in groups.items():
+        if texts and (name != "holds" or verdict == HOLDS):
             more = f"; and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
             evidence += f"; {name}: {'; '.join(texts[:LISTED])}{more}"
     return Verdict(claim, verdict, evidence)
+
+
+def _leaning(name: str, against: int) -> str:
+    """How many of the cases without an answer point against the claim."""
+    if name not in (NOT_DECIDED, TOO_FEW):
+        return ""
+    return f" ({against or 'none'} {'leans' if against == 1 else 'lean'} against it)"
