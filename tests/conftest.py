@@ -1,12 +1,15 @@
 """Every way to hold a matrix, as data: a test that takes `backend` runs on each of them."""
 
 import functools
+import importlib
 import itertools
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import anndata
 import dask
@@ -326,3 +329,17 @@ def disk(tmp_path):
     yield mount
     while os.path.ismount(place):
         subprocess.run(["umount", "-l", str(place)], check=True)  # arrays may still be mapped
+
+
+@pytest.fixture(scope="module")
+def paper():
+    """The scripts of benchmarks/paper by name, found as they find each other."""
+    folder = Path(__file__).parents[1] / "benchmarks" / "paper"
+    names = ["measure", *(path.stem for path in folder.glob("*.py"))]
+    before, hidden = list(sys.path), {name: sys.modules.pop(name, None) for name in names}
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module
+    sys.path[:] = before
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update({name: module for name, module in hidden.items() if module})
