@@ -351,8 +351,11 @@ def test_a_page_of_everything(paper, results, tmp_path):
     assert (tmp_path / "page.md").read_text().startswith("# The paper, reproduced")
     assert (tmp_path / "figure2.png").exists()
     text = page.with_suffix(".md").read_text()
+    counted = 0
     for script in paper("page").SCRIPTS:
         assert f"## {paper(script).TITLE}" in text
+        counted += script not in ("figure1", "table2", "example")  # they draw nothing
+    assert text.count("Repetitions of each case") == counted
     assert "| For every matrix and every N it is below the deterministic bound | holds |" in text
     pictures = [line.split("(")[-1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
     assert len(pictures) == 9
@@ -371,6 +374,9 @@ def test_the_published_page_follows_from_the_published_rows(paper):
     text = paper("presentation").as_markdown(page.HEADING, made, page.apart())
     assert (page.COMMITTED.parent / "page.md").read_text("utf-8") == text
     assert not list(page.COMMITTED.glob("*.npz"))  # photographs
+    verdicts = [verdict for section in made.values() for verdict in section.verdicts]
+    missing = [verdict.claim for verdict in verdicts if verdict.verdict == "not measured"]
+    assert missing == ["ck: cr1-nmf clusters best"]
     for path in page.COMMITTED.glob("*.csv"):
         rows = [tuple(row.values()) for row in untimed(paper("protocol").kept(path))]
         assert len(set(rows)) == len(rows), f"{path.name} has a row twice"

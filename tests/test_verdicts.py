@@ -110,3 +110,12 @@ def test_a_share_needs_rows_to_be_believed(paper):
     assert too_few.p < 1e-6
     assert too_few.text == "a: 20 of 40, 0.36 to 0.64"
     assert verdicts.interval(0, 30) == "0.00 to 0.10"
+
+
+def test_means_of_few_runs_have_no_verdict(paper):
+    judged = paper("presentation").judged
+    cases = [("a: 1.0 against 2.0", True), ("b: 3.0 against 2.0", False)]
+    assert judged("c", cases, runs=6).verdict == "holds partly"
+    found = judged("c", cases, runs=5)
+    assert found.verdict == "too few runs"
+    assert all(text in found.evidence for text, _ in cases)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Row, Section, Table, drawn, judged
+from presentation import Row, Section, Table, Text, drawn, judged
 from protocol import SCALES, Experiment, main
 
 from conenmf import cluster_cones, from_columns
@@ -84,8 +84,9 @@ def show(rows: list[Row]) -> Section:
         note=f"{row['first samples']} first samples",
     )
     table = Table(list(row), [list(row.values())])
+    note = Text("One set of samples, and Algorithm 1 from each of them. The paper has a drawing.")
     picture = drawn(figure, "figure1", "Two circular cones in the nonnegative orthant of space")
-    return Section([picture, table], [verdict])
+    return Section([picture, table, note], [verdict])
 
 
 if __name__ == "__main__":

@@ -195,6 +195,7 @@ def show(rows: list[Row]) -> Section:
                 (f"delta {delta}", found["nmi of robust"] >= found["nmi of spkm"])
                 for delta, found in means.items()
             ),
+            runs=min(map(len, groups.values())),
         ),
     ]  # fmt: skip
     picture = drawn(figure, "open_noise", "Errors, bounds and clusters against noise")

@@ -9,10 +9,22 @@ from __future__ import annotations
 
 import importlib
 import json
+import statistics
 from pathlib import Path
 
-from presentation import NOT_MEASURED, Section, Table, Text, Verdict, as_html, as_markdown
+from presentation import (
+    NOT_MEASURED,
+    Row,
+    Section,
+    Table,
+    Text,
+    Verdict,
+    as_html,
+    as_markdown,
+    grouped,
+)
 from protocol import command_line, folder_of, kept, put
+from starts import DETERMINISTIC
 
 HEADING = "The paper, reproduced"
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "rows"
@@ -39,6 +51,27 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
     "open_sampling": "open_sampling",
     "open_online": "open_online",
 }
+RACES = ("dataset", "solver", "init")
+REPEATED = {  # what is repeated: the columns that tell its cases apart, and the paper's number
+    "figure2": (("alpha", "project"), "50 matrices of 20 runs"),
+    "figure2_right": (("alpha", "N"), "10 matrices of 10 runs"),
+    "table1": (("N",), "not said"),
+    "figure3": (("delta", "N"), "1000"),
+    "violated": (("beta", "delta", "N"), "no numbers"),
+    "ard": (("delta",), "no numbers"),
+    "table3": (("dataset", "init"), "20"),
+    "table4": (RACES, "20"),
+    "figure4": (RACES, "20"),
+    "table5": (RACES, "20"),
+    "supplement": (RACES, "not said; the first run is drawn here"),
+    "figure6": (("init",), "pictures of one run"),
+    "table6": (RACES, "10"),
+    "table7": (RACES, "10"),
+    "beyond": (RACES, "none"),
+    "open_noise": (("delta",), "none"),
+    "open_sampling": (("dataset", "init", "r"), "none"),
+    "open_online": (("dataset", "order"), "none"),
+}
 OURS = ("beyond", "open_noise", "open_sampling", "open_online")  # no claims of the paper
 
 
@@ -52,17 +85,29 @@ def sections(folder: Path) -> dict[str, Section]:
         if rows:
             facts = json.loads((folder / f"{name}.json").read_text())
             origins[name] = facts | {"rows": len(rows)}
-            made[module.TITLE] = module.show(rows).without(facts["missing"])
-            if hasattr(module, "photographs"):
-                shown = made[module.TITLE]
-                made[module.TITLE] = Section(
-                    [*module.photographs(folder), *shown.body], shown.verdicts
-                )
+            shown = module.show(rows).without(facts["missing"])
+            before = module.photographs(folder) if hasattr(module, "photographs") else []
+            body = [*before, *shown.body, *_repetitions(script, rows)]
+            made[module.TITLE] = Section(body, shown.verdicts)
         else:
             missing = "its datasets are not on this machine, or its script has not run"
             verdict = Verdict(module.TITLE, NOT_MEASURED, missing)
             made[module.TITLE] = Section([Text(f"Not measured: {missing}.")], [verdict])
     return made | {"The rows": _origin(origins)}
+
+
+def _repetitions(script: str, rows: list[Row]) -> list[Text]:
+    """How often the cases of a table were repeated, and in the paper."""
+    if script not in REPEATED:
+        return []  # nothing is drawn
+    columns, theirs = REPEATED[script]
+    drawn = [row for row in rows if row.get("init") not in DETERMINISTIC]
+    counts = [len(group) for group in grouped(drawn, *columns).values()]
+    fewest, most = min(counts), max(counts)
+    often = f"{fewest} to {most}, {statistics.median_low(counts)} in the median"
+    often = often if fewest < most else f"{most}"
+    cases = ", ".join(columns)
+    return [Text(f"Repetitions of each case ({cases}): {often}. In the paper: {theirs}.")]
 
 
 def apart() -> list[str]:

@@ -20,7 +20,9 @@ import matplotlib.pyplot as plt
 
 Row = dict[str, str]
 LISTED = 8  # cases in which a claim fails; the tables have all
+LEAST = 6  # runs that a verdict needs
 HOLDS, PARTLY, DOES_NOT, NOT_MEASURED = "holds", "holds partly", "does not hold", "not measured"
+TOO_FEW = "too few runs"
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,13 @@ class Verdict:
     evidence: str
 
 
-def judged(claim: str, cases: Iterable[tuple[str, bool]], note: str = "") -> Verdict:
+def judged(
+    claim: str, cases: Iterable[tuple[str, bool]], note: str = "", runs: int = LEAST
+) -> Verdict:
     """A claim holds if it holds in every case, and partly if it does in some.
 
-    The note, numbers that a reader wants even if the claim holds, goes into the evidence.
+    The note, numbers that a reader wants even if the claim holds, goes into the evidence. If the
+    cases compare means, `runs` says of how many runs these are at least: too few have no verdict.
 
     >>> judged("2 is even, 3 is even", [("2", True), ("3", False)])
     Verdict(claim='2 is even, 3 is even', verdict='holds partly', evidence='1 of 2 cases; not: 3')
@@ -44,6 +49,9 @@ def judged(claim: str, cases: Iterable[tuple[str, bool]], note: str = "") -> Ver
     if not found:
         return Verdict(claim, NOT_MEASURED, "no rows")
     held = sum(holds for _, holds in found)
+    if runs < LEAST:
+        texts = "; ".join(text for text, _ in found[:LISTED])
+        return Verdict(claim, TOO_FEW, f"{runs} runs, so far {held} of {len(found)} cases: {texts}")
     verdict = HOLDS if held == len(found) else PARTLY if held else DOES_NOT
     failed = [text for text, holds in found if not holds]
     evidence = f"{held} of {len(found)} cases"

@@ -19,12 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from presentation import DOES_NOT, HOLDS, NOT_MEASURED, PARTLY, Verdict
+from presentation import DOES_NOT, HOLDS, LEAST, NOT_MEASURED, PARTLY, TOO_FEW, Verdict
 from scipy import stats
 
 LEVEL = 0.05
-LEAST = 6  # pairs with which the signed-rank test can reach the level
-NOT_DECIDED, TOO_FEW = "not decided", "too few runs"
+NOT_DECIDED = "not decided"
 LISTED = 9  # cases that are listed one by one; the tables have all
 
 
