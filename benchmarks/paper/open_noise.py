@@ -37,8 +37,8 @@ ALPHA = 0.2
 
 def run(rows: Experiment) -> None:
     *_, levels, matrices = SIZES[rows.scale]
-    for delta in levels:
-        for matrix in range(matrices):
+    for matrix in range(matrices):
+        for delta in levels:
             rows.row(partial(_measured, rows, delta, matrix), delta=delta, matrix=matrix)
 
 
