@@ -52,7 +52,7 @@ SCRIPTS = {  # which makes a section, and whose rows it takes
     "open_online": "open_online",
 }
 RACES = ("dataset", "solver", "init")
-REPEATED = {  # what is repeated: the columns that tell its cases apart, and the paper's number
+REPEATED = {  # what is repeated: the columns that name a case, and the paper's number
     "figure2": (("alpha", "project"), "50 matrices of 20 runs"),
     "figure2_right": (("alpha", "N"), "10 matrices of 10 runs"),
     "table1": (("N",), "not said"),
