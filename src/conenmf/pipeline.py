@@ -313,9 +313,8 @@ def _checkpointed(
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
     identity = {name: settings[name] for name in ("K", "init", "loss", "solver", "sketch")}
-    if not terms.are_none:
-        identity["terms"] = terms.plain()
-        arrays += terms.fingerprints(V)
+    identity["penalties"] = terms.penalties.plain()
+    identity["fixed"] = None if terms.fixed is None else described(terms.fixed)
     identity["arrays"] = fingerprint(*arrays) if arrays else None
     identity["code"] = [described(one) for one in functions]
     return stack.enter_context(CheckpointedRun.open(checkpoint, V, identity, rng))

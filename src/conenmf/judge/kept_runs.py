@@ -2,9 +2,12 @@
 
 Each that has ended is a file of its own, which appears complete; those that have not are saved from
 time to time as a checkpoint each (`solve.checkpoint`). The folder says with what settings and on
-what data they were run; others are refused. Since each run has the bits that it would have alone,
-runs that are read and runs that are computed give the same as if all were computed. So there may be
-more of them later: how many there are is no setting.
+what data they were run; others are refused. So is a run that was renamed, or comes from another
+folder: each has its number, and a digest of the settings.
+
+Since each run has the bits that it would have alone, runs that are read and runs that are computed
+give the same as if all were computed. So there may be more of them later: how many there are is no
+setting.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from ..solve.checkpoint import (
 
 __all__ = ["KeptRuns"]
 
-_FORMAT = "conenmf-run-1"
+_FORMAT = "conenmf-run-2"
 _SETTINGS_FILE = "settings.json"
 _MAX_SETTINGS_BYTES = 1 << 16
 
@@ -47,13 +50,13 @@ class KeptRuns:
     checkpoint : Checkpoint
     shape : (F, K)
         Of the components of a run.
-    data : str
-        The digest of the data.
+    identity : str
+        The digest of the settings and the data.
     """
 
-    def __init__(self, checkpoint: Checkpoint, shape: tuple[int, int], data: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, shape: tuple[int, int], identity: str) -> None:
         self._folder, self._every = Path(checkpoint.folder), checkpoint.every
-        self._shape, self._data = shape, data
+        self._shape, self._identity = shape, identity
 
     @classmethod
     @contextmanager
@@ -84,10 +87,16 @@ class KeptRuns:
             file = place / _SETTINGS_FILE
             if file.exists():
                 refuse_others(place, _read_settings(file), now)
+            elif any(place.glob("run-*")):
+                raise CheckpointError(
+                    f"{place} has runs but no {_SETTINGS_FILE}, which says how they were made, and "
+                    "from what data: use another folder, or delete this one"
+                )
             else:
                 with written_whole(file) as stream:
                     stream.write(json.dumps(now, indent=2).encode())
-            yield cls(checkpoint, (V.shape[0], K), data)
+            identity = fingerprint(json.dumps(now, sort_keys=True))
+            yield cls(checkpoint, (V.shape[0], K), identity)
 
     def load(self, number: int) -> tuple[Array, float] | None:
         """Return W (F, K) and the relative error of a run, or None if it has not ended."""
@@ -97,6 +106,7 @@ class KeptRuns:
         try:
             with reading(file, _FORMAT, "a run") as saved:
                 W, error = saved.factor("W"), float(saved.facts["relative_error"])
+                found = saved.facts["run"], saved.facts["identity"]
         except FileFormatError as problem:
             raise CheckpointError(f"{problem}; delete it, and it is computed again") from problem
         if W.shape != self._shape or not error >= 0:
@@ -104,11 +114,17 @@ class KeptRuns:
                 f"{file} has components of shape {W.shape}, expected {self._shape}, and an error "
                 f"of {error}: delete it, and it is computed again"
             )
+        if found != (number, self._identity):
+            own = "other data or settings" if found[0] == number else f"run {found[0]}"
+            raise CheckpointError(
+                f"{file} belongs to {own}, not to this place: delete it, and it is computed again"
+            )
         return W, error
 
     def keep(self, number: int, W: Array, relative_error: float) -> None:
         """Write a run that has ended, and remove its checkpoint."""
-        facts = {"format": _FORMAT, "relative_error": relative_error}
+        facts: dict[str, Any] = {"format": _FORMAT, "run": number, "identity": self._identity}
+        facts["relative_error"] = relative_error
         write_arrays(self._file(number), {"W": W}, facts)
         shutil.rmtree(self._file(number).with_suffix(""), ignore_errors=True)
 
@@ -118,7 +134,7 @@ class KeptRuns:
         with writing(folder):
             folder.mkdir(exist_ok=True)
         here = Checkpoint(folder, self._every)
-        return CheckpointedRun(here, V, {"run": number}, None, data=self._data)
+        return CheckpointedRun(here, V, {"run": number}, None, data=self._identity)
 
     def _file(self, number: int) -> Path:
         return self._folder / f"run-{number:04d}.npz"

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..arguments import number, path
 from ..data.blocks import Array
-from ..data.digest import digest
+from ..data.digest import digest, known_digest
 from ..data.files.atomic import folder_written_whole, written_whole
 from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
 from ..data.matrix import Checksum, DataMatrix
@@ -48,11 +48,13 @@ __all__ = [
     "state_of",
 ]
 
-_FORMAT = "conenmf-checkpoint-4"
+_FORMAT = "conenmf-checkpoint-5"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss
 _LOG_FIELDS = ("relative_error", "elapsed", "passes")
 _DIGESTS = {
+    "known": "the mask, the weights or the missing entries are",
+    "fixed": "the fixed components or their names are",
     "data": "some entries of the data, or their order, are",
     "arrays": "the factors given as init are",
     "code": "the functions given as init or solver are",
@@ -94,7 +96,8 @@ class CheckpointedRun:
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
     data : str, optional
-        The digest of the data, if it is known: otherwise V is read for it.
+        The digest of the data, and of what is known of them, if the caller has it: otherwise V is
+        read for it.
     """
 
     def __init__(
@@ -109,9 +112,10 @@ class CheckpointedRun:
         self._every = checkpoint.every
         self._V = V
         self._settings = {
+            **settings,
+            "known": known_digest(V) if data is None else None,
             "shape": list(V.shape),
             "dtype": str(V.dtype),
-            **settings,
             "random state": None if rng is None else fingerprint(state_of(rng)),
             "data": digest(V) if data is None else data,
         }
@@ -287,11 +291,14 @@ def held_folder(folder: Path) -> Iterator[None]:
 
 
 def refuse_others(folder: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse a folder with other settings than those of now, naming the first that differs."""
-    for key, value in now.items():
-        if saved.get(key) == value:
+    """Refuse a folder with other settings than those of now, naming the first that differs.
+
+    A setting that only one of them has is a difference.
+    """
+    for key in {**now, **saved}:
+        if key in saved and key in now and saved[key] == now[key]:
             continue
-        what = f"its {key} is {saved.get(key)!r}, now it is {value!r}"
+        what = f"its {key} is {saved.get(key)!r}, now it is {now.get(key)!r}"
         if key in _DIGESTS:
             what = f"{_DIGESTS[key]} not those that it was made with"
         raise CheckpointError(

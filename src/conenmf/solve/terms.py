@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..arguments import instance
-from ..data.blocks import Array, exact
+from ..data.blocks import Array
 from ..data.known import Observed
 from ..data.matrix import Aligned, DataMatrix
-from ..data.steps import sample_indices
 from ..data.validate import require_nonnegative
 from ..errors import Message, Option, OptionError
 from .coefficients import Finish
@@ -183,14 +182,6 @@ class Terms:
             plain["observed"] = facts
         return plain
 
-    def fingerprints(self, V: DataMatrix) -> list[Array]:
-        """Return arrays by which these terms differ from others with the same plain values."""
-        arrays = [] if self.fixed is None else [self.fixed.W]
-        if self.observed is not None and self.observed.weights is not None:
-            index, _ = V.map(sample_indices)
-            arrays += [V.map(_weights_of_features, self.observed.weights, index)[0]]
-        return arrays
-
 
 def unweighed(V: DataMatrix, W: Array, end: Finish, terms: Terms, goal: Loss) -> Finish:
     """Return the end of a fit with the coefficients of the samples, if V is a view of weighed ones.
@@ -216,8 +207,3 @@ def _check_weighed(V: DataMatrix, penalties: Penalties, loss: str) -> None:
     if loss != "poisson" and (penalties.l1_h or penalties.sum_to_one):
         problem = " goes with L2 penalties of the coefficients, not with L1 or sums of one: "
         raise OptionError(Message(weight, problem, "leave one of the two out"))
-
-
-def _weights_of_features(index: range, weights: Array, numbers: Array) -> tuple[Array]:
-    places = np.column_stack([np.ones(len(numbers)), np.sqrt(1.0 + numbers)])
-    return (exact(weights).T @ places,)
