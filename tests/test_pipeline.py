@@ -268,6 +268,16 @@ def test_max_time_counts_from_the_call(cones):
     assert result.relative_error < np.sin(0.15)  # the init alone is good
 
 
+@pytest.mark.parametrize("init", ["auto", "cr1"])
+def test_a_callback_that_raises_stop_iteration_stops(cones, init):
+    def callback(now):
+        raise StopIteration
+
+    result = factorize(from_columns(cones), 4, init=init, callback=callback)
+    assert result.stop_reason == "callback"
+    assert result.n_iter <= 1
+
+
 def test_callback_stops(cones):
     result = factorize(from_columns(cones), 4, callback=lambda p: p.iteration == 2)
     assert (result.stop_reason, result.n_iter, result.converged) == ("callback", 2, False)

@@ -83,3 +83,29 @@ def test_a_consensus_is_added_with_what_is_found_again():
     np.testing.assert_array_equal(cells.obsm["X_programs"], np.asarray(found.H).T)
     np.testing.assert_array_equal(cells.uns["programs_stability"]["found_in"], found.found_in)
     assert cells.obs["programs"].nunique() == 3
+
+
+def test_every_option_of_reading_and_of_the_fit(adata):
+    """A mask, weights and what is missing are for reading; the rest goes to the fit."""
+    rng, X = np.random.default_rng(1), adata.X.toarray()
+    mask, weights = rng.random(X.shape) > 0.1, rng.random(20) + 0.5
+    fit = {"init": "random", "max_iter": 9, "tol": 0}
+    for reading in ({"mask": mask}, {"weights": weights}, {"missing": "zeros"}):
+        given = {"block_samples": 20, "n_threads": 1, **reading}
+        V = conenmf.from_rows(adata.X, **given)
+        expected = conenmf.factorize(V, 3, rng=np.random.default_rng(0), **fit)
+        result = conenmf.tl.nmf(adata, 3, rng=np.random.default_rng(0), **fit, **given)
+        np.testing.assert_array_equal(result.W, expected.W)
+        np.testing.assert_array_equal(adata.obsm["X_conenmf"], expected.H.T)
+
+
+@pytest.mark.parametrize("function", [conenmf.tl.nmf, conenmf.tl.consensus])
+def test_a_wrong_option_is_named(adata, function):
+    with pytest.raises(OptionError, match="'max_itr' is not an option: did you mean max_iter?"):
+        function(adata, 3, max_itr=5)
+    with pytest.raises(OptionError, match="'wieghts' is not an option: did you mean weights?"):
+        function(adata, 3, wieghts=[1])
+    with pytest.raises(OptionError, match="'colour' is not an option: there are .*, tol, "):
+        function(adata, 3, colour="red")
+    with pytest.raises(OptionError, match="'names' is not an option"):
+        function(adata, 3, names=None)

@@ -281,7 +281,7 @@ class ConeNMF(
             )
         stream.update(V)
         self._forget("labels_", "relative_error_", "reconstruction_err_")
-        self._forget("history_", "stop_reason_", "result_")
+        self._forget("history_", "stop_reason_", "result_", "_unknown")
         self._stream = stream
         W = stream.axes if self.solver is None else stream.W
         self.components_ = np.ascontiguousarray(W.T, dtype=V.dtype)

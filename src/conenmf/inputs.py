@@ -108,6 +108,7 @@ class ReadsInputs:
 
     def _checked(self, X: Any, **options: Any) -> Any:
         """Let scikit-learn check X; its errors keep their words, and get a name."""
+        X = np.asarray(X) if isinstance(X, np.matrix) else X  # which scikit-learn refuses
         try:
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:

@@ -105,10 +105,10 @@ def factorize(
         See `Stopping`. `max_time` counts from the call and covers the choice of K and the init;
         the exact finish, one pass for H, is not counted.
     callback : callable, optional
-        Called with an `Iteration` after every iteration; returning True ends the run. During the
-        race of inits it is called for every error of V that is the lowest so far, with 0 for the
-        iteration; on a sketch, after every round, for which V is read once more. Returning True
-        then ends the fit with those factors.
+        Called with an `Iteration` after every iteration; returning True, or raising StopIteration,
+        ends the run. During the race of inits it is called for every error of V that is the lowest
+        so far, with 0 for the iteration; on a sketch, after every round, for which V is read once
+        more. Returning True then ends the fit with those factors.
     rng : numpy.random.Generator, optional
         For inits that draw. Without it "auto" and "cr1" are deterministic.
     sketch : int, "auto" or None

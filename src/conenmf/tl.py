@@ -6,6 +6,9 @@ It reads the counts by `data.doors.from_rows`, fits by `pipeline.factorize` and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 from .arguments import choice, optional, text
@@ -21,7 +24,8 @@ from .text import visible
 
 __all__ = ["consensus", "nmf"]
 
-_READING_OPTIONS = ("negative", "n_threads", "max_memory")
+_READING_OPTIONS = [*signature(from_rows).parameters][1:]
+_SET_HERE = ("names", "V", "K", "n_runs")
 
 
 def nmf(
@@ -65,7 +69,7 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
-    V, options = _opened(adata, layer, options)
+    V, options = _opened(adata, layer, options, factorize)
     key_added = text("key_added", key_added)
     result = factorize(V, n_components, **options)
     annotate(adata, result, key_added)
@@ -112,7 +116,7 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
-    V, options = _opened(adata, layer, options)
+    V, options = _opened(adata, layer, options, stability)
     key_added = text("key_added", key_added)
     found = stability(V, n_components, n_runs, **options)
     result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None, sketch=None)
@@ -125,10 +129,15 @@ def consensus(
 
 
 def _opened(
-    adata: Any, layer: str | None, options: dict[str, Any]
+    adata: Any, layer: str | None, options: dict[str, Any], function: Callable[..., Any]
 ) -> tuple[DataMatrix, dict[str, Any]]:
-    """The counts, and the options that were not for reading them."""
+    """The counts, and the options for the function that they are passed to."""
     check_annotated(adata)
+    known = {*_READING_OPTIONS, *signature(function).parameters} - {*_SET_HERE}
+    for name in options.keys() - known:
+        close = get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
+        raise OptionError(f"{name!r} is not an option: {hint}")
     optional(choice, "layer", layer, adata.layers.keys())
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")

@@ -149,3 +149,19 @@ def test_names_of_files_are_checked():
     for wrong in ("", "a/b", ".a", "a\n"):
         with pytest.raises(OptionError, match="expected the beginning"):
             file_names(wrong, 7, 0.5)
+
+
+def test_names_like_formulas_get_an_apostrophe(counts):
+    cells = ["=HYPERLINK(1)", "+1+cmd|x", *(f"cell{n}" for n in range(2, len(counts)))]
+    genes = ["@SUM(1)", "-0.5", *(f"gene{f}" for f in range(2, counts.shape[1]))]
+    V = from_rows(counts, names=Names.of(cells, genes))
+    paths = write_programs(find_programs(V, 2, 3, n_genes=counts.shape[1]), "out", "atlas")
+    fields = {
+        field.strip('"')
+        for path in paths
+        if path.suffix == ".txt"
+        for line in path.read_text().split("\n")
+        for field in line.split("\t")
+    }
+    assert {"'=HYPERLINK(1)", "'+1+cmd|x", "'@SUM(1)", "-0.5"} <= fields
+    assert not {"=HYPERLINK(1)", "+1+cmd|x", "@SUM(1)"} & fields

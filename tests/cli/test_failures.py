@@ -4,6 +4,9 @@ import ast
 import copy
 import pickle
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,29 @@ def test_an_option_that_the_command_does_not_have_stays_as_it_is():
     assert error_line(problem, flags_of(app.commands["rank"])) == "checkpoint='a b'"
     assert error_line(problem, flags_of(app.commands["fit"])) == "--checkpoint 'a b'"
     assert error_line(problem, flags_of(None)) == "checkpoint='a b'"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_and_a_folder_that_is_gone(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n" + "1,2\n2,5\n" * 6)
+    command = [sys.executable, "-m", "conenmf"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*command, "rank", "x.csv"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.stderr.endswith("conenmf: the output cannot be written: No space left on device\n")
+    assert done.returncode == 5
+    here = f"cd {tmp_path} && mkdir gone && cd gone && rmdir ../gone && exec "
+    line = here + shlex.join([*command, "fit", str(tmp_path / "x.csv"), "-k", "1"])
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert done.stderr.endswith(
+        "the current folder does not exist any more: change to another one\n"
+    )
+    assert done.returncode == 3
 
 
 @pytest.mark.parametrize(

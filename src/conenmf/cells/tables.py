@@ -24,7 +24,7 @@ from ..data.files.atomic import files_written_whole, writing
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import Message, Option, OptionError, OutputError
-from ..export import check_packages
+from ..export import check_packages, no_formula
 from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
 from ..text import visible
 from .programs import Programs
@@ -216,13 +216,16 @@ def _annotations(programs: Programs, key: str, facts: Mapping[str, Any]) -> list
 
 
 def _tables(programs: Programs) -> dict[str, Iterable[bytes]]:
-    """The lines of each table: programs in rows, but for usages, where cells are."""
+    """The lines of each table: programs in rows, but for usages, where cells are.
+
+    Names that a spreadsheet would take for formulas get an apostrophe.
+    """
     names, K = programs.names, programs.K
-    all_genes = [names.feature(f) for f in range(len(programs.spectra_tpm))]
+    all_genes = [no_formula(names.feature(f)) for f in range(len(programs.spectra_tpm))]
     chosen = [all_genes[f] for f in programs.genes.tolist()]
     numbers = [str(k + 1) for k in range(K)]
     N = len(programs.usages)
-    cells = names.sample_names or [names.sample(n) for n in range(N)]
+    cells = [no_formula(names.sample(n)) for n in range(N)]
     deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
     tpm = programs.spectra_tpm
     starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]

@@ -16,6 +16,7 @@ from ..errors import (
     Option,
     OptionError,
     OutputError,
+    is_disk_full,
 )
 
 __all__ = ["EXIT_CODES", "error_line", "exit_code", "flags_of", "in_words"]
@@ -39,6 +40,8 @@ _CODES_OF_ERRORS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 
 def exit_code(problem: BaseException) -> int:
     """The code for an error."""
+    if isinstance(problem, OSError) and is_disk_full(problem):  # perhaps of standard output
+        return 5
     return next((code for kinds, code in _CODES_OF_ERRORS if isinstance(problem, kinds)), 1)
 
 
@@ -53,6 +56,10 @@ def error_line(problem: BaseException, flags: Mapping[str, str]) -> str:
     """The line for an error; options that it names are written as flags."""
     if isinstance(problem, OSError) and problem.strerror and problem.filename:
         return f"{problem.filename}: {problem.strerror}"
+    if isinstance(problem, FileNotFoundError) and problem.errno and not problem.filename:
+        return "the current folder does not exist any more: change to another one"
+    if isinstance(problem, OSError) and is_disk_full(problem) and not problem.filename:
+        return f"the output cannot be written: {problem.strerror}"
     if isinstance(problem, MemoryError) and not isinstance(problem, ConeNMFError):
         return "there is not enough memory: try --max-memory, or a smaller number of components"
     if exit_code(problem) == 1:

@@ -247,7 +247,7 @@ class Run:
                 passes=log.passes[-1],
                 objective=self.loss.objective(value),
             )
-            if asks_to_stop(self.callback(iteration)):
+            if asks_to_stop(self.callback, iteration):
                 self.reason = StopReason.CALLBACK
                 self.save(ended=True)
 

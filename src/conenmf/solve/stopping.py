@@ -72,8 +72,15 @@ class Iteration:
 Callback: TypeAlias = Callable[[Iteration], object]
 
 
-def asks_to_stop(answer: object) -> bool:
-    """Whether a callback has returned True itself; another value, even if true, is no answer."""
+def asks_to_stop(callback: Callback, now: Iteration) -> bool:
+    """Whether a callback returns True itself; another value, even if true, is no answer.
+
+    One that raises StopIteration asks too: as an error it would not get through generators.
+    """
+    try:
+        answer = callback(now)
+    except StopIteration:
+        return True
     return isinstance(answer, bool | np.bool_) and bool(answer)
 
 

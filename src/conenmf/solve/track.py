@@ -249,7 +249,7 @@ class Track(ABC):
         assert self._callback is not None
         if now.relative_error < self._lowest_error and not self.is_stopped:
             self._lowest_error = now.relative_error
-            if asks_to_stop(self._callback(replace(now, iteration=0))):
+            if asks_to_stop(self._callback, replace(now, iteration=0)):
                 self.is_stopped = True
                 for one in self.entered:
                     one.run.reason = StopReason.CALLBACK

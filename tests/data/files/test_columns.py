@@ -259,6 +259,24 @@ def test_odd_columns_reach_the_estimator():
         ConeNMF(2, max_iter=1, tol=0).fit(frame)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "unsigned"])
+def test_frames_of_booleans_and_small_integers(kind):
+    colours = pd.DataFrame({"a": RNG.choice(list("xyz"), 50), "b": RNG.choice(list("pq"), 50)})
+    frame = pd.get_dummies(colours)
+    given = frame.astype("uint8") if kind == "unsigned" else frame
+    if kind == "polars":
+        given = pytest.importorskip("polars").DataFrame(frame.to_dict("list"))
+    model = ConeNMF(2).fit(given)
+    assert model.relative_error_ == ConeNMF(2).fit(frame.to_numpy(float)).relative_error_
+
+
+def test_booleans_in_a_text_are_named_with_their_column(tmp_path):
+    frame = pd.get_dummies(pd.DataFrame({"a": list("xyzx") * 5}))
+    frame.to_csv(tmp_path / "dummies.csv", index=False)
+    with pytest.raises(FileFormatError, match="line 2, column 'a_x': 'True' is not .* write 1 for"):
+        open_data(tmp_path / "dummies.csv")
+
+
 def test_identifiers_by_their_title():
     ids = RNG.permutation(N)
     assert odd_columns(np.column_stack([ids, DATA]), ["user_id", *"abcd"])[0][0] == "user_id"

@@ -166,6 +166,7 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[tuple[Column, str
     >>> odd_columns(rows, ["n", "day", "x"])
     [('n', 'counts the rows'), ('day', 'holds dates such as 20191231')]
     """
+    rows = np.asarray(rows, np.float64)  # differences of booleans and unsigned integers are none
     if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
         return []
     integers: Array = (rows % 1 == 0).all(axis=0) & (rows >= 0).all(axis=0)

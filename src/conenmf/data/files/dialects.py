@@ -28,6 +28,7 @@ _TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
 _MAX_LABEL_CHARS = 40  # that a message asks the user to type
 _JUDGED_FIELDS = 1000  # of a first line of numbers: they are evidence enough
 _MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
+_BOOLEANS = ("True", "False", "TRUE", "FALSE", "true", "false")  # of pandas, R and others
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([ T].*)?|\d\d?[-/.]\d\d?[-/.](\d\d|\d{4})([ T].*)?")
 
@@ -199,8 +200,9 @@ def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> floa
 
 
 def _is_text(field: str, dialect: Dialect) -> bool:
-    """Whether a field may be a name: percentages are none, although they are refused later."""
-    return not (dialect.is_number(field) or dialect.is_percentage(field))
+    """Whether a field may be a name: percentages and booleans are none, but are refused later."""
+    is_other = dialect.is_percentage(field) or field.strip() in _BOOLEANS
+    return not (dialect.is_number(field) or is_other)
 
 
 def fault(block: Block, dialect: Dialect) -> Message | None:
@@ -222,6 +224,8 @@ def fault(block: Block, dialect: Dialect) -> Message | None:
                 where = f"line {number}, column {excerpt(label)!r}: {excerpt(field)!r} "
                 if dialect.is_percentage(field):
                     return Message(f"{where}is a percentage: remove the percent signs")
+                if field in _BOOLEANS:
+                    return Message(f"{where}is not a number: write 1 for True and 0 for False")
                 kind = "a date, not a number" if _DATE.fullmatch(field) else "not a number"
                 advice: tuple[object, ...] = (Option("drop", label),)
                 if len(field.split()) > 2:
