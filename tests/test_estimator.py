@@ -17,6 +17,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from conenmf import ConeNMF, Factorization, from_rows, make_cones
+from conenmf.data.known import MissingWarning
 from conenmf.errors import (
     ComponentsError,
     ConeNMFError,
@@ -368,7 +369,7 @@ def test_partial_fit(X):
 def test_after_partial_fit_all_features_are_known(X):
     holes = X.copy()
     holes[:, 3] = np.nan
-    with pytest.warns(UserWarning, match="nothing is known"):
+    with pytest.warns(MissingWarning):
         model = ConeNMF(3, missing="nan").fit(holes)
     assert np.isnan(model.inverse_transform(model.transform(X))[:, 3]).all()
     model.partial_fit(X)

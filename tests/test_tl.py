@@ -101,11 +101,11 @@ def test_every_option_of_reading_and_of_the_fit(adata):
 
 @pytest.mark.parametrize("function", [conenmf.tl.nmf, conenmf.tl.consensus])
 def test_a_wrong_option_is_named(adata, function):
-    with pytest.raises(OptionError, match="'max_itr' is not an option: did you mean max_iter?"):
+    with pytest.raises(OptionError, match=r"'max_itr' is not an option: did you mean max_iter\?"):
         function(adata, 3, max_itr=5)
-    with pytest.raises(OptionError, match="'wieghts' is not an option: did you mean weights?"):
+    with pytest.raises(OptionError, match=r"'wieghts' is not an option: did you mean weights\?"):
         function(adata, 3, wieghts=[1])
-    with pytest.raises(OptionError, match="'colour' is not an option: there are .*, tol, "):
+    with pytest.raises(OptionError, match=r"'colour' is not an option: there are .*, tol, "):
         function(adata, 3, colour="red")
     with pytest.raises(OptionError, match="'names' is not an option"):
         function(adata, 3, names=None)
