@@ -273,9 +273,7 @@ def test_frames_of_booleans_and_small_integers(kind):
 def test_booleans_in_a_text_are_named_with_their_column(tmp_path):
     frame = pd.get_dummies(pd.DataFrame({"a": list("xyzx") * 5}))
     frame.to_csv(tmp_path / "dummies.csv", index=False)
-    with pytest.raises(
-        FileFormatError, match=r"line 2, column 'a_x': 'True' .* write 1 for"
-    ):
+    with pytest.raises(FileFormatError, match=r"line 2, column 'a_x': 'True' .* write 1 for"):
         open_data(tmp_path / "dummies.csv")
 
 
