@@ -8,6 +8,7 @@ from conenmf import from_columns, make_cones
 from conenmf.comparison import compare
 from conenmf.errors import ComponentsError, OptionError, ShapeError
 from conenmf.solve.inits import initialize
+from conenmf.solve.solvers import Solver, mult
 
 matplotlib.use("Agg")
 
@@ -93,3 +94,27 @@ def test_wrong_options(model):
         compare(V, 3, inits=[])
     with pytest.raises(ShapeError, match="2 labels for 120 samples"):
         compare(V, 3, labels=[0, 1])
+
+
+def test_functions_are_compared_under_their_names():
+    seen = []
+
+    def first_samples(V, K, rng):
+        seen.append(rng.random())
+        return V.columns(np.arange(K)) + 1e-3, None
+
+    def gradient(G, C, Y):
+        return np.maximum(Y - (Y @ G - C) / np.linalg.eigvalsh(G)[-1], 0)
+
+    V = from_columns(np.random.default_rng(0).random((8, 30)))
+    solvers = ["hals", gradient, Solver(mult, first="H", lift_zeros=True)]
+    table = compare(V, 2, inits=["cr1", first_samples], solvers=solvers, max_iter=3)
+    names = {(one.init, one.solver) for one in table.contenders}
+    assert names == {(i, s) for i in ("cr1", "first_samples") for s in ("hals", "gradient", "mult")}
+    assert len({*seen}) == 1  # the seed is the same for each
+    assert "gradient" in str(table)
+    assert compare(V, 2, inits=first_samples, solvers=gradient).contenders[0].solver == "gradient"
+    with pytest.raises(OptionError, match="inits=3"):
+        compare(V, 2, inits=[3])
+    with pytest.raises(OptionError, match="solvers='newton' is unknown"):
+        compare(V, 2, solvers=["newton"])

@@ -17,7 +17,6 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from conenmf import ConeNMF, Factorization, from_rows, make_cones
-from conenmf.data.known import MissingWarning
 from conenmf.errors import (
     ComponentsError,
     ConeNMFError,
@@ -364,24 +363,6 @@ def test_partial_fit(X):
     with pytest.raises(ValueError, match="X has 59 features"):
         model.partial_fit(X[:, :59])
     assert model.n_samples_seen_ == 200
-
-
-def test_after_partial_fit_all_features_are_known(X):
-    holes = X.copy()
-    holes[:, 3] = np.nan
-    with pytest.warns(MissingWarning):
-        model = ConeNMF(3, missing="nan").fit(holes)
-    assert np.isnan(model.inverse_transform(model.transform(X))[:, 3]).all()
-    model.partial_fit(X)
-    assert not np.isnan(model.inverse_transform(model.transform(X))).any()
-
-
-def test_np_matrix_is_read_as_an_array(X):
-    with pytest.warns(PendingDeprecationWarning):
-        matrix = np.matrix(X)
-    model = ConeNMF(3).fit(matrix)
-    np.testing.assert_array_equal(model.components_, ConeNMF(3).fit(X).components_)
-    np.testing.assert_array_equal(model.transform(matrix), model.transform(X))
 
 
 def test_partial_fit_before_and_after_fit(X):

@@ -237,3 +237,13 @@ def test_data_that_turn_out_complete_are_accepted():
     assert V.observed is None
     part = take_samples(from_columns(DATA, mask=np.arange(N) * np.ones((F, 1)) > 2), [5, 6])
     assert part.observed is None
+
+
+def test_after_partial_fit_all_features_are_known():
+    X = np.random.default_rng(0).random((60, 20))
+    holes = X.copy()
+    holes[:, 3] = np.nan
+    model = conenmf.ConeNMF(3, missing="nan").fit(holes)
+    assert np.isnan(model.inverse_transform(model.transform(X))[:, 3]).all()
+    model.partial_fit(X)
+    assert not np.isnan(model.inverse_transform(model.transform(X))).any()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import cluster_cones, factorize, from_columns, from_rows, make_cones
+from conenmf import ConeNMF, cluster_cones, factorize, from_columns, from_rows, make_cones
 from conenmf.data.views import shuffled_samples
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.cone_inits import lie_in_cones
@@ -139,3 +139,12 @@ def test_the_poisson_loss_has_the_same_bits_with_any_number_of_threads(n_threads
         for threads in [1, *[n_threads] * 20]
     ]
     assert len({(fit.W.tobytes(), fit.H.tobytes()) for fit in fits}) == 1
+
+
+def test_np_matrix_is_read_as_an_array():
+    X = _data("mixtures").T
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix(X)
+    model = ConeNMF(3).fit(matrix)
+    np.testing.assert_array_equal(model.components_, ConeNMF(3).fit(X).components_)
+    np.testing.assert_array_equal(model.transform(matrix), model.transform(X))

@@ -5,7 +5,7 @@ Every pair is one fit by `pipeline.factorize`; nothing is computed here but scor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import pictures
-from .arguments import choices, classes, components, function, integer, optional
+from .arguments import choice, classes, components, function, integer, optional, several
 from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
 from .data.validate import require_data_matrix, require_nonnegative
@@ -26,10 +26,11 @@ from .markup import element
 from .pipeline import factorize
 from .result import Factorization
 from .settings import check_limits
+from .solve.initial import InitFunction
 from .solve.inits import INITS
-from .solve.solvers import SOLVERS
+from .solve.solvers import SOLVERS, Solver, Update, solver_name
 from .solve.stopping import Callback, History
-from .text import counted
+from .text import counted, function_name
 
 __all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]
 
@@ -165,8 +166,8 @@ def compare(
     V: DataMatrix,
     K: int,
     *,
-    inits: Iterable[str] = INITS_COMPARED,
-    solvers: Iterable[str] = SOLVERS_COMPARED,
+    inits: Iterable[str | InitFunction] = INITS_COMPARED,
+    solvers: Iterable[str | Solver | Update] = SOLVERS_COMPARED,
     labels: npt.ArrayLike | None = None,
     max_iter: int = 100,
     tol: float = 1e-4,
@@ -180,9 +181,9 @@ def compare(
     ----------
     V : DataMatrix (F, N)
     K : int
-    inits, solvers : names in `INITS` and `SOLVERS`
-        An init that cannot be made for these data (fewer directions than components) is left
-        out.
+    inits, solvers : names in `INITS` and `SOLVERS`, or functions as `factorize` takes them
+        Functions are called by their names. An init that cannot be made for these data (fewer
+        directions than components) is left out.
     labels : array (N,), optional
         The true class of each sample, of any type.
     max_iter, tol, max_time
@@ -204,8 +205,8 @@ def compare(
     require_data_matrix(V, nonzero=True, holes=True)
     require_nonnegative(V, "a comparison")
     K, seed = components(K), integer("seed", seed, at_least=0)
-    inits = choices("inits", inits, ("auto", *INITS))
-    solvers = choices("solvers", solvers, SOLVERS)
+    inits = _checked("inits", inits, ("auto", *INITS))
+    solvers = _checked("solvers", solvers, SOLVERS)
     check_limits(max_iter, tol, max_time, None, None)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
@@ -217,6 +218,7 @@ def compare(
     contenders, problem = [], None
     for init in inits:
         for solver in solvers:
+            names = init if isinstance(init, str) else function_name(init), str(solver_name(solver))
             try:
                 result = factorize(
                     V,
@@ -227,19 +229,29 @@ def compare(
                     tol=tol,
                     max_time=max_time,
                     rng=np.random.default_rng(seed) if init != "cr1" else None,
-                    callback=watch(init, solver) if watch is not None else None,
+                    callback=watch(*names) if watch is not None else None,
                 )
             except ComponentsError as reason:
                 problem = reason
                 break
-            contenders.append(Contender.of(init, solver, result, true))
+            contenders.append(Contender.of(*names, result, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
     contenders.sort(key=lambda one: one.relative_error)
     return Comparison(tuple(contenders), K)
 
 
-def _warm_up(V: DataMatrix, K: int, solvers: Iterable[str]) -> None:
+def _checked(name: str, values: Any, valid: Collection[str]) -> list[Any]:
+    """Names and functions; a single one counts as a list of one."""
+    is_one = isinstance(values, str | Solver) or callable(values)
+    given = [values] if is_one else several(name, values)
+    for one in given:
+        if not (callable(one) or isinstance(one, Solver)):
+            choice(name, one, valid)
+    return given
+
+
+def _warm_up(V: DataMatrix, K: int, solvers: Iterable[Any]) -> None:
     """Run each solver on a few samples, so that none is timed while its code is compiled."""
     index = evenly_spaced(V.shape[1], _WARM_UP_SAMPLES)
     subset = take_samples(V, index)

@@ -90,7 +90,8 @@ def factorize(
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc",
         "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol",
         "random-c", "cur"; "auto", which lets several compete by the error they lead to (`Race`); a
-        function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H.
+        function ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets
+        a generator: `rng`, or one that is seeded with 0.
     loss : {"frobenius", "poisson"}
         What is minimised: ||V - W H||^2, or for counts the divergence of W H from V, sum v log(v/x)
         - v + x, which is the Poisson likelihood; "kullback-leibler" is the same. Its relative error

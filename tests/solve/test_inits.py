@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conenmf import cr1_nmf, from_columns, make_cones
+from conenmf import ConeNMF, cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.linalg.nnls import nnls
@@ -244,3 +244,27 @@ def test_clusters_that_run_empty_among_zero_samples(name):
             W, H = INITS[name](V, 3, draw)
             assert np.isfinite(W).all()
             assert np.isfinite(H).all()
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+@pytest.mark.parametrize("how", ["factorize", "fixed", "estimator"])
+def test_an_own_init_always_gets_a_generator(loss, how):
+    """The caller's, or one with a fixed seed: nothing is random unless it is asked for."""
+    seen = []
+
+    def own(V, K, rng):
+        seen.append(rng.random())
+        return np.random.default_rng(0).random((V.shape[0], K)), None
+
+    X = np.random.default_rng(1).random((30, 8))
+    for seed in (None, None, 3):
+        if how == "estimator":
+            ConeNMF(2, init=own, loss=loss, random_state=seed, max_iter=2, tol=0).fit(X)
+        else:
+            fixed = X[:1].T if how == "fixed" else None
+            rng = None if seed is None else np.random.default_rng(seed)
+            options = {"init": own, "loss": loss, "max_iter": 2, "fixed": fixed}
+            factorize(from_rows(X), 2, rng=rng, **options)
+    default, again, given = seen
+    assert default == again == np.random.default_rng(0).random()
+    assert given == np.random.default_rng(3).random()

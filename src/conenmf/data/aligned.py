@@ -206,6 +206,7 @@ def keep_file(array: Array, stem: str) -> Array:
     if mapping is None or mapping not in _temporary:
         return array
     temporary, finalizer = _temporary[mapping]
+    temporary.publish()
     lasting = temporary.path.with_name(f"{stem}.H.npy")
     for number in range(1, 10**6):
         try:

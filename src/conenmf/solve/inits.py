@@ -61,7 +61,8 @@ def initialize(
     V : DataMatrix (F, N)
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        A name in `INITS`; a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H.
+        A name in `INITS`; a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H. The
+        function always gets a generator: `rng`, or one that is seeded with 0.
     solver : Solver or None
         None asks for W alone. A solver that finds the best H for W at once gets None for it. If the
         solver asks for it, an H from cr1-nmf or from W alone is lifted off zero.
@@ -101,9 +102,13 @@ def _named(
 
 
 def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactors:
-    """Return the factors that a user gave, or those that the user's function makes, checked."""
+    """Return the factors that a user gave, or those that the user's function makes, checked.
+
+    The function always gets a generator; it is seeded with 0 if the caller gave none.
+    """
     name = function_name(init)
     if callable(init):
+        rng = np.random.default_rng(0) if rng is None else rng
         init = function("init", init, takes=3)(V, K, rng)
         if not isinstance(init, tuple):
             raise FactorError(f"the init returned {shown(init)}, expected the pair (W, H)")

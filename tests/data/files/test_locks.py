@@ -2,16 +2,19 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
 import threading
 import warnings
 
+import numpy as np
 import pytest
 
+from conenmf.data import aligned
 from conenmf.data.files import locks
-from conenmf.data.files.atomic import written_whole
+from conenmf.data.files.atomic import folder_written_whole, written_whole
 from conenmf.data.files.locks import Temporary, in_use, remove_leftovers
 from conenmf.errors import LockWarning, OutputError
 
@@ -228,3 +231,29 @@ def test_where_there_are_no_locks(tmp_path, monkeypatch):
         pass
     assert left.exists()
     assert os.listdir(tmp_path) != []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+@pytest.mark.parametrize(
+    ("umask", "of_file", "of_folder"), [(0o022, 0o644, 0o755), (0o007, 0o660, 0o770)]
+)
+def test_only_the_owner_can_read_what_is_temporary(tmp_path, umask, of_file, of_folder):
+    def mode(path):
+        return stat.S_IMODE(path.stat().st_mode)
+
+    before = os.umask(umask)
+    try:
+        with written_whole(tmp_path / "a") as stream:
+            stream.write(b"x")
+            (hidden_file,) = (tmp_path / name for name in os.listdir(tmp_path))
+            assert mode(hidden_file) == 0o600
+        with folder_written_whole(tmp_path / "b") as folder:
+            assert mode(folder) == 0o700
+        array = aligned.new_file(tmp_path, "H", (10, 2), np.dtype(float))
+        (hidden_file,) = (tmp_path / name for name in hidden(tmp_path))
+        assert mode(hidden_file) == 0o600
+        aligned.keep_file(array, "kept")
+    finally:
+        os.umask(before)
+    modes = {path.name: mode(path) for path in tmp_path.iterdir()}
+    assert modes == {"a": of_file, "b": of_folder, "kept.H.npy": of_file}

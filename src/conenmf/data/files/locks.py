@@ -91,6 +91,8 @@ def _release(descriptor: int) -> None:
 class Temporary:
     """A hidden file or folder that is removed if its process ends before it is moved away.
 
+    Only its owner can read it until then; it gets the usual permissions when it is moved.
+
     Parameters
     ----------
     target : path
@@ -109,10 +111,12 @@ class Temporary:
         self._is_folder, self._is_moved = is_folder, False
         while True:
             self.path = target.with_name(_temporary_name(target.name, what))
+            self._usual_mode = _mode_of_new_file(self.path)
             if is_folder:
-                self.path.mkdir()
+                self._usual_mode |= (self._usual_mode & 0o444) >> 2  # who reads may enter
+                self.path.mkdir(0o700)
             else:
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             try:
                 self._lock = _locked(self.path, _FOLDER if is_folder else os.O_RDWR)
                 return
@@ -127,9 +131,15 @@ class Temporary:
 
     def move(self, target: Path) -> None:
         """Give it a lasting name; a file replaces an earlier one, a folder does not."""
+        self.publish()
         os.replace(self.path, target)
         self._is_moved = True
         self._release()
+
+    def publish(self) -> None:
+        """Give it the permissions that a new file or folder has."""
+        with suppress(OSError):  # a file system without permissions
+            os.chmod(self.path, stat.S_IMODE(self.path.stat().st_mode) | self._usual_mode)
 
     def remove(self) -> None:
         """Remove it, unless it was moved; a forked child leaves it to its parent."""
@@ -141,6 +151,16 @@ class Temporary:
         if self._lock is not None:
             _release(self._lock)
             self._lock = None
+
+
+def _mode_of_new_file(path: Path) -> int:
+    """What the folder and the umask, which cannot be read without changing it, make of a file."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)  # another process may take it for a leftover
 
 
 def remove_leftovers(folder: Path, *, of_all_machines: bool = False) -> None:
