@@ -247,3 +247,15 @@ def test_after_partial_fit_all_features_are_known():
     assert np.isnan(model.inverse_transform(model.transform(X))[:, 3]).all()
     model.partial_fit(X)
     assert not np.isnan(model.inverse_transform(model.transform(X))).any()
+
+
+def test_coefficients_of_counts_stay_in_range_where_one_feature_is_known():
+    """Component 0 has next to nothing of the only feature that is known of a sample."""
+    W = np.array([[0.9, 0.2], [0.1, 0.2], [1e-172, 0.6]])
+    X = np.array([[2.0, 3.0, 1.0], [1.0, 1.0, 3.0], [4.0, 4.0, 4.0]])
+    known = np.array([[True, True, False], [True, True, False], [True, True, True]])
+    H, _, sums = regressions(from_columns(X, mask=known), W)
+    assert H.max() < 100
+    assert sums.divergence == pytest.approx(divergence(known, X, W, H))
+    result = factorize(from_columns(X, mask=known), 2, loss="poisson", init=W, solver=None)
+    assert result.objective == pytest.approx(sums.divergence)

@@ -37,6 +37,7 @@ from .poisson_regression import (
 __all__ = ["Regressions", "divergences", "regressions", "report_unseen"]
 
 _PLAIN: dict[str, Any] = {"has_holes": False, "is_weighted": False, "held": FREE}
+_TINY_SHARE = 1e-100  # of the largest entry of a component: coefficients would leave the range
 
 
 class Regressions(NamedTuple):
@@ -80,6 +81,7 @@ def regressions(
     require_data_matrix(V, holes=True)
     optional(instance, "penalties", penalties, Penalties)
     W = factor("W", W, (V.shape[0], "K"))
+    W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
     order = own_order(W)
     side = Side.of(W[:, order])
     aligned = () if V.observed is None else V.observed.aligned
