@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import kl_div
 
-from conenmf import from_columns
+from conenmf import factorize, from_columns, from_rows
 from conenmf.judge.count_certificate import certify_counts
 from conenmf.judge.divergence_bound import divergence_bound
 from conenmf.judge.noise_floor import noise_floor
@@ -72,3 +72,13 @@ def test_data_of_one_component_are_judged_by_their_total():
     certificate = certify_counts(V, [[1.0], [2.0], [3.0]], [[2.0, 4.0]])
     assert certificate.relative_error == pytest.approx(0.0, abs=1e-12)
     assert certificate.divergence == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_bound_of_the_objective_of_counts_is_that_of_their_divergence():
+    """That of the squared error, which was returned for both losses, may be far above it."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(20 * rng.random((30, 4)) @ rng.random((4, 12))).astype(float)
+    result = factorize(from_rows(counts), 2, loss="poisson")
+    bound = result.objective_bound()
+    assert bound == pytest.approx(result.certify().lower_bound * result.certify().of_margins)
+    assert 0 <= bound <= result.objective

@@ -75,13 +75,17 @@ class JudgesItself:
 
         With L2 penalties it has them in it, and with abundances that sum to one it uses that;
         other penalties count as zero, so that it may be far below. Where entries are missing or
-        weighted it is above 0 only with L2 penalties on both factors. It needs the data.
+        weighted it is above 0 only with L2 penalties on both factors. Of counts it is the bound of
+        the divergence alone. It needs the data.
         """
         V = self._require_data("objective_bound()")
+        if self.loss == "poisson":
+            certificate: Any = self.certify()
+            return float(certificate.lower_bound * certificate.of_margins)
         given = self.settings.get("penalties", {})
         ridge = {name: float(given.get(name, 0.0)) for name in ("l2_h", "l2_w")}
         if V.observed is not None:
-            return observed_bound(V, self.W, self.H, **ridge)
+            return observed_bound(V, self.W, self._H_of(V), **ridge)
         sums = bool(given.get("sum_to_one", False))
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
 
@@ -121,13 +125,17 @@ class JudgesItself:
         is_more = known is None or (max_iter > 0 and not known.was_searched)
         if known is None or is_more or (thorough and not known.directions.any()):
             V = self._require_data("uniqueness(V, W, H)")
-            H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
+            H = self._H_of(V)
             n_given = (self.settings.get("fixed") or {}).get("count", 0)
             options: dict[str, Any] = {"n_given": n_given, "max_iter": max_iter}
             options["sum_to_one"] = bool(penalties.get("sum_to_one", False))
             known = uniqueness(V, self.W, H, loss=self.loss, thorough=thorough, **options)
             self._remember(known_uniqueness=known)
         return known
+
+    def _H_of(self, V: DataMatrix) -> Aligned:
+        """Return H of the data that were fitted, in which samples may have weights."""
+        return self.H if V.unweighed is None else V.unweighed.weighed(self.H)
 
     def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
         """The effort asked for, or that of the certificate, or the default."""
@@ -140,7 +148,7 @@ class JudgesItself:
 
     def _judge(self, V: DataMatrix, effort: int) -> AnyCertificate:
         n_fixed = self.settings.get("fixed", {}).get("count", 0)
-        H = self.H if V.unweighed is None else V.unweighed.weighed(self.H)
+        H = self._H_of(V)
         certificate = certify(
             V,
             self.W,
