@@ -401,3 +401,26 @@ def test_samples_and_features_without_known_entries_are_counted():
         "nothing is observed of 2 samples",
         "nothing is observed of 1 feature",
     ]
+
+
+def test_the_unit_of_a_feature_is_the_harmonic_mean_of_its_weights():
+    weights = np.array([[1.0, 2.0, 4.0], [3.0, 0.0, 4.0], [1.0, 6.0, 4.0]])
+    of_features = from_rows(np.ones((3, 3)), weights=weights).observed.of_features
+    np.testing.assert_allclose(of_features / of_features[2], [9 / 28, 3 / 4, 1])
+
+
+def test_weights_of_zero_and_one_are_kept_as_a_mask():
+    observed = from_rows(X, weights=A.astype(float)).observed
+    assert observed.is_mask
+    assert observed.weights.dtype == bool  # an eighth of the memory
+
+
+@pytest.mark.parametrize("weights", [[2.0, 1.0, 3.0] * 12, [2.0, 0.5, 3.0] * 12])
+def test_weighed_samples_keep_the_names_of_their_features(weights):
+    """Known components in another order are matched by them."""
+    fixed = pd.DataFrame(X[:1], columns=FEATURES)
+    models = [
+        ConeNMF(K, fixed=one).fit(FRAME, None, weights) for one in (fixed, fixed.iloc[:, TURN_F])
+    ]
+    same(*models)
+    np.testing.assert_array_equal(models[1].components_[0], X[0])

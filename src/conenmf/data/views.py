@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arguments import generator
+from ..names import Names
 from .blocks import Array, Block, canonical_rows, exact, features_scaled, norms, scaled
 from .local import LocalMatrix, Reader
 from .matrix import Aligned, Checksum, DataMatrix
@@ -208,7 +209,8 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     array([25.,  1.])
     """
     require_data_matrix(V, holes=True)
-    taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads)
+    names = Names(feature_names=V.names.feature_names)
+    taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads, names=names)
     if V.observed is not None:
         taken.observed = V.observed.taken(taken, indices)
     return taken
