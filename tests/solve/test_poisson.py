@@ -18,6 +18,7 @@ from conenmf.solve.loop import alternate
 from conenmf.solve.losses import Point
 from conenmf.solve.poisson import Poisson, poisson_method
 from conenmf.solve.stopping import Stopping
+from conenmf.solve.terms import Terms
 
 K = 3
 
@@ -251,3 +252,24 @@ def test_a_race_on_some_of_the_samples(monkeypatch):
     result = factorize(from_rows(counts), 3, loss="poisson")
     assert result.race.data == "samples"
     assert result.objective == pytest.approx(whole.objective, rel=1e-3)
+
+
+def test_what_one_component_leaves_of_few_counts_is_found_to_the_end():
+    """Scaling both sides in turn takes a hundred rounds where little is known."""
+    P = np.eye(9, 10) + np.eye(9, 10, 1)  # a chain: each sample knows two features
+    P[:, 0] += 0.01
+    X = np.random.default_rng(0).poisson(9.0, (9, 10)) + 1.0
+    a, c = np.ones(9), np.ones(10)
+    for _ in range(20000):
+        a = (P * X).sum(axis=1) / (P @ c)
+        c = (P * X).sum(axis=0) / (P.T @ a)
+    found = margins(from_rows(X, weights=P)).divergence
+    assert found == pytest.approx((P * kl_div(X, np.outer(a, c))).sum(), rel=1e-6)
+
+
+def test_entries_of_components_do_not_shrink_without_end():
+    """A sample of which one feature is known must not need a coefficient of 1e299."""
+    V = from_rows(np.eye(4) + 1, missing="zeros")
+    W = np.array([[1e-299, 0.6], [0.3, 1e-90], [0.5, 0.4], [0.2, 0.0]])
+    ended = Terms(loss="poisson", observed=V.observed).restored(W)
+    assert (ended == 0).tolist() == [[True, False], [False, False], [False, False], [False, True]]

@@ -23,8 +23,8 @@ from .poisson_regression import counts_of, sample_sums
 
 __all__ = ["Margins", "known_counts", "logs_of_weights", "margins", "margins_together"]
 
-_MAX_FITTING_PASSES = 50
-_FITTED_SHARE = 1e-10  # of the total, by which the divergence falls in the last of them
+_MAX_FITTING_PASSES = 500  # where little is known, a hundred or two are needed
+_FITTED_SHARE = 1e-12  # of the total, by which the divergence falls in the last of them
 
 
 class Margins(NamedTuple):

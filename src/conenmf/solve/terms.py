@@ -31,6 +31,8 @@ from .weighted import Weighted
 
 __all__ = ["Terms", "unweighed"]
 
+_NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -155,8 +157,12 @@ class Terms:
         """Return W of the loop with the given components as they were given.
 
         Other columns of counts add up to one, unless penalties fix their scale: they are
-        compositions, and H counts.
+        compositions, and H counts. Their steps shrink entries towards zero without end; what is
+        negligible becomes zero, since it would ask for enormous coefficients of a sample of which
+        nothing else is known.
         """
+        if self.loss == "poisson":
+            W = np.where(W < _NEGLIGIBLE_SHARE * W.max(axis=0), 0, W)
         if self.loss == "poisson" and self.penalties.are_none:
             sums = W.sum(axis=0, dtype=np.float64)
             W = (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
