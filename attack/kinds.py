@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import calls, changes, identity, interrupts, kills, numbers, pairs, selftest, squares
+from . import (
+    calls,
+    changes,
+    identity,
+    interrupts,
+    kills,
+    numbers,
+    options,
+    pairs,
+    selftest,
+    squares,
+)
 from .cases import Kind
 from .files import arrays, bombs, columnar, envi, hdf5, images, matlab, saved, text, zarr_stores
 
@@ -22,6 +33,7 @@ KINDS: dict[str, Kind] = {
         *numbers.KINDS,
         *squares.KINDS,
         *pairs.KINDS,
+        *options.KINDS,
         *calls.KINDS,
         *changes.KINDS,
         *identity.KINDS,

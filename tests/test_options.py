@@ -1,0 +1,76 @@
+"""Fits with several options at once, compared with plain NumPy; attack/options.py draws them."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from attack import options  # noqa: E402
+from attack.cases import Case  # noqa: E402
+from attack.reference import Reference  # noqa: E402
+from attack.workers import measured  # noqa: E402
+
+SEED, CASES, AT_A_TIME = 30, 200, 20
+(KIND,) = options.KINDS
+
+
+def endings(folder, numbers):
+    return {number: measured(KIND, SEED, number, folder)[0] for number in numbers}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", range(0, CASES, AT_A_TIME))
+def test_fits_are_those_of_the_reference(first, tmp_path):
+    ended = endings(tmp_path, range(first, first + AT_A_TIME))
+    again = f"python -m attack one options --seed {SEED} --case"
+    assert [f"{again} {n}: {e.note}" for n, e in ended.items() if e.failed] == []
+    assert sum(ending.compared for ending in ended.values()) >= AT_A_TIME / 2
+
+
+def test_every_option_meets_others(tmp_path):
+    """So that no fit is left out because its storage or its options are never drawn."""
+    fits = [options.draw(Case("options", SEED, number, tmp_path)) for number in range(CASES)]
+    storages = (*options.IN_MEMORY, *options.ELSEWHERE, *options.OPENED)
+    assert {fit.storage for fit in fits} == set(storages)
+    assert {tuple(fit.penalties) for fit in fits} >= {tuple(one) for one in options.PENALTIES}
+    refused = Counter(options.not_available(fit) for fit in fits)
+    assert len(refused) >= 7
+    assert refused[""] >= CASES / 2
+    computed = [fit for fit in fits if not options.not_available(fit)]
+    for one in ("mask", "door_mask", "weights", "door_weights", "sample_weight", "fixed"):
+        for other in ("penalties", "fixed", "sample_weight", "weights"):
+            both = (f for f in computed if getattr(f, one) is not None)
+            both = [f for f in both if np.size(getattr(f, other)) and getattr(f, other) is not None]
+            assert both, (one, other)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("attribute", ["relative_error_", "reconstruction_err_"])
+def test_a_wrong_number_is_noticed(attribute, monkeypatch, tmp_path):
+    true = options.conenmf.ConeNMF.fit_transform
+
+    def flattered(model, *data, **given):
+        A = true(model, *data, **given)
+        setattr(model, attribute, (1 - 1e-6) * getattr(model, attribute))
+        return A
+
+    monkeypatch.setattr(options.conenmf.ConeNMF, "fit_transform", flattered)
+    ended = endings(tmp_path, range(AT_A_TIME)).values()
+    assert "different" in {ending.outcome for ending in ended}
+
+
+def test_the_reference_agrees_with_least_squares_of_scipy():
+    rng = np.random.default_rng(0)
+    C, X, P = rng.random((3, 7)), rng.random((9, 7)), rng.random((9, 7))
+    P[rng.random(P.shape) < 0.3] = 0
+    roots = np.sqrt(P)
+    A = np.array([nnls(r[:, None] * C.T, r * x)[0] for x, r in zip(X, roots, strict=True)])
+    true, worse = Reference(X, P, np.ones(9)), 1.01 * A
+    assert abs(true.excess_A(A, C)) < 1e-12
+    assert true.excess_A(worse, C) == pytest.approx(true.value(worse, C) - true.value(A, C))
