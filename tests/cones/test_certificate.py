@@ -8,6 +8,7 @@ from conenmf.cones import certificate as module
 from conenmf.cones.certificate import BoundWarning, lower_bound
 from conenmf.data.sketch import sketch
 from conenmf.errors import FactorError, NotAvailableError, OptionError, ZeroDataError
+from conenmf.linalg.nnls import nnls
 
 
 @given(seed=st.integers(0, 10**6))
@@ -111,3 +112,16 @@ def test_a_certificate_says_with_which_probability_it_holds():
 def test_an_effort_is_a_number_of_steps(sample_matrix, effort):
     with pytest.raises(OptionError, match=r"effort=.*, expected an integer of at least 0"):
         lower_bound(from_columns(sample_matrix), 2, effort=effort)
+
+
+def test_the_kkt_residual_is_that_of_both_factors():
+    """The coefficients are best for the components, but not the other way round."""
+    rng = np.random.default_rng(0)
+    V, W = rng.random((6, 15)), rng.random((6, 3))
+    H = nnls(W.T @ W, V.T @ W).T
+    squares = (H**2).sum(axis=1)
+    steps = np.minimum(W, (W @ H - V) @ H.T / squares)
+    expected = np.sqrt((squares * steps**2).sum() / (V**2).sum())
+    assert expected > 0.01
+    assert certify(from_columns(V), W, H).kkt_residual == pytest.approx(expected)
+    assert certify(from_columns(V.T), H.T, W.T).kkt_residual == pytest.approx(expected)

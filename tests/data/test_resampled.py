@@ -125,3 +125,11 @@ def test_counts_are_drawn_and_then_balanced(main_backend, small_blocks, counts):
     scaled = redrawn(main_backend(counts), np.random.default_rng(3), balance=True, **options)
     expected = everything(balanced(from_columns(everything(drawn)), 0.05))
     np.testing.assert_allclose(everything(scaled), expected, rtol=1e-12)
+
+
+def test_samples_are_balanced_by_their_mean_count_beyond_the_first(main_backend, counts):
+    weights = 1 / (
+        1 + 0.05 * (counts * (counts - 1)).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+    )
+    scaled = everything(balanced(main_backend(counts), 0.05))
+    np.testing.assert_allclose(scaled, counts * weights, rtol=1e-12)
