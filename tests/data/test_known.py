@@ -16,6 +16,7 @@ from conenmf.errors import (
     FactorError,
     MaskedDataError,
     NegativeValueError,
+    NonFiniteError,
     OptionError,
     ScaleError,
     ShapeError,
@@ -424,3 +425,11 @@ def test_weighed_samples_keep_the_names_of_their_features(weights):
     ]
     same(*models)
     np.testing.assert_array_equal(models[1].components_[0], X[0])
+
+
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_entries_that_are_no_numbers_are_named_and_not_their_weights(value, name):
+    damaged = X.copy()
+    damaged[3, 2] = value
+    with pytest.raises(NonFiniteError, match=rf"row 3 \(sample\), column 2 .* is {name}"):
+        from_rows(damaged, weights=P)

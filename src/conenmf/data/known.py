@@ -114,15 +114,15 @@ class Observed:
 
         Without rows the stored entries of a sparse view are known.
         """
-        aligned = () if rows is None else (rows,)
+        (F, N), aligned = view.shape, () if rows is None else (rows,)
         (squares, known_of, n_known, n_empty, unlike) = view.sweep(survey, *aligned)[0]
-        F, N = view.shape
         if n_known == F * N and not unlike:
             return None
         of_features, lowest, highest = None, 1.0, 1.0
         if rows is not None and unlike:
             (lowest, highest) = view.map(positive_extremes, rows, reduce=wider)[0]
-            _check_scale("weights", np.dtype(np.float64), lowest, highest, squares)
+            checked = squares if np.isfinite(view.total) else 1.0  # else the data are at fault
+            _check_scale("weights", np.dtype(np.float64), lowest, highest, checked)
             (inverses, counts) = view.map(inverse_weights, rows, unit=highest)[0]
             of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
             of_features /= of_features.max() or 1.0
