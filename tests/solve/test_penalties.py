@@ -197,3 +197,18 @@ def test_known_components_keep_their_length_where_others_have_unit_length():
     np.testing.assert_array_equal(scaled[:, :1], given)
     np.testing.assert_allclose(np.linalg.norm(scaled[:, 1:], axis=0), 1)
     np.testing.assert_allclose(scaled @ coefficients, W @ H)
+
+
+@pytest.mark.parametrize("mask", [None, np.random.default_rng(0).random((20, 8)) > 0.2])
+def test_components_that_no_sample_uses_cost_nothing(mask):
+    rng = np.random.default_rng(0)
+    X, given = np.outer(rng.random(20), rng.random(8)) + 0.01, rng.random((8, 1))
+    W, H = rng.random((8, 4)), np.vstack([rng.random((2, 20)), np.zeros((2, 20))])
+    penalties = Penalties(l1_h=0.1, l1_w=0.1)
+    V = from_rows(X, mask=mask)
+    for fixed, n_fixed in ((None, 0), (given, 1)):
+        result = factorize(V, 4, init=(W, H), fixed=fixed, penalties=penalties, tol=1e-9)
+        unused = ~result.H.any(axis=1)[n_fixed:]
+        assert unused.any()
+        assert not result.W[:, n_fixed:][:, unused].any()
+        assert fixed is None or np.array_equal(result.W[:, :1], given)

@@ -94,11 +94,19 @@ class Slot:
         penalty: Any = self.penalty
         if W is not None and hasattr(penalty, "at"):
             penalty = penalty.at(W)
-        return partial(_penalised_update, update=update, penalty=penalty)
+        n_kept = None if self.unit_columns else self.n_fixed
+        return partial(_penalised_update, update=update, penalty=penalty, n_kept=n_kept)
 
 
-def _penalised_update(G: Array, C: Array, Y: Array, *, update: Update, penalty: Penalty) -> Array:
-    return update(*penalty(G, C, Y), Y)
+def _penalised_update(
+    G: Array, C: Array, Y: Array, *, update: Update, penalty: Penalty, n_kept: int | None
+) -> Array:
+    """Update Y with a penalty; columns that nothing else depends on, but the first, become zero."""
+    G, C = penalty(G, C, Y)
+    updated = update(G, C, Y)
+    unused = np.einsum("...kk->...k", G) == 0
+    unused[..., :n_kept] = False
+    return np.where(unused & (C < 0), 0, updated) if unused.any() else updated
 
 
 @dataclass(frozen=True)
