@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -124,7 +126,8 @@ def test_the_gradient_is_that_of_the_excess():
     X, _ = mixed(1, 0.5)
     found = stability(from_columns(X), 4, 4)
     window = Window(X, found.W, np.asarray(found.H))
-    T = np.eye(4) + 0.1 * np.random.default_rng(0).normal(size=(4, 4))
+    T = np.eye(4) + 0.2 * np.random.default_rng(0).normal(size=(4, 4))
+    assert window.excess(np.eye(4))[0] == 0
     value, gradient = window.excess(T)
     assert value > 0
     for k, l in np.ndindex(4, 4):
@@ -182,6 +185,8 @@ def test_components_that_can_be_anything_have_no_limits(tmp_path, monkeypatch):
     which = ", ".join(map(str, np.flatnonzero(is_withheld)))
     assert "limits of 90% for 2 of 4 components; withheld for " in str(found)
     assert {*which.split(", ")} == {str(k) for k, why in enumerate(found.withheld) if why}
+    alone = replace(narrow, upper=np.where(np.arange(4) == 1, np.nan, narrow.upper))
+    assert alone.withheld[1] == "fewer than two runs have it"
     found.save(tmp_path / "found.npz")
     loaded = Stability.load(tmp_path / "found.npz")
     assert loaded.withheld == found.withheld

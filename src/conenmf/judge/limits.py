@@ -32,7 +32,7 @@ LEVEL = 0.9
 MAX_MOVE = math.radians(45)
 """Components that can be moved farther have no limits: they may be nearly anything."""
 
-_NEAR = 2.0  # standard deviations of noise, within which a sample may lie on a face
+_NEAR = 1.0  # standard deviations of noise, within which a sample counts as being on a face
 _SLACK = 1.0  # by which the squared distances may grow, in units of what noise gives
 _PRIOR = 5.0  # entries of average noise, added to the residuals of each sample and feature
 _MIN_NOISE = 1e-3  # of the data: factors that differ by less in their error are as good
@@ -41,7 +41,7 @@ _MAX_PUSHES = 36  # in opposite pairs, of all components; each has at least two
 _MAX_ITER = 50  # of each push
 _MAX_HALVINGS = 40
 _MAX_CORRECTIONS = 10
-_FAR = 1e100  # beyond every limit, and its square is finite
+_FAR = 1e100  # beyond every limit
 _MAX_CONDITION = 1e8  # beyond which vectors count as dependent
 
 
@@ -94,10 +94,10 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     """Return over which ranges components of X ~ W H can be moved within the noise of X.
 
     The noise of an entry has a variance that is a product of one for its feature and one for its
-    sample, by the residuals: so counts need no treatment of their own. A face of the simplex is as
-    far inside the samples as noise allows if the sum of their squared distances from it, on the
-    outer side, is what noise of samples on the face would give: half of their number. Those within
-    two standard deviations of the face of W may lie on it.
+    sample, by the residuals: so counts need no treatment of their own. A face of the simplex may go
+    inside the samples until the sum of their squared distances from it, on the outer side, has
+    grown by what noise of samples on the face gives: half of their number, and one more. Those
+    inside the face of W by at most one standard deviation, or outside, count as being on it.
 
     Parameters
     ----------
@@ -155,10 +155,9 @@ class _Window:
         self.Q, self.R = np.linalg.qr(W / np.sqrt(of_features)[:, None])
         self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
         self.inverse = np.linalg.inv(self.A @ self.A.T)
-        inside, above = self.distances(self.R, np.linalg.inv(self.R))
-        self.of_faces = 1 / (1 + (inside < _NEAR).sum(axis=1, keepdims=True) / 2)
-        self.of_components = 1 / (1 + (above < _NEAR).sum(axis=0) / 2)
-        self.limit = self.excess(np.eye(K))[0] + _SLACK
+        D, E = self.distances(self.R, np.linalg.inv(self.R))
+        self.by_noise = 1 + (D < _NEAR).sum(axis=1) / 2, 1 + (E < _NEAR).sum(axis=0) / 2
+        self.at_start = [_outside(D.T, self.by_noise[0]), _outside(E, self.by_noise[1])]
 
     def distances(self, T: Array, U: Array) -> tuple[Array, Array]:
         """How far samples are inside the faces (K, N), and entries of components above 0 (F, K)."""
@@ -166,20 +165,30 @@ class _Window:
         return U @ self.A / np.linalg.norm(U, axis=1, keepdims=True), self.Q @ T / sizes
 
     def excess(self, T: Array) -> tuple[float, Array]:
-        """Squared distances outside, in units of what noise gives; and the gradient by T."""
+        """By how much faces and components are beyond what noise allows; the gradient by T.
+
+        The sum of squares over all faces and components, each in units of what noise gives.
+        """
         T = self.R @ T
         try:
             U = np.linalg.inv(T)
         except np.linalg.LinAlgError:
             return _FAR, np.zeros_like(T)
         D, E = (np.minimum(distances, 0) for distances in self.distances(T, U))
-        value = (self.of_faces * D**2).sum() + (self.of_components * E**2).sum()
+        faces, components = (
+            np.maximum(_outside(distances, by_noise) - start - _SLACK, 0)
+            for distances, by_noise, start in zip(
+                (D.T, E), self.by_noise, self.at_start, strict=True
+            )
+        )
         norms, M = np.linalg.norm(U, axis=1, keepdims=True), self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))
         by_U = D @ self.A.T / norms - (D**2).sum(axis=1, keepdims=True) * U / norms**2
         by_T = self.Q.T @ E / sizes - (E**2).sum(axis=0) * M / sizes**2
-        by_U, by_T = self.of_faces * by_U, self.of_components * by_T
-        return float(value), 2 * self.R.T @ (by_T - U.T @ by_U @ U.T)
+        by_U = 4 * (faces / self.by_noise[0])[:, None] * by_U
+        by_T = 4 * components / self.by_noise[1] * by_T
+        value = float(faces @ faces + components @ components)
+        return value, self.R.T @ (by_T - U.T @ by_U @ U.T)
 
     def extremes(self, steps: Array) -> list[Array]:
         """Push each component along several directions, forth and back; return W after each."""
@@ -197,9 +206,8 @@ class _Window:
 
         def loss(z: Array, push: Array) -> tuple[float, Array]:
             value, gradient = self.excess(moved(z))
-            beyond = max(value - self.limit, 0.0)
             gradient = (gradient - gradient.diagonal())[others] * units
-            return float(beyond**2 - push @ z), 2 * beyond * gradient - push
+            return value - float(push @ z), gradient - push
 
         ends = []
         for push in _pushes(steps * others):
@@ -207,11 +215,17 @@ class _Window:
             with np.errstate(all="ignore"):  # a trial step may go too far
                 z = minimize(loss, 0 * units, push[others], **how).x
             for _ in range(_MAX_HALVINGS):
-                if self.excess(moved(z))[0] <= self.limit + _SLACK:
+                if self.excess(moved(z))[0] <= _SLACK:
                     ends.append(self.W @ moved(z))
                     break
                 z /= 2
         return ends
+
+
+def _outside(distances: Array, by_noise: Array) -> Array:
+    """The sum of squared distances outside, for each column, in units of what noise gives."""
+    outside: Array = (np.minimum(distances, 0) ** 2).sum(axis=0) / by_noise
+    return outside
 
 
 def _pushes(steps: Array) -> list[Array]:

@@ -191,10 +191,10 @@ class Stability(NamedComponents):
         """Why each component has no limits; empty if it has."""
         if self.no_moves:
             return (self.no_moves,) * self.K
-        return tuple(
-            f"can be moved by {self.move_in_words(k)} within the noise" if angle > MAX_MOVE else ""
-            for k, angle in enumerate(self.moves)
-        )
+        reasons = ["" if known else "fewer than two runs have it" for known in self.upper[0] >= 0]
+        for k in map(int, np.flatnonzero(self.moves > MAX_MOVE)):
+            reasons[k] = f"can be moved by {self.move_in_words(k)} within the noise"
+        return tuple(reasons)
 
     @property
     def verdict(self) -> str:
