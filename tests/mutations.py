@@ -30,7 +30,7 @@ def failures(copy, tests):
     except subprocess.TimeoutExpired:
         return ["no end"], 1
     lines = (line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR ")))
-    return [line.split(" ")[1] for line in lines], done.returncode
+    return [line.split(" - ")[0].split(" ", 1)[1] for line in lines], done.returncode
 
 
 def outcome(copy, fault):

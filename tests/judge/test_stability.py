@@ -56,7 +56,8 @@ def test_clear_components_are_found_again(loss, resample):
     assert (found.silhouettes > 0.8).all()
     assert (match_components(truth, found.W)[1] > 0.97).all()
     assert (found.lower <= found.upper).all()
-    assert (found.upper - found.lower).max() > 5e-3  # runs from other inits agree, noise remains
+    width = (found.upper - found.lower).max()
+    assert 5e-3 < width < 0.1  # of sums of one; runs from other inits agree, noise remains
     assert not any(found.withheld)
     assert ((found.moves > 0) & (found.moves < np.radians(20))).all()
     again = factorize(V, 3, init=found.W, solver=None, loss=loss, sketch=None)
