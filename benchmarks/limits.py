@@ -185,7 +185,7 @@ def components(line: Line, seed: int) -> tuple[list[Component], int]:
     verdicts = uniqueness(V, found.W, found.H, loss=line.loss).verdicts
     W = found.W / found.W.sum(axis=0)
     runs = [run[:, match_components(W, run)[0]] for run in found.spectra]
-    runs = np.array([run / run.sum(axis=0) for run in runs])
+    runs = np.array([run / run.sum(axis=0) for run in runs if run.any(axis=0).all()])
     each = []
     for k, place in enumerate(match_components(truth, W)[0]):
         if not found.is_stable[place]:
