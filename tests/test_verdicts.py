@@ -115,7 +115,12 @@ def test_a_share_needs_rows_to_be_believed(paper):
 def test_means_of_few_runs_have_no_verdict(paper):
     judged = paper("presentation").judged
     cases = [("a: 1.0 against 2.0", True), ("b: 3.0 against 2.0", False)]
-    assert judged("c", cases, runs=6).verdict == "holds partly"
-    found = judged("c", cases, runs=5)
+    assert judged("c", cases, runs=[6, 6]).verdict == "holds partly"
+    found = judged("c", cases, runs=[5, 2])
     assert found.verdict == "too few runs"
     assert all(text in found.evidence for text, _ in cases)
+    found = judged("c", cases, runs=[6, 2])  # the case against it is not left out
+    assert (found.verdict, found.evidence) == (
+        "holds partly", "1 of 2 cases; too few runs, 0 for it: b: 3.0 against 2.0"
+    )  # fmt: skip
+    assert judged("c", cases, runs=[2, 6]).verdict == "does not hold"

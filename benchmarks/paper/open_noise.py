@@ -196,7 +196,7 @@ def show(rows: list[Row]) -> Section:
                  found["nmi of robust"] >= found["nmi of spkm"])
                 for delta, found in means.items()
             ),
-            runs=min(map(len, groups.values())),
+            runs=[len(group) for group in groups.values()],
         ),
     ]  # fmt: skip
     picture = drawn(figure, "open_noise", "Errors, bounds and clusters against noise")

@@ -115,10 +115,10 @@ def show(rows: list[Row]) -> Section:
             cases[column].append((text, better * drawn_ <= better * greedy + EQUAL * greedy))
     axes.flat[0].legend()
     best = f"Best of {JUDGED}"
-    judged_rows = [row for row in rows if int(row["r"]) == JUDGED]
-    fewest = min(map(len, grouped(judged_rows, "dataset", "init").values()))
+    counted = [row for row in rows if int(row["r"]) == JUDGED and row["init"] == "cr1++"]
+    repeated = [len(group) for group in grouped(counted, "dataset").values()]
     verdicts = [
-        judged(f"{best}: {claim} (within 0.1%)", cases[column], runs=fewest)
+        judged(f"{best}: {claim} (within 0.1%)", cases[column], runs=repeated)
         for column, claim in (
             ("error", "the error of cr1++ is at most that of cr1-nmf"),
             ("after hals", "so it is after hals"),

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import compress
 
 import matplotlib
 
@@ -35,12 +36,13 @@ class Verdict:
 
 
 def judged(
-    claim: str, cases: Iterable[tuple[str, bool]], note: str = "", runs: int = LEAST
+    claim: str, cases: Iterable[tuple[str, bool]], note: str = "", runs: Sequence[int] = ()
 ) -> Verdict:
     """A claim holds if it holds in every case, and partly if it does in some.
 
     The note, numbers that a reader wants even if the claim holds, goes into the evidence. If the
-    cases compare means, `runs` says of how many runs these are at least: too few have no verdict.
+    cases compare means, `runs` has the number of runs of each. Cases with too few are shown and
+    not judged, and a claim that has such cases holds partly at best.
 
     >>> judged("2 is even, 3 is even", [("2", True), ("3", False)])
     Verdict(claim='2 is even, 3 is even', verdict='holds partly', evidence='1 of 2 cases; not: 3')
@@ -48,19 +50,26 @@ def judged(
     found = list(cases)
     if not found:
         return Verdict(claim, NOT_MEASURED, "no rows")
-    held = sum(holds for _, holds in found)
-    if runs < LEAST:
-        texts = "; ".join(text for text, _ in found[:LISTED])
-        return Verdict(claim, TOO_FEW, f"{runs} runs, so far {held} of {len(found)} cases: {texts}")
-    verdict = HOLDS if held == len(found) else PARTLY if held else DOES_NOT
-    failed = [text for text, holds in found if not holds]
+    enough = [n >= LEAST for n in runs] or [True] * len(found)
+    clear = list(compress(found, enough))
+    few = [case for case, is_clear in zip(found, enough, strict=True) if not is_clear]
+    held = sum(holds for _, holds in clear)
+    verdict = DOES_NOT if clear else TOO_FEW
+    if held:
+        verdict = HOLDS if held == len(found) else PARTLY
     evidence = f"{held} of {len(found)} cases"
     evidence += f" ({note})" if note else ""
-    if failed:
-        evidence += f"; not: {'; '.join(failed[:LISTED])}"
-    if len(failed) > LISTED:
-        evidence += f"; and {len(failed) - LISTED} more"
-    return Verdict(claim, verdict, evidence)
+    evidence += _listed("not", [text for text, holds in clear if not holds])
+    seen = sum(holds for _, holds in few)
+    few = sorted(few, key=lambda case: case[1])  # those against the claim first
+    return Verdict(
+        claim, verdict, evidence + _listed(f"{TOO_FEW}, {seen} for it", [text for text, _ in few])
+    )
+
+
+def _listed(name: str, texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
+    return f"; {name}: {'; '.join(texts[:LISTED])}{more}" if texts else ""
 
 
 @dataclass(frozen=True)
