@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import Stability, from_columns, stability
-from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges
+from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges, without_clipping
 from conenmf.judge.limits import _Window as Window
 from conenmf.judge.metrics import match_components
 
@@ -204,3 +204,8 @@ def test_noise_that_was_clipped_is_allowed_for():
     covered, by_runs = np.mean(each, axis=0)
     assert covered > 0.85
     assert by_runs < 0.6
+
+
+def test_data_without_noise_have_nothing_that_was_clipped():
+    W, H = np.eye(3), np.array([[1.0, 0.0, 0.0, 2.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 3.0, 1.0]])
+    np.testing.assert_allclose(without_clipping(W @ H, W, H), W, atol=1e-9)

@@ -42,6 +42,7 @@ _MAX_ITER = 50  # of each push
 _MAX_HALVINGS = 40
 _MAX_CORRECTIONS = 10
 _FAR = 1e100  # beyond every limit
+_ROUNDING = 1e-12  # of the largest entry, which is no noise
 _MAX_CONDITION = 1e8  # beyond which vectors count as dependent
 
 
@@ -270,7 +271,8 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
     fitted = W @ H
     squares = (X - fitted) ** 2
     clear = fitted > 2 * math.sqrt(squares.mean())
-    noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean()) or 1e-300
+    noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean())
+    noise = max(noise, _ROUNDING * float(np.abs(X).max()))
     inverse, found = np.linalg.pinv(H @ H.T), W
     errors = noise * np.sqrt(inverse.diagonal())
     for _ in range(_MAX_CORRECTIONS):

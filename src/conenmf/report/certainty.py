@@ -59,8 +59,7 @@ def _facts(found: Stability) -> list[tuple[str, str, str]]:
 
 
 def _table(context: ReportContext, again: FoundAgain) -> Html:
-    titles = ["component", "found in", "cosine, 5% to 95%", "silhouette", "stable"]
-    titles += ["can move", "limits"]
+    titles = ("component", "found in", "cosine, 5% to 95%", "silhouette", "stable", "can move")
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     rows = (_row(context, again, k) for k in range(context.K))
     return element(
@@ -79,7 +78,6 @@ def _row(context: ReportContext, again: FoundAgain, k: int) -> Html:
         f"{silhouette:.2f}" if np.isfinite(silhouette) else "none",
         "yes" if found.is_stable[own] else "no",
         found.move_in_words(own),
-        f"withheld: {found.withheld[own]}" if found.withheld[own] else "yes",
     )
     return element(
         "tr",
