@@ -46,7 +46,8 @@ def outcome(copy, fault):
         path.write_text(text, "utf-8")
     if code == 0:
         return "equivalent" if "equivalent" in fault else "SURVIVED"
-    if failed != ["no end"] and failures(copy, failed)[1] != 0:
+    functions = [test.partition("[")[0] for test in failed]  # parameters may not be plain text
+    if failed != ["no end"] and failures(copy, functions)[1] != 0:
         return f"BROKEN without it: {failed}"
     return f"killed: {failed[0]}"
 
