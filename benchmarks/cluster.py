@@ -3,7 +3,8 @@
     python benchmarks/cluster.py [--samples 80000] [--repeats 3]
 
 Prints seconds of the solver's loop (hals, 20 iterations) and of the whole fit (cr1 init, loop,
-exact finish) on cones, F = 1600, K = 40, float64, and what a round over the workers costs.
+exact finish) on cones, F = 1600, K = 40, float64, and what a round over the workers costs: CPU
+time per chunk of a pass over 400 trivial chunks, beside a bare Dask map and tree over them.
 """
 
 import argparse
@@ -68,6 +69,41 @@ def main() -> None:
     loop, whole = medians["2 workers"] / medians["threads in memory"]
     print(f"2 workers / threads in memory: loop {loop:.2f}, whole fit {whole:.2f}")
     print(f"a round over {CHUNKS} chunks without work: {1e3 * latency:.0f} ms")
+    overhead()
+
+
+def overhead(n_chunks: int = 400, repeats: int = 7) -> None:
+    """Print the CPU time of a pass over trivial chunks, in turn with Dask's own."""
+    data = da.from_array(np.ones((n_chunks, 8)), chunks=(1, 8))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as two,
+        Client(two) as client,
+    ):
+        V, bare = from_rows(data, persist=True), data.persist()
+
+        def spent() -> np.ndarray:
+            return np.array([time.process_time(), sum(client.run(time.process_time).values())])
+
+        contenders = {
+            "conenmf": lambda: V.sweep(_count),
+            "bare map and tree": lambda: (
+                bare.map_blocks(np.negative).sum(axis=0, split_every={0: 8}).compute()
+            ),
+        }
+        used: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
+        for _ in range(repeats + 1):
+            for name, run in contenders.items():
+                began = spent()
+                run()
+                used[name].append(1e6 * (spent() - began) / n_chunks)
+    print(f"CPU microseconds per chunk of {n_chunks}:   client and scheduler   workers")
+    for name, runs in used.items():
+        here, there = np.median(runs[1:], axis=0)
+        print(f"{name:35s} {here:18.0f} {there:9.0f}")
+
+
+def _count(block) -> tuple[float]:
+    return (float(block.shape[1]),)
 
 
 def _load(path: str, size: int, block_info=None):

@@ -7,7 +7,7 @@ import pytest
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
 from conenmf.cones.rank_one import rank_one_factors as rank_one
 from conenmf.cones.seeding import draw_centres
-from conenmf.data.cluster import Traffic
+from conenmf.scale.dask import Traffic
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.loop import alternate
 from conenmf.solve.solvers import SOLVERS

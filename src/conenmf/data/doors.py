@@ -315,7 +315,7 @@ def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
         raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
     optional(flag, "persist", persist)
     if _is_dask(matrix):
-        from .cluster import ClusterMatrix, checked_array
+        from ..scale.dask import ClusterMatrix, checked_array
 
         array = checked_array(matrix)
         rows = array if request.samples_in == "rows" else array.T

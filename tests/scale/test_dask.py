@@ -20,7 +20,6 @@ from distributed.utils import get_mp_context
 
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.cones.simulate import make_cones
-from conenmf.data.cluster import RechunkWarning, Traffic
 from conenmf.data.resampled import bootstrapped
 from conenmf.errors import (
     CheckpointError,
@@ -33,6 +32,7 @@ from conenmf.errors import (
     ShapeError,
 )
 from conenmf.judge.stability import stability
+from conenmf.scale.dask import RechunkWarning, Traffic
 from conenmf.solve.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
@@ -52,7 +52,7 @@ def forked():
         "distributed.worker.multiprocessing-method": "forkserver",
     }
     with dask.config.set(settings):
-        get_mp_context().set_forkserver_preload(["distributed", "conenmf.data.cluster", "numba"])
+        get_mp_context().set_forkserver_preload(["distributed", "conenmf.scale.dask", "numba"])
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OMP_NUM_THREADS", "1")  # too late when Dask sets it for a copy
             forkserver.ensure_running()
@@ -492,3 +492,26 @@ def test_the_memory_of_the_client_does_not_grow_with_the_data(client):
     )
     small, large = map(int, done.stdout.split())
     assert large < small + 84_000 * 8  # not even a number per sample
+
+
+def test_numbers_depend_neither_on_the_groups_nor_on_the_threads(X, monkeypatch):
+    """Groups are whole subtrees of one tree over the chunks."""
+    found = []
+    for threads in (1, 3, 1000):
+        monkeypatch.setattr("conenmf.scale.dask.available_threads", lambda threads=threads: threads)
+        V = from_rows(chunked(X, 23))
+        result = factorize(V, 4, init="cr1", sketch=None, max_iter=4, tol=0)
+        columns = V.columns([1999, 0, 24, 24, 23])
+        found.append((len(V._groups), result, np.asarray(result.H), columns))
+    counts = [groups for groups, *_ in found]
+    assert counts == [6, 22, 87]
+    for _, result, H, columns in found:
+        assert same_bits(result, found[0][1])
+        assert np.array_equal(H, found[0][2])
+        np.testing.assert_array_equal(columns, X[[1999, 0, 24, 24, 23]].T)
+
+
+def test_groups_are_limited_in_size(monkeypatch):
+    monkeypatch.setattr("conenmf.scale.dask.available_threads", lambda: 1)
+    lazy = da.ones((64 * 1000, 1000), chunks=(1000, 1000))  # 8 MB each
+    assert len(from_rows(lazy, persist=False)._groups) == 16

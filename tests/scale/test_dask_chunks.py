@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import errors, factorize, from_columns, from_rows
-from conenmf.data.chunks import StepError
 from conenmf.errors import (
     ClusterError,
     DataChangedError,
@@ -22,6 +21,7 @@ from conenmf.errors import (
     ReadError,
     ShapeError,
 )
+from conenmf.scale.dask import StepError
 
 WHERE = "samples 80 to 119 of the Dask array"
 
@@ -193,12 +193,11 @@ def test_errors_survive_the_way_between_processes():
 
 def test_a_client_that_is_not_the_one_that_opened_the_data(X, monkeypatch):
     """As after its end: what it has computed is lost with it."""
-    from conenmf.data import cluster, scheduler
+    from conenmf.scale import dask as module
 
-    monkeypatch.setattr(cluster, "client_id", lambda: "first")
-    monkeypatch.setattr(scheduler, "client_id", lambda: "first")
+    monkeypatch.setattr(module, "_client_id", lambda: "first")
     V = from_rows(da.from_array(X, chunks=(40, 8)))
-    monkeypatch.setattr(scheduler, "client_id", lambda: None)
+    monkeypatch.setattr(module, "_client_id", lambda: None)
     for read in (V.mean, lambda: V.columns([0]), lambda: factorize(V, 3)):
         with pytest.raises(ClusterError, match="is closed, or no longer the one"):
             read()

@@ -1,0 +1,1 @@
+"""Data larger than memory: blocks of files, Dask, checkpoints."""
