@@ -281,7 +281,7 @@ CALLS = {
         None), "key_added": ("text", "nmf"), "options": (ANYTHING, {})},
     "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":
         ("choice?", None), "shrink": ("size?", 2), "download": ("flag", False), "progress":
-        ("function?", None)},
+        ("flag", False)},
     "datasets.available": {},
     "datasets.fingerprint": {"X": ("table", X), "labels": ("classes?", LABELS)},
     "datasets.tf_idf": {"counts": ("matrix", np.ones((3, 2)))},

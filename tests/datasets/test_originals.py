@@ -30,7 +30,7 @@ def test_nothing_is_unpickled(folder, rng, place, counts):
     X, _ = counts(rng)
     place(folder, "tr11", X)
     np.save(folder / "tr11" / "labels.npy", np.array([Mine()], object), allow_pickle=True)
-    with pytest.raises(FileFormatError, match=r"labels\.npy"):
+    with pytest.raises(FileFormatError, match="damaged"):
         load("tr11")
     (folder / "tr23").mkdir()
     np.savez(folder / "tr23" / "V.npz", V=np.array([[Mine()]], object))
@@ -44,7 +44,7 @@ def test_a_file_that_is_cut_off(folder, rng, place, counts):
     for name in ("labels.npy", "V.npz"):
         path = folder / "tr11" / name
         path.write_bytes(path.read_bytes()[:-5])
-        with pytest.raises(FileFormatError, match=name):
+        with pytest.raises(FileFormatError, match="damaged"):
             load("tr11")
 
 
@@ -75,15 +75,14 @@ def test_the_text_of_cluto(folder, rng, counts, cluto):
         ("1 3 1\none 2\n", "damaged"),
         ("", "damaged"),
         ("1 3\n", "damaged"),
-        ("1 3 1\n1 2\n1 2\n", "holds more documents than 1"),
+        ("1 3 1\n1 2\n1 2\n", "in 1 documents and holds 2 in 2"),
         ("1 3 1\n1 inf\n", "a count that is not whole"),
         ("1 3 1\n1 1e300\n", "a count that is not whole"),
-        ("1 3 99999\n1 2\n", "more counts than it can hold"),
-        ("1 3 -1\n1 2\n", "more counts than it can hold"),
-        ("1 999999999999 1\n1 2\n", "sparse matrix of 1 x 999999999999 with 1 entries"),
-        ("999999999999 3 1\n1 2\n", "sparse matrix of 999999999999 x 3 with 1 entries"),
-        ("-1 3 1\n1 2\n", "sparse matrix of -1 x 3"),
-        ("1 3 1\n" + 2_100_000 * "1 ", "a line of 4194304 bytes or more"),
+        ("1 3 99999\n1 2\n", "claims more than it can hold"),
+        ("1 3 -1\n1 2\n", "claims more than it can hold"),
+        ("1 999999999999 1\n1 2\n", "claims more than it can hold"),
+        ("999999999999 3 1\n1 2\n", "claims more than it can hold"),
+        ("-1 3 1\n1 2\n", "claims more than it can hold"),
     ],
 )
 def test_damaged_text_of_cluto(folder, text, match):

@@ -8,11 +8,8 @@ shipped: each dataset comes from its official source on the terms given there.
 
 from __future__ import annotations
 
-from .catalogue import DATASETS, Description
-from .checksums import fingerprint
-from .downloads import Download
-from .loading import Dataset, DatasetWarning, available, load
-from .weights import log_counts, tf_idf
+from .catalogue import DATASETS, Description, Download
+from .dataset import Dataset, DatasetWarning, available, fingerprint, load, log_counts, tf_idf
 
 __all__ = [
     "DATASETS",

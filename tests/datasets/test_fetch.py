@@ -1,6 +1,7 @@
 """Where datasets are looked for, and how they get into the cache."""
 
 import io
+import shutil
 import sys
 import zipfile
 
@@ -10,11 +11,15 @@ import scipy.io
 from PIL import Image
 
 from conenmf.datasets import DATASETS, available, fingerprint, load
-from conenmf.datasets.finding import cache_folder, package_file
+from conenmf.datasets.dataset import package_file
 from conenmf.errors import ConeNMFError, DatasetError, DatasetMissingError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
-pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning"),
+    # requests leaves the socket of a broken download to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])
@@ -33,8 +38,7 @@ def test_a_missing_dataset_says_where_to_get_it(name, named, tmp_path, monkeypat
     assert isinstance(caught.value, ConeNMFError)
 
 
-def test_what_has_no_address_is_not_fetched(monkeypatch):
-    monkeypatch.setattr("conenmf.datasets.finding.fetch", None)
+def test_what_has_no_address_is_not_fetched():
     with pytest.raises(DatasetMissingError, match="no direct address"):
         load("ck", download=True)
 
@@ -54,26 +58,19 @@ def test_the_home_of_the_user(rng, tmp_path, monkeypatch, place, counts):
     assert load("tr11").X.shape == (6, 9)
 
 
-def test_a_user_without_a_home(monkeypatch):
+def test_without_pooch_there_is_no_cache(monkeypatch):
     monkeypatch.undo()
-    for name in ("CONENMF_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-
-    def without_home(path):
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("pathlib.Path.expanduser", without_home)
-    monkeypatch.setattr("conenmf.datasets.finding.fetch", None)
+    monkeypatch.delenv("CONENMF_DATA", raising=False)
+    monkeypatch.setitem(sys.modules, "pooch", None)
     assert "digits" in available()
-    with pytest.raises(DatasetMissingError, match=r"\$CONENMF_DATA.tr11") as caught:
+    with pytest.raises(DatasetMissingError, match=r"\$CONENMF_DATA.tr11"):
         load("tr11")
-    assert DATASETS["tr11"].source in str(caught.value)
-    with pytest.raises(DatasetError, match="set XDG_CACHE_HOME"):
+    with pytest.raises(DatasetError, match=r"needs pooch: pip install 'conenmf\[datasets\]'"):
         load("tr11", download=True)
 
 
 def test_a_package_without_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("conenmf.datasets.finding.package_file", package_file)
+    monkeypatch.setattr("conenmf.datasets.dataset.package_file", package_file)
     (tmp_path / "site" / "scanpy").mkdir(parents=True)
     monkeypatch.delitem(sys.modules, "scanpy", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
@@ -89,14 +86,11 @@ def test_a_download_stays_in_the_cache(server, cache, rng, counts, cluto_archive
     with pytest.raises(DatasetMissingError):
         load("tr11")
     assert server.asked == []
-    seen = []
-    tr11 = load("tr11", weights="counts", download=True, progress=lambda *at: seen.append(at))
+    tr11 = load("tr11", weights="counts", download=True)
     np.testing.assert_array_equal(tr11.X.toarray(), X.toarray())
     assert tr11.verified
-    size = len(files["datasets.tar.gz"])
-    assert seen[-1] == ("datasets.tar.gz", size, size)
     files = sorted(path.name for path in cache.rglob("*") if path.is_file())
-    assert files == ["tr11.mat", "tr11.mat.rclass"]
+    assert files == ["other.mat", "tr11.mat", "tr11.mat.rclass"]
     assert load("tr11", download=True).verified
     assert len(server.asked) == 1
     assert available() == ["tr11", "digits"]
@@ -114,7 +108,7 @@ def test_scenes_are_fetched_in_two_files(rng, scene, offer):
     part = fingerprint(cube[:3].reshape(-1, 4), classes[:3].ravel())
     shapes = {"image_shape": (6, 5), "shape": (30, 4)}
     offer("paviau", files, sha256=part, window=(0, 3, 0, 5), **shapes)
-    assert load("paviau", samples_are="bands", download=True, progress=None).verified
+    assert load("paviau", samples_are="bands", download=True).verified
 
 
 def test_images_are_fetched_in_an_archive(offer):
@@ -145,7 +139,7 @@ def test_other_numbers_than_expected_are_not_kept(cache, rng, counts, tar, cluto
     with pytest.raises(DatasetError, match="files fetched are not those of"):
         load("tr11", download=True)
     offer("tr11", {"d.tar.gz": tar({"tr11.mat": b"1 1 1\n7 7\n"})})
-    with pytest.raises(DatasetError, match="cannot be read; nothing was kept"):
+    with pytest.raises(DatasetError, match="outside 1 to"):
         load("tr11", download=True)
     assert list(cache.glob("*")) == []
 
@@ -153,31 +147,37 @@ def test_other_numbers_than_expected_are_not_kept(cache, rng, counts, tar, cluto
 @pytest.mark.parametrize(
     ("file", "content", "match"),
     [
-        ("cut.tar.gz", b"x" * 100_000, "truncated after|IncompleteRead|could not be fetched"),
-        ("large.tar.gz", b"x" * 1_000_001, "more than the expected 1000000 bytes"),
-        ("endless.tar.gz", b"x" * 1_200_000, "more than the expected 1000000 bytes"),
-        ("d.tar.gz", b"no archive", "not an archive"),
-        ("d.zip", b"no archive", "not an archive"),
-        ("missing.tar.gz", None, "could not be fetched: HTTP Error 404"),
+        ("cut.tar.gz", b"x" * 100_000, "could not be fetched"),
+        ("d.tar.gz", b"no archive", "could not be fetched"),
+        ("d.zip", b"no archive", "could not be fetched"),
+        ("missing.tar.gz", None, "404"),
     ],
 )
 def test_a_failed_download_leaves_nothing(cache, file, content, match, offer):
     offer("tr11", {file: content})
     with pytest.raises(DatasetError, match=match) as caught:
-        load("tr11", download=True, progress=None)
+        load("tr11", download=True)
     assert not isinstance(caught.value, DatasetMissingError)
     assert list(cache.glob("*")) == []
 
 
-def test_an_interrupted_download_leaves_nothing(cache, rng, counts, cluto_archive, offer):
-    offer("tr11", {"d.tar.gz": cluto_archive(*counts(rng))})
+def test_a_member_that_leads_out_of_the_archive_is_refused(cache, tmp_path, tar, offer):
+    offer("tr11", {"d.tar.gz": tar({"../../../outside.mat": b"no"})})
+    with pytest.raises(DatasetError, match="outside"):
+        load("tr11", download=True)
+    assert list(tmp_path.rglob("outside.mat")) == []
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        load("tr11", download=True, progress=interrupt)
-    assert list(cache.glob("*")) == []
+def test_a_file_with_another_checksum_is_refused(cache, rng, counts, cluto_archive, offer, small):
+    X, labels = counts(rng)
+    archive = cluto_archive(X, labels)
+    offer("tr11", {"d.tar.gz": archive}, known=True, sha256=fingerprint(X, labels))
+    assert load("tr11", download=True).verified
+    shutil.rmtree(cache / "tr11")
+    address = DATASETS["tr11"].downloads[0]._replace(sha256="0" * 64)
+    small("tr11", downloads=(address,))
+    with pytest.raises(DatasetError, match="hash"):
+        load("tr11", download=True)
 
 
 def test_an_obstacle_is_reported_before_anything_is_fetched(
@@ -197,19 +197,6 @@ def test_an_obstacle_is_reported_before_anything_is_fetched(
     assert [path.name for path in cache.iterdir()] == ["tr11"]
 
 
-def test_another_process_was_faster(cache, rng, place, counts, cluto_archive, offer):
-    X, labels = counts(rng)
-    files = {"d.tar.gz": cluto_archive(X, labels)}
-    offer("tr11", files, sha256=fingerprint(X, labels))
-
-    def another(*_):
-        if not cache.joinpath("tr11").exists():
-            place(cache, "tr11", X, labels)
-
-    assert load("tr11", download=True, progress=another).verified
-    assert sorted(path.name for path in cache.rglob("*")) == ["V.npz", "labels.npy", "tr11"]
-
-
 def test_jpeg_may_be_decoded_otherwise(rng, warned, offer):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -226,24 +213,15 @@ def test_jpeg_may_be_decoded_otherwise(rng, warned, offer):
 def test_the_cache_that_cannot_be_written(cache, rng, counts, cluto_archive, offer):
     cache.write_text("a file in its place")
     offer("tr11", {"d.tar.gz": cluto_archive(*counts(rng))})
-    with pytest.raises(DatasetError, match="cannot be written to"):
+    with pytest.raises(DatasetError, match="cannot be stored in"):
         load("tr11", download=True)
 
 
 def test_http_without_a_checksum_is_not_asked(server, offer):
-    offer("classic", {"d.tar.gz": b"anything"})
-    with pytest.raises(DatasetError, match="is not https, and no checksum of classic is known"):
-        load("classic", download=True)
+    offer("la12", {"d.tar.gz": b"anything"})
+    with pytest.raises(DatasetError, match="is not https and no checksum is known"):
+        load("la12", download=True)
     offer("faces94", {"faces94.zip": b"anything"})  # whose checksum depends on a decoder
-    with pytest.raises(DatasetError, match="is not https, and no checksum of faces94 is known"):
+    with pytest.raises(DatasetError, match="is not https and no checksum is known"):
         load("faces94", download=True)
     assert server.asked == []
-
-
-def test_a_relative_cache_is_ignored(monkeypatch, tmp_path):
-    """The XDG specification demands it; the folder would depend on where the program runs."""
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for variable, base in (("cache", tmp_path / ".cache"), (str(tmp_path / "x"), tmp_path / "x")):
-        monkeypatch.setenv("XDG_CACHE_HOME", variable)
-        assert cache_folder() == base / "conenmf" / "datasets"

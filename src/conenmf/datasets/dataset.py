@@ -1,0 +1,673 @@
+"""Loading a dataset: find its folder, read its files, preprocess it as the paper did.
+
+The folder holds ``V.npz`` and ``labels.npy``, or the official files. Samples are rows, images are
+upright. A digest of the numbers tells whether they are the ones that the catalogue describes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..arguments import array, choice, classes, flag, integer, optional
+from ..data.blocks import Array
+from ..data.validate import as_matrix
+from ..errors import (
+    ConeNMFError,
+    DatasetMissingError,
+    FileFormatError,
+    Message,
+    Option,
+    OptionError,
+)
+from ..names import Names
+from .catalogue import DATASETS, Description
+from .fetch import cache_folder, fetch_into_cache
+
+__all__ = ["Dataset", "DatasetWarning", "available", "fingerprint", "load", "log_counts", "tf_idf"]
+
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
+_BATCH_ROWS = 1024
+_MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
+
+
+class DatasetWarning(UserWarning):
+    """The numbers on this machine under the name of a dataset differ from that dataset."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset as it is factored.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray or sparse array, shape (N, F)
+        Samples in rows. Images and scenes have the integers of their source: `from_rows` computes
+        in float64, but convert them before you multiply them yourself.
+    labels : ndarray of shape (N,), or None
+        Classes; in scenes, 0 means pixels of no known class.
+    classes : tuple of str, or None
+        Names of the classes 0, 1 and so on, if the files have them.
+    names : Names
+    image_shape : (rows, columns), or None
+        Of each sample if features are pixels, of the scene if samples are.
+    K : int
+        The number of classes, which the paper takes for the number of components.
+    source, licence : str
+    verified : bool
+        Whether numbers and classes have, to the bit, the digest in the catalogue; for "paviau",
+        that of a window of the scene.
+    """
+
+    name: str
+    X: Any = field(repr=False)
+    labels: Array | None = field(repr=False)
+    classes: tuple[str, ...] | None = field(repr=False)
+    names: Names = field(repr=False)
+    image_shape: tuple[int, int] | None
+    K: int
+    source: str
+    licence: str
+    verified: bool
+
+
+def load(
+    name: str,
+    *,
+    samples_are: Literal["pixels", "bands"] | None = None,
+    weights: Literal["tf-idf", "log", "counts"] | None = None,
+    shrink: int | None = None,
+    download: bool = False,
+    progress: bool = False,
+) -> Dataset:
+    """Read a dataset, preprocessed as in the paper's experiments.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`.
+    samples_are : {"pixels", "bands"}, optional
+        For scenes: by default pixels. In the paper the samples are the bands.
+    weights : {"tf-idf", "log", "counts"}, optional
+        For texts: by default "tf-idf", counts times log(N / df), documents of unit norm; see
+        `tf_idf`. For cells: by default "log"; see `log_counts`.
+    shrink : int, optional
+        For images: average squares of so many pixels a side; 2 halves the sides.
+    download : bool
+        Fetch the official files into the user's cache if the dataset is not on this machine. It
+        needs pooch, and not all datasets have a direct address.
+    progress : bool
+        Show a progress bar during a download; it needs tqdm.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DatasetMissingError
+        If it is not on this machine; the message says where to get it and where to put it.
+    DatasetError
+        If it could not be fetched, or is not what was expected. Nothing is kept then.
+
+    Warns
+    -----
+    DatasetWarning
+        If the numbers on this machine have another digest or size than the catalogue says.
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.X.shape, digits.K, digits.image_shape
+    ((1797, 64), 10, (8, 8))
+    """
+    description = DATASETS[choice("name", name, DATASETS)]
+    flag("download", download)
+    flag("progress", progress)
+    _check_options(description, samples_are=samples_are, weights=weights, shrink=shrink)
+    place, contents = _find(description)
+    if contents is None and download and description.downloads:
+        place, contents = fetch_into_cache(
+            description, lambda folder: _read_expected(folder, description), progress=progress
+        )
+    if contents is None:
+        raise DatasetMissingError(_where_to_get(description))
+    dataset = _as_stored(description, contents)
+    if not dataset.verified:
+        _warn_of_difference(description, contents, place)
+    if weights != "counts" and description.kind in _WEIGHTS:
+        return replace(dataset, X=_WEIGHTS[description.kind](dataset.X))
+    if samples_are == "bands":
+        return _bands_as_samples(dataset)
+    return dataset if shrink is None else _shrunk(dataset, shrink)
+
+
+def available() -> list[str]:
+    """The names of the datasets that are on this machine, without reading them.
+
+    >>> "digits" in available()
+    True
+    """
+
+    def is_here(description: Description) -> bool:
+        places = [folder / description.name for folder in _folders()]
+        has_files = any(place.is_dir() and any(place.iterdir()) for place in places)
+        return has_files or description.name == "digits" or package_file(description) is not None
+
+    return [name for name, description in DATASETS.items() if is_here(description)]
+
+
+# --- options and preprocessing ------------------------------------------------------------------
+
+
+def _check_options(description: Description, **options: Any) -> None:
+    for option, value in options.items():
+        kinds = _OPTIONS[option]
+        if value is None:
+            continue
+        if description.kind not in kinds:
+            problem = (
+                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
+                f"and {description.name} is of the kind {description.kind!r}: leave it out"
+            )
+            raise OptionError(Message(Option(option, value), problem))
+        if kinds[description.kind]:
+            choice(option, value, kinds[description.kind])
+    shrink = optional(integer, "shrink", options["shrink"], at_least=1)
+    if shrink is not None and any(side % shrink for side in description.image_shape or ()):
+        problem = f" does not divide images of {description.image_shape}"
+        raise OptionError(
+            Message(Option("shrink", shrink), f"{problem}: choose a divisor of both sides")
+        )
+
+
+def _as_stored(description: Description, contents: _Contents) -> Dataset:
+    """Samples in rows, images upright."""
+    X, shape = contents.X, description.image_shape
+    if shape is not None:
+        pixels = X.shape[0 if description.kind == "scene" else 1]
+        if pixels != shape[0] * shape[1]:
+            raise FileFormatError(
+                f"{description.name} holds {pixels} pixels where {shape[0]} x {shape[1]} are "
+                f"expected: get it again from {description.source}"
+            )
+        if description.columns_first:
+            upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)
+            X = np.ascontiguousarray(upright).reshape(X.shape)
+    feature_names = contents.feature_names
+    if description.kind == "scene":
+        feature_names = [f"band {band}" for band in range(1, X.shape[1] + 1)]
+    image_shape = shape if description.kind == "images" else None
+    names = Names.of(contents.sample_names, feature_names, image_shape)
+    return Dataset(
+        name=description.name,
+        X=X,
+        labels=contents.labels,
+        classes=None if contents.class_names is None else tuple(contents.class_names),
+        names=names.checked(*X.shape),
+        image_shape=shape,
+        K=description.K,
+        source=description.source,
+        licence=description.licence,
+        verified=_is_verified(description, contents),
+    )
+
+
+def _bands_as_samples(dataset: Dataset) -> Dataset:
+    names = Names(sample_names=dataset.names.feature_names, image_shape=dataset.image_shape)
+    X = np.ascontiguousarray(dataset.X.T)
+    return replace(dataset, X=X, labels=None, classes=None, names=names)
+
+
+def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
+    """Average squares of pixels."""
+    assert dataset.image_shape is not None  # all images have one
+    rows, columns = (side // shrink for side in dataset.image_shape)
+    squares = dataset.X.reshape(-1, rows, shrink, columns, shrink)
+    X = squares.mean(axis=(2, 4)).reshape(-1, rows * columns)
+    names = replace(dataset.names, image_shape=(rows, columns))
+    return replace(dataset, X=X, names=names, image_shape=(rows, columns))
+
+
+def tf_idf(counts: Any) -> Any:
+    """Counts of terms times log(N / df), documents of unit norm.
+
+    A term that is in every document gets no weight; a document of such terms stays zero.
+
+    >>> tf_idf(np.array([[2, 1, 0], [2, 0, 3]])).toarray()
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    weighted = _counts(counts)
+    weighted.sum_duplicates()
+    weighted.eliminate_zeros()
+    N, F = weighted.shape
+    frequency = np.bincount(weighted.indices, minlength=F).clip(1)
+    weighted.data *= np.log(N / frequency)[weighted.indices]
+    weighted.eliminate_zeros()
+    document = np.repeat(np.arange(N), np.diff(weighted.indptr))
+    norms = np.sqrt(np.bincount(document, weights=weighted.data**2, minlength=N))
+    weighted.data /= norms[document]
+    if weighted.nnz < 2**31:  # scikit-learn takes no larger indices
+        weighted.indices = weighted.indices.astype(np.int32)
+        weighted.indptr = weighted.indptr.astype(np.int32)
+    return weighted
+
+
+def log_counts(counts: Any) -> Any:
+    """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
+
+    >>> log_counts(np.array([[1, 0, 3], [0, 0, 0]])).toarray().round(3)
+    array([[7.824, 0.   , 8.923],
+           [0.   , 0.   , 0.   ]])
+    """
+    scaled = _counts(counts)
+    cell = np.repeat(np.arange(scaled.shape[0]), np.diff(scaled.indptr))
+    totals = np.bincount(cell, weights=scaled.data, minlength=scaled.shape[0])
+    scaled.data *= 1e4 / np.where(totals > 0, totals, 1)[cell]
+    return scaled.log1p()
+
+
+def _counts(counts: Any) -> Any:
+    """A copy of counts (N, F) in compressed rows, in double precision."""
+    copied = sp.csr_array(as_matrix("counts", counts), dtype=np.float64, copy=True)
+    if copied.nnz:
+        array("counts", copied.data, copied.data.shape, at_least=0)
+    return copied
+
+
+# Which options there are for which kinds, and what can be chosen; the default comes first.
+_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "samples_are": {"scene": ("pixels", "bands")},
+    "weights": {"text": ("tf-idf", "counts"), "cells": ("log", "counts")},
+    "shrink": {"images": ()},
+}
+_WEIGHTS = {"text": tf_idf, "cells": log_counts}
+
+
+# --- are these the numbers of the dataset? ------------------------------------------------------
+
+
+def fingerprint(X: Any, labels: Array | None) -> str:
+    """The SHA-256 of numbers and classes, independent of how they are stored.
+
+    Whole numbers that fit count as 16 bits, and classes are numbered in order of appearance.
+
+    >>> X = np.array([[1, 2], [3, 4]])
+    >>> fingerprint(X, np.array([7, 3])) == fingerprint(X.astype("u1"), np.array([0, 1]))
+    True
+    >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
+    False
+    """
+    X, labels = as_matrix("X", X), optional(classes, "labels", labels)
+    digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
+    if sp.issparse(X):
+        X = sp.csr_array(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        arrays = [(X.indptr, "<i8"), (X.indices, "<i8"), (X.data, _digest_dtype(X.data))]
+    else:
+        arrays = [(X, _digest_dtype(X))]
+    for numbers, dtype in arrays:
+        for start in range(0, numbers.shape[0], _BATCH_ROWS):
+            digest.update(numbers[start : start + _BATCH_ROWS].astype(dtype).tobytes())
+    if labels is not None:
+        _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+        digest.update(np.argsort(np.argsort(first))[number].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _digest_dtype(numbers: Array) -> str:
+    """The same for whole numbers of any dtype."""
+    if numbers.dtype.kind in "iub" or (numbers == np.floor(numbers)).all():
+        lowest, highest = numbers.min(initial=0), numbers.max(initial=0)
+        if 0 <= lowest and highest < 1 << 16:
+            return "<u2"
+        if -(1 << 53) <= lowest and highest <= 1 << 53:
+            return "<i8"
+    return f"<{numbers.dtype.kind}{numbers.dtype.itemsize}"
+
+
+def _is_verified(description: Description, contents: _Contents) -> bool:
+    """Whether the digest is the one in the catalogue; False if it has none."""
+    X, labels = contents.X, contents.labels
+    if description.sha256 is None:
+        return False
+    if description.window is not None and description.image_shape is not None:
+        if X.shape != description.shape or labels is None:
+            return False
+        top, bottom, left, right = description.window
+        pixels = np.arange(len(X)).reshape(description.image_shape)
+        window = pixels[top:bottom, left:right].ravel()
+        X, labels = X[window], labels[window]
+    return fingerprint(X, labels) == description.sha256
+
+
+def _has_expected_size(description: Description, contents: _Contents) -> bool:
+    if contents.X.shape != description.shape or contents.labels is None:
+        return False
+    return description.kind == "scene" or len(np.unique(contents.labels)) == description.K
+
+
+def _read_expected(folder: Path, description: Description) -> _Contents:
+    """Read fetched files; an error unless they hold the dataset, as far as that can be checked."""
+    contents = _read_folder(folder, description)
+    if contents is not None:
+        by_size = not description.is_exact and _has_expected_size(description, contents)
+        if by_size or _is_verified(description, contents):
+            return contents
+    raise FileFormatError(
+        f"the files fetched are not those of {description.name}: their digest or shape differs; "
+        f"see {description.source}"
+    )
+
+
+def _warn_of_difference(description: Description, contents: _Contents, place: object) -> None:
+    """Warn if size or digest show that the numbers are not those of the dataset."""
+    N, F = contents.X.shape
+    if not _has_expected_size(description, contents):
+        K = "no" if contents.labels is None else len(np.unique(contents.labels))
+        difference = f"holds {N} samples of {F} features in {K} classes, expected "
+        difference += f"{description.shape[0]} of {description.shape[1]} in {description.K}"
+    elif description.sha256 is not None:
+        difference = "holds other numbers or classes than those whose digest is known"
+        if not description.exact:
+            difference += ", perhaps because another program decodes JPEG differently"
+    else:
+        return
+    warnings.warn(
+        f"{description.name} in {place} {difference}; to get it again, see {description.source}",
+        DatasetWarning,
+        stacklevel=3,
+    )
+
+
+# --- finding and reading ------------------------------------------------------------------------
+
+
+class _Contents(NamedTuple):
+    """What a folder holds: samples in rows, their classes, and the names of all these."""
+
+    X: Any
+    labels: Array | None
+    sample_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    class_names: Sequence[str] | None = None
+
+
+def _folders() -> list[Path]:
+    """The folders in which datasets are looked for, in this order."""
+    named, cache = os.environ.get("CONENMF_DATA"), cache_folder()
+    folders = [Path(os.path.expanduser(named))] if named else []
+    return folders if cache is None else [*folders, cache]
+
+
+def package_file(description: Description) -> Path | None:
+    """The file of an installed package that holds the dataset; the package is not imported."""
+    package, _, rest = description.package_file.partition("/")
+    spec = importlib.util.find_spec(package) if package else None
+    places = (
+        [] if spec is None else [Path(one, rest) for one in spec.submodule_search_locations or ()]
+    )
+    return next((path for path in places if path.is_file()), None)
+
+
+def _find(description: Description) -> tuple[object, _Contents | None]:
+    """Where the dataset is on this machine, and what is there."""
+    if description.name == "digits":
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        return "scikit-learn", _Contents(digits.data, digits.target.astype(np.int16))
+    for place in (folder / description.name for folder in _folders()):
+        contents = _read_folder(place, description)
+        if contents is not None:
+            return place, contents
+    path = package_file(description)
+    return path, None if path is None else _read_cells(path)
+
+
+def _where_to_get(description: Description) -> str:
+    """Where to get a missing dataset, on what terms, and where to put it."""
+    name = description.name
+    places = [folder / name for folder in _folders()] or [Path("$CONENMF_DATA", name)]
+    files = "V.npz (samples in rows) and labels.npy"
+    if description.official_files:
+        files += f", or {description.official_files},"
+    elsewhere = "" if os.environ.get("CONENMF_DATA") else " (CONENMF_DATA can name another folder)"
+    fetching = "it has no direct address, so it cannot be fetched for you"
+    if description.downloads:
+        fetching = f"or load({name!r}, download=True) fetches it"
+    return (
+        f"{name} is not in {' or '.join(map(str, places))}. Get it from {description.source}; "
+        f"terms: {description.licence}. Put {files} into {places[0]}{elsewhere}; {fetching}"
+    )
+
+
+def _read_folder(folder: Path, description: Description) -> _Contents | None:
+    """What the folder of a dataset holds; None if there is nothing in it that can be read."""
+    if not folder.is_dir():
+        return None
+    read = _read_prepared if (folder / "V.npz").is_file() else _OFFICIAL[description.kind]
+    try:
+        contents = read(folder, description)
+    except ConeNMFError:
+        raise
+    except Exception as problem:  # the libraries raise many kinds for damaged files
+        raise FileFormatError(f"{folder} has a damaged file: {problem}; copy it again") from problem
+    if contents is not None and contents.labels is not None:
+        n_samples, n_labels = contents.X.shape[0], len(contents.labels)
+        if n_samples != n_labels:
+            raise FileFormatError(
+                f"{folder} holds {n_samples} samples and {n_labels} labels, expected one for "
+                "each: get both files again"
+            )
+    return contents
+
+
+def _read_prepared(folder: Path, description: Description) -> _Contents:
+    with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        is_sparse = "indptr" in file
+        X = None if is_sparse else file["V"]
+    if is_sparse:
+        X = sp.csr_array(sp.load_npz(folder / "V.npz"))
+    path = folder / "labels.npy"
+    if not path.is_file():
+        return _Contents(X, None)
+    labels = np.load(path, allow_pickle=False)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise FileFormatError(
+            f"{path} holds {labels.dtype} of shape {labels.shape}, expected integers in a row"
+        )
+    return _Contents(X, labels)
+
+
+def _read_text(folder: Path, description: Description) -> _Contents | None:
+    """CLUTO's text: a line of three sizes, then pairs of term and count for each document."""
+    path = _search(folder, f"{description.name}.mat")
+    if path is None:
+        return None
+    head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
+    N, F, nnz = map(int, head.split()[:3])
+    if min(N, F, nnz) < 0 or max(N, F, nnz) > path.stat().st_size:
+        raise FileFormatError(f"{path} claims more than it can hold: copy it again")
+    documents = [np.array(line.split(), np.float64).reshape(-1, 2) for line in lines]
+    terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).T
+    if len(documents) != N or len(counts) != nnz:
+        raise FileFormatError(
+            f"{path} claims {nnz} counts in {N} documents and holds {len(counts)} in "
+            f"{len(documents)}: copy it again"
+        )
+    is_term = (terms == np.floor(terms)) & (terms >= 1) & (terms <= F)
+    is_count = (counts == np.floor(counts)) & (counts >= 0) & (counts < 1 << 53)
+    if not (is_term.all() and is_count.all()):
+        raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a count that is not whole")
+    starts = np.cumsum([0, *map(len, documents)])
+    X = sp.csr_array((counts.astype(np.int64), terms.astype(np.int64) - 1, starts), shape=(N, F))
+    topics = _search(folder, f"{description.name}.mat.rclass")
+    if topics is None:
+        return _Contents(X, None)
+    class_names, labels = np.unique(topics.read_text("ascii").split(), return_inverse=True)
+    return _Contents(X, labels, class_names=class_names.tolist())
+
+
+def _read_images(folder: Path, description: Description) -> _Contents | None:
+    """Images in folders, as 8-bit grey of one size; numbers in names count as numbers."""
+    if description.variables:
+        return _read_vectors(folder, description)
+    from PIL import Image
+
+    files = [
+        (path.relative_to(folder).as_posix(), path)
+        for path in folder.rglob("*")
+        if path.name.lower().endswith(_IMAGE_SUFFIXES) and not path.name.startswith(".")
+    ]
+    files.sort(key=lambda file: _natural(file[0]))
+    topics = [_class_of(folder, name, description.class_level) for name, _ in files]
+    excluded = description.excluded_folder
+    kept = [n for n, topic in enumerate(topics) if not excluded or not topic.endswith(excluded)]
+    if not kept or description.image_shape is None:
+        return None
+    rows, columns = description.image_shape
+    X = np.empty((len(kept), rows * columns), np.uint8)
+    for row, n in zip(X, kept, strict=True):
+        try:
+            with Image.open(files[n][1]) as image:
+                grey = image.convert("L")
+        except Exception as problem:  # the library raises many kinds for damaged bytes
+            raise FileFormatError(f"{files[n][1]} is damaged: {problem}") from problem
+        if grey.size != (columns, rows):
+            grey = grey.resize((columns, rows), Image.Resampling.BICUBIC)
+        row[:] = np.asarray(grey).reshape(-1)
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics[n] for n in kept))}
+    labels = np.array([numbers[topics[n]] for n in kept])
+    return _Contents(X, labels, [files[n][0] for n in kept], class_names=list(numbers))
+
+
+def _natural(name: str) -> list[list[tuple[int, str]]]:
+    """The key to sort paths by so that s2 comes before s10."""
+    return [
+        [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", one)]
+        for one in name.split("/")
+    ]
+
+
+def _class_of(folder: Path, name: str, level: int) -> str:
+    """The class of an image: a folder above it, or the beginning of its own name."""
+    if level == 0:
+        beginning, separator, _ = name.rpartition("/")[2].partition("__")
+        label = beginning if separator else ""
+    else:
+        label = "/".join(name.split("/")[:-level])
+    if not label:
+        where = f"{level} folders deep" if level else "called like obj1__0.png"
+        raise FileFormatError(
+            f"{folder / name}: the class of this image is unknown, expected a file {where}: keep "
+            "the names of the official archive"
+        )
+    return label
+
+
+def _read_vectors(folder: Path, description: Description) -> _Contents | None:
+    """Images stored as a matrix, one in each row."""
+    path = _search(folder, description.downloads[0].url.rpartition("/")[2])
+    if path is None:
+        return None
+    X, labels = (_variable(path, name) for name in description.variables)
+    if X.ndim != 2 or labels.size != X.shape[0]:
+        raise FileFormatError(
+            f"{path} holds images of shape {X.shape} and {labels.size} classes, expected one row "
+            "and one class for each image: copy it again"
+        )
+    is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
+    return _Contents(X.astype(np.uint8 if is_grey else np.float32), labels.ravel().astype(np.int16))
+
+
+def _read_scene(folder: Path, description: Description) -> _Contents | None:
+    """A cube of rows, columns and bands, and the classes of its pixels."""
+    names = [download.url.rpartition("/")[2] for download in description.downloads]
+    cube, topics = (
+        None if path is None else _variable(path, variable)
+        for path, variable in zip(
+            (_search(folder, name) for name in names), description.variables, strict=True
+        )
+    )
+    if cube is None:
+        return None
+    if cube.ndim != 3:
+        raise FileFormatError(f"{folder} holds a scene of shape {cube.shape}, expected 3 sides")
+    if topics is not None and topics.shape != cube.shape[:2]:
+        raise FileFormatError(
+            f"{folder} holds a scene of shape {cube.shape} and classes of shape {topics.shape}, "
+            "expected one class for each pixel: get both files again"
+        )
+    labels = None if topics is None else topics.reshape(-1).astype(np.int16)
+    return _Contents(np.ascontiguousarray(cube).reshape(-1, cube.shape[2]), labels)
+
+
+def _variable(path: Path, name: str) -> Array:
+    """A numeric variable of a MATLAB file."""
+    from scipy.io import loadmat
+
+    try:
+        found: Array | None = loadmat(path, variable_names=[name]).get(name)
+    except Exception as problem:  # the library raises many kinds for damaged bytes
+        raise FileFormatError(f"{path} is damaged: {problem}; copy it again") from problem
+    if found is None or found.dtype.kind not in "fiu":
+        raise FileFormatError(f"{path} holds no numbers called {name!r}")
+    return found
+
+
+def _read_cells_folder(folder: Path, description: Description) -> _Contents | None:
+    path = _search(folder, description.package_file.rpartition("/")[2])
+    return None if path is None else _read_cells(path)
+
+
+def _read_cells(path: Path) -> _Contents:
+    """Counts of genes from an AnnData file whose ``raw`` holds log(1 + x).
+
+    There x is the count of a gene, scaled so that all genes of the cell sum to 10,000. The sum
+    before scaling is in ``obs``, so the counts can be recovered; whole numbers prove them right.
+    """
+    import anndata
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file has the format of an older version
+        cells = anndata.read_h5ad(path)
+    logs, types = sp.csr_array(cells.raw.X), cells.obs["bulk_labels"].cat
+    totals = cells.obs["n_counts"].to_numpy(np.float64)
+    counts = np.expm1(logs.data.astype(np.float64)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
+    if not (np.abs(counts - np.rint(counts)) < _MAX_ROUNDING).all() or (counts < 0).any():
+        raise FileFormatError(
+            f"{path} does not hold logarithms of counts in raw.X, scaled to 10000 counts for each "
+            "cell: copy it again"
+        )
+    X = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
+    labels = types.codes.to_numpy(np.int16)
+    if (labels < 0).any():
+        raise FileFormatError(f"{path} has a cell without a type: copy it again")
+    names = cells.obs_names.tolist(), cells.raw.var_names.tolist(), types.categories.tolist()
+    return _Contents(X, labels, *names)
+
+
+def _search(folder: Path, name: str) -> Path | None:
+    return next(iter(sorted(path for path in folder.rglob(name) if path.is_file())), None)
+
+
+_OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
+    "text": _read_text,
+    "images": _read_images,
+    "scene": _read_scene,
+    "cells": _read_cells_folder,
+}

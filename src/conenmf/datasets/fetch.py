@@ -1,0 +1,83 @@
+"""Fetching official files with pooch, into the user's cache; only complete datasets get there.
+
+A file with a known SHA-256 must have it. For the others the numbers are checked after reading:
+their digest where the catalogue has one, else their size and the number of classes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import ConeNMFError, DatasetError
+from .catalogue import Description
+
+__all__ = ["cache_folder", "fetch_into_cache"]
+
+T = TypeVar("T")
+
+
+def cache_folder() -> Path | None:
+    """The folder of fetched datasets; None without pooch, as nothing can have been fetched."""
+    try:
+        import pooch
+    except ImportError:
+        return None
+    return Path(pooch.os_cache("conenmf")) / "datasets"
+
+
+def fetch_into_cache(
+    description: Description, read: Callable[[Path], T], *, progress: bool
+) -> tuple[Path, T]:
+    """Fetch the official files, check them by reading them, then move them into the cache.
+
+    `read` raises an error if the folder does not hold the dataset; nothing is kept then.
+    """
+    cache = cache_folder()
+    if cache is None:
+        raise DatasetError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
+    target = cache / description.name
+    if target.exists() and any(target.iterdir()):
+        raise DatasetError(f"{target} exists but does not hold {description.name}: remove it")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+            folder = Path(temporary, description.name)
+            for download in description.downloads:
+                _retrieve(folder, description, download.url, download.sha256, progress)
+            contents = read(folder)
+            os.replace(folder, target)
+    except ConeNMFError as problem:
+        raise DatasetError(f"{description.name} was not fetched: {problem}") from problem
+    except OSError as problem:
+        raise DatasetError(f"{description.name} cannot be stored in {cache}: {problem}") from None
+    return target, contents
+
+
+def _retrieve(
+    folder: Path, description: Description, url: str, sha256: str | None, progress: bool
+) -> None:
+    """Fetch one file and unpack it if it is an archive."""
+    import pooch
+
+    if not url.startswith("https:") and sha256 is None and not description.is_exact:
+        raise DatasetError(
+            f"{url} is not https and no checksum is known, so the file could be replaced on its "
+            "way: download it another way"
+        )
+    name = url.rpartition("/")[2]
+    pooch.get_logger().setLevel("ERROR")  # it reports every download as news
+    try:
+        path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
+        if name.endswith(".zip"):
+            shutil.unpack_archive(path, folder)
+            os.remove(path)
+        elif name.endswith(".gz"):
+            shutil.unpack_archive(path, folder, filter="data")  # nothing outside the folder
+            os.remove(path)
+    except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
+        raise DatasetError(f"{url} could not be fetched: {problem}") from problem
