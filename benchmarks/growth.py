@@ -32,7 +32,7 @@ from measure import (
 )
 
 from conenmf import cr1_nmf, factorize, from_rows
-from conenmf.data.files.atomic import written_whole
+from conenmf.atomic import written_whole
 
 DENSE = {"N": 4000, "F": 500, "K": 10}
 SPARSE = {"N": 20_000, "F": 10_000, "nnz": 500_000, "K": 10}

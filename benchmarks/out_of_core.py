@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from conenmf import factorize, make_cones, open_data
-from conenmf.data.files.atomic import written_whole
+from conenmf.atomic import written_whole
 from conenmf.data.resources import memory_budget
 
 F, K = 2000, 20

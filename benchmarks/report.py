@@ -10,7 +10,7 @@ from typing import Any
 
 import contenders
 
-from conenmf.data.files.atomic import written_whole
+from conenmf.atomic import written_whole
 
 
 def best_of_scikit_learn(race: dict[str, Any], iterations: int) -> str | None:

@@ -31,7 +31,7 @@ from presentation import Row, Section, verdict_table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, versions
 
-from conenmf.data.files.atomic import written_whole
+from conenmf.atomic import written_whole
 from conenmf.datasets import available
 
 SCALES = ("tiny", "quick", "full")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .cones.rank import estimate_rank
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
-    from .data.doors import from_columns, from_rows, from_texts, open_data
     from .data.prepared import prepare
     from .data.vocabulary import Words
     from .errors import ConeNMFError
     from .estimator import ConeNMF
+    from .io.open import from_columns, from_rows, from_texts, open_data
     from .judge.certifying import certify
     from .judge.diagnosis import Diagnosis, diagnose
     from .judge.other_factors import uniqueness
@@ -62,11 +62,11 @@ _HOMES = {
     "estimate_rank": "cones.rank",
     "factorize": "pipeline",
     "find_programs": "cells.programs",
-    "from_columns": "data.doors",
-    "from_rows": "data.doors",
-    "from_texts": "data.doors",
+    "from_columns": "io.open",
+    "from_rows": "io.open",
+    "from_texts": "io.open",
     "make_cones": "cones.simulate",
-    "open_data": "data.doors",
+    "open_data": "io.open",
     "prepare": "data.prepared",
     "select_k": "judge.selection",
     "stability": "judge.stability",

@@ -30,7 +30,6 @@ __all__ = [
     "FileFormatError",
     "HeaderWarning",
     "InputWarning",
-    "LockWarning",
     "MaskedDataError",
     "Message",
     "NegativeValueError",
@@ -220,10 +219,6 @@ class ShapeWarning(InputWarning):
 
 class UnseenFeaturesWarning(InputWarning):
     """Counts of features that no component has are left out."""
-
-
-class LockWarning(UserWarning):
-    """A file system has no locks, so that two processes that use a folder do not notice it."""
 
 
 class CheckpointWarning(UserWarning):

@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .arguments import array, components
 from .data.blocks import Array
-from .data.doors import is_elsewhere
 from .data.known import weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative
 from .errors import FactorError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
+from .io.open import is_elsewhere
 from .judge.certifying import AnyCertificate
 from .judge.named import NamedComponents, matched_rows
 from .names import in_order

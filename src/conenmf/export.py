@@ -20,8 +20,8 @@ import numpy as np
 
 from .arguments import array, choice, instance, integer, optional, several, text
 from .arguments import path as checked_path
+from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array
-from .data.files.atomic import files_written_whole, output_file, writing, written_whole
 from .errors import DataTypeError, Message, Option, OptionError, OutputError, ShapeError
 from .h5ad import Annotation, annotated_copy, categories
 from .names import Names

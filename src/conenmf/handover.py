@@ -9,7 +9,7 @@ import numpy as np
 from .arguments import choice
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
-from .data.doors import from_rows
+from .io.open import from_rows
 from .settings import scikit_learn_rng
 from .solve.initial import lift_zeros
 

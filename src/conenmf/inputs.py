@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .arguments import components, factor
 from .data.blocks import Array
-from .data.doors import from_rows, is_elsewhere
 from .data.known import Given, is_of_features, observed_only
 from .data.matrix import DataMatrix
 from .data.prepared import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
+from .io.open import from_rows, is_elsewhere
 from .judge.named import matched_rows
 from .names import Names, in_order, names_of
 from .result import Factorization

@@ -1,6 +1,6 @@
 """One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``, or ``tl.consensus``.
 
-It reads the counts by `data.doors.from_rows`, fits by `pipeline.factorize` and annotates by
+It reads the counts by `io.open.from_rows`, fits by `pipeline.factorize` and annotates by
 `export.annotate`; the name of the module is scanpy's for tools.
 """
 
@@ -12,10 +12,10 @@ from inspect import signature
 from typing import Any
 
 from .arguments import choice, optional, text
-from .data.doors import from_rows
 from .data.matrix import DataMatrix
 from .errors import NegativeValueError, OptionError
 from .export import annotate, check_annotated
+from .io.open import from_rows
 from .judge.stability import Stability, stability
 from .names import Names
 from .pipeline import factorize

@@ -126,7 +126,7 @@ ERRORS = [
     (4, ["fit", "index.csv", "--drop", "c"], "has no column 'c'; it has a, b, and numbers from 0"),
     (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
     (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
-    (3, ["fit", "pickled.npy"], "entries have type object, expected numbers"),
+    (3, ["fit", "pickled.npy"], "holds Python objects, which only pickle could read"),
     (
         3,
         ["fit", "minus.npy"],

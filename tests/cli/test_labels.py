@@ -6,8 +6,8 @@ import pytest
 
 from conenmf import Factorization, from_rows
 from conenmf.cli.labels import read_labels
-from conenmf.data.files.stores import read_annotation, read_coordinates
 from conenmf.errors import FileFormatError, ShapeError
+from conenmf.io.hdf5 import read_annotation, read_coordinates
 from conenmf.names import Names
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization, factorize, from_rows, prepare
-from conenmf.cli.places import COMPLETE
+from conenmf.cli.places import write_summary
 from conenmf.cli.results import new_result
 
 
@@ -72,17 +72,19 @@ def test_a_report_is_not_written_into_another_result(folder, capsys, run):
     run("fit", "cells.csv", "-k", 3, "-o", "out", "--tables", "none")
     with new_result(Path("out")):
         assert run("report", "out") == 5
-        assert "out is in use by process" in capsys.readouterr().err
+        assert "out is in use by another process" in capsys.readouterr().err
         assert run("report", "out", "-o", "elsewhere.html") == 0
     for place in ("", "out", "no/where.html"):
         assert run("report", "out", "-o", place) == 5
     assert run("transform", "out", "cells.csv", "-o", "no/where.csv") == 5
 
 
-def test_a_result_whose_moves_were_interrupted_is_completed(folder, run):
+def test_a_result_whose_moves_were_interrupted_is_refused(folder, run, capsys):
     run("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report", "--tables", "none")
-    run("fit", "cells.csv", "-k", 2, "-o", "new", "--no-report", "--tables", "none")
-    Path("new").rename(Path("out") / COMPLETE)
+    write_summary(Path("out"), {"complete": False}, ["result.npz"])
+    assert run("transform", "out", "cells.csv", "-o", "a.csv") == 5
+    assert "holds a result that is not complete" in capsys.readouterr().err
+    assert run("fit", "cells.csv", "-k", 2, "-o", "out", "--no-report", "--tables", "none") == 0
     assert run("transform", "out", "cells.csv", "-o", "a.csv") == 0
     assert Factorization.load("out/result.npz").K == 2
     assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]

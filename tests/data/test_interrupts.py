@@ -16,9 +16,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import conenmf
-from conenmf import factorize, from_rows, open_data
+from conenmf import atomic, factorize, from_rows, open_data
 from conenmf.data import aligned, threads
-from conenmf.data.files import locks
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -120,7 +119,7 @@ def test_workers_that_were_interrupted_have_ended_when_the_interrupt_arrives():
 
 def test_an_interrupt_while_a_temporary_file_is_removed_is_not_lost(tmp_path, monkeypatch):
     """Arrays go where Python drops exceptions; their files are removed all the same."""
-    remove, calls = locks.Temporary.remove, []
+    remove, calls = atomic.Temporary.remove, []
 
     def interrupted(self):
         calls.append(self.path)
@@ -130,7 +129,7 @@ def test_an_interrupt_while_a_temporary_file_is_removed_is_not_lost(tmp_path, mo
         remove(self)
 
     arrays = [aligned.new_file(tmp_path, "X", (10, 2), np.dtype(float))]
-    monkeypatch.setattr(locks.Temporary, "remove", interrupted)
+    monkeypatch.setattr(atomic.Temporary, "remove", interrupted)
     with pytest.raises(KeyboardInterrupt):
         wait_until(arrays.clear)
     assert len(calls) == 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
-from conenmf.data.files.locks import Temporary
+from conenmf.atomic import Temporary
 from conenmf.errors import CheckpointError, DiskFullError, OptionError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
@@ -214,8 +214,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path, cones):
-    killed = Temporary(tmp_path / "00000003", is_folder=True)
-    killed._release()
+    Temporary(tmp_path / "00000003", is_folder=True)
     (tmp_path / "mine").mkdir()
     factorize(from_columns(cones), 3, checkpoint=tmp_path)
     assert os.listdir(tmp_path) == ["mine"]

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..arguments import flag, instance, number, optional, text
 from ..arguments import path as checked_path
+from ..atomic import files_written_whole, writing
 from ..data.blocks import Array
-from ..data.files.atomic import files_written_whole, writing
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import Message, Option, OptionError, OutputError

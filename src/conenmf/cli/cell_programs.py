@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
+from ..atomic import writing
 from ..cells.programs import find_programs
 from ..cells.tables import check_run, write_programs
-from ..data.files.atomic import writing
-from ..data.files.name_lists import read_names
 from ..data.resources import memory_budget
 from ..errors import OptionError
 from ..export import check_packages
+from ..io.texts import read_names
 from ..text import visible
 from .options import COMPONENTS_OPTION, CommonOptions, reads_data, with_options
 

@@ -13,8 +13,8 @@ import click
 
 from .. import __version__
 from ..arguments import path as checked_path
+from ..atomic import writing
 from ..data.aligned import remove_kept_file
-from ..data.files.atomic import writing
 from ..data.matrix import DataMatrix
 from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
 from ..export import (
@@ -69,7 +69,7 @@ from .places import (
     write_summary,
 )
 from .preparing import PREPARING_OPTIONS
-from .results import NewResult, new_result, settle
+from .results import NewResult, new_result
 
 __all__ = ["demo", "example", "fit"]
 
@@ -266,7 +266,6 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
     target = Path(checked_path("output", output))
     names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)
     check_name(target)
-    settle(target)
     check_folder(target, options.force, names)
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")

@@ -16,12 +16,12 @@ import click
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact
-from ..data.doors import open_data
-from ..data.files.name_lists import read_names
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import ConeNMFError, FileFormatError, Message, NonFiniteError, Option, ShapeError
+from ..io.open import open_data
+from ..io.texts import read_names
 from ..judge.named import matched_rows
 from ..names import Names
 from ..solve.fixed import FIXED_TABLE, Fixed

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
-from ..data.files.columns import ColumnChoice
-from ..data.files.stores import read_annotation, read_coordinates
-from ..data.files.texts import TABLE_SUFFIXES, open_text_column, open_texts
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import FileFormatError, OptionError, ShapeError
+from ..io.columns import ColumnChoice
+from ..io.hdf5 import read_annotation, read_coordinates
+from ..io.texts import TABLE_SUFFIXES, open_text_column, open_texts
 from ..names import Names
 from ..text import visible
 from .options import CommonOptions

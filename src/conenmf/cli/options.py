@@ -13,13 +13,13 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ..data.doors import open_data
-from ..data.files.formats import split_member
-from ..data.files.name_lists import read_names
 from ..data.matrix import DataMatrix
 from ..data.prepared import prepare
 from ..data.resources import memory_budget
 from ..data.vocabulary import Vocabulary, Words
+from ..io.formats import split_member
+from ..io.open import open_data
+from ..io.texts import read_names
 from ..names import Names
 from ..report import VIEWS
 from ..text import visible

@@ -14,16 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..data.files.atomic import output_file, writing, written_whole
-from ..data.files.locks import is_ours
+from ..atomic import is_temporary, output_file, writing, written_whole
 from ..errors import OptionError, OutputError
 from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES, no_formula
 
 __all__ = [
-    "COMPLETE",
-    "EARLIER",
     "LIMITS_FILE",
-    "MOVING",
     "RUNS_FILE",
     "RUNS_FOLDER",
     "STABILITY_FILE",
@@ -34,6 +30,7 @@ __all__ = [
     "check_picture",
     "earlier_files",
     "files_of_result",
+    "is_complete",
     "list_in_summary",
     "save_picture",
     "write_csv",
@@ -43,10 +40,6 @@ __all__ = [
 SUMMARY_FILE = "summary.json"
 STABILITY_FILE, LIMITS_FILE, RUNS_FILE = "stability.npz", "limits.csv", "runs.csv"
 RUNS_FOLDER = "runs"  # where runs are kept as they end
-# while a result replaces another: a complete one, one of which files are in place, and the other
-COMPLETE, MOVING, EARLIER = (
-    f".conenmf-{name}" for name in ("new-result", "new-result-moving", "earlier-result")
-)
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150
 
@@ -77,7 +70,7 @@ def check_folder(
         return
     earlier = earlier_files(target)
     others = (path.name for path in target.iterdir() if path.name not in {*ours})
-    if not (earlier or force or all(map(is_ours, others))):
+    if not (earlier or force or all(map(is_temporary, others))):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
     for name in sorted({*names} - earlier):
         if (target / name).exists():
@@ -128,6 +121,14 @@ def earlier_files(folder: Path) -> set[str]:
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     return names & _NAMES
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether no command was killed while it replaced the result in a folder."""
+    try:
+        return bool(json.loads((folder / SUMMARY_FILE).read_bytes()).get("complete", True))
+    except (OSError, ValueError, AttributeError):
+        return True
 
 
 def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:

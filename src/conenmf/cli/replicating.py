@@ -13,8 +13,8 @@ import numpy as np
 
 from .. import __version__
 from ..arguments import path as checked_path
+from ..atomic import writing
 from ..data.aligned import remove_kept_file
-from ..data.files.atomic import writing
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, RESULT_FILE, facts
 from ..judge.replicates import RESAMPLINGS
@@ -49,7 +49,7 @@ from .places import (
     write_summary,
 )
 from .preparing import PREPARING_OPTIONS
-from .results import new_result, settle
+from .results import new_result
 
 __all__ = ["stability"]
 
@@ -143,7 +143,6 @@ def _checked(output: str, force: bool, *, report: bool) -> Path:
     """Refuse a folder that cannot be written to, before there is any work."""
     target = Path(checked_path("output", output))
     check_name(target)
-    settle(target)
     names = [RESULT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE, *[REPORT_FILE] * report]
     check_folder(target, force, names, ours=(RUNS_FOLDER,))
     return target

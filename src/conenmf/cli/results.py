@@ -1,24 +1,22 @@
-"""A folder of results is replaced as a whole, also if the command is killed meanwhile.
+"""A folder of results is replaced as a whole.
 
 A new result is written to a hidden folder, while the folder of results is locked. Once all of its
-files are complete, those of the earlier result are set aside, the new ones are moved into place,
-``summary.json`` last, and the earlier ones are removed. So the folder never holds files of two
-results; if it has no ``summary.json``, the command was killed between these moves, and the next
-command that uses the folder completes them. All other files in the folder are left alone.
+files are complete, they are moved into place. ``summary.json`` comes first, and says that the
+result is not complete; its final form comes last. So a command that is killed between these moves
+leaves a folder that is no result (`settle` refuses it), and that the next ``fit`` can replace. All
+other files in the folder are left alone.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ..data.files.atomic import flush_folder, writing
-from ..data.files.locks import Temporary, in_use, remove_leftovers
+from ..atomic import Temporary, flush_folder, in_use, remove_temporaries, writing
 from ..errors import OutputError
-from .places import COMPLETE, EARLIER, MOVING, SUMMARY_FILE, earlier_files
+from .places import SUMMARY_FILE, earlier_files, is_complete, write_summary
 
 __all__ = ["NewResult", "new_result", "settle"]
 
@@ -57,17 +55,23 @@ class NewResult:
                     return
                 if not self._is_inside:  # the target was made in the meantime
                     self._lock.enter_context(in_use(target))
-                self._refuse_others()
-                self._temporary.move(target / COMPLETE)
+                self._replace_files()
         except OSError as problem:
             raise OutputError(f"{problem}; the new result is in {self.keep()}") from problem
-        _complete(target)
 
-    def _refuse_others(self) -> None:
-        names = {path.name for path in self.folder.iterdir()} - earlier_files(self._target)
-        for name in sorted(names):
-            if os.path.lexists(self._target / name):
-                raise OutputError(f"{self._target} holds another {name} now")
+    def _replace_files(self) -> None:
+        target, earlier = self._target, earlier_files(self._target)
+        names = sorted(path.name for path in self.folder.iterdir())
+        for name in names:
+            if name not in earlier and os.path.lexists(target / name):
+                raise OutputError(f"{target} holds another {name} now")
+        write_summary(target, {"complete": False}, [*earlier, *names])
+        for name in sorted(names, key=lambda name: name == SUMMARY_FILE):
+            os.replace(self.folder / name, target / name)
+        for name in earlier.difference(names):
+            if not (target / name).is_dir():
+                (target / name).unlink(missing_ok=True)
+        flush_folder(target)
 
     def keep(self) -> Path:
         """Keep what is there of a result that is not complete; return the folder it is in."""
@@ -92,44 +96,22 @@ def new_result(target: Path) -> Iterator[NewResult]:
     parent = target.absolute().parent
     with ExitStack() as stack:
         with writing(target):
-            remove_leftovers(parent)
             inside = target.is_dir()
             lock = None if inside else parent / f".{target.name[:100]}.conenmf-lock"
             stack.enter_context(in_use(target, lock))
             if inside:
-                remove_leftovers(target)
+                remove_temporaries(target, "result.", SUMMARY_FILE)
+            else:
+                remove_temporaries(parent, f"{target.name}.conenmf-part")
             result = NewResult(target, stack)
         stack.callback(result.remove)
         yield result
 
 
 def settle(folder: Path) -> None:
-    """Complete the moves of a command that was killed, before a result is looked for."""
-    if any((folder / name).is_dir() for name in (COMPLETE, MOVING)):
-        with writing(folder), in_use(folder):
-            _complete(folder)
-
-
-def _complete(target: Path) -> None:
-    """Do what is left of the moves; every step can be repeated."""
-    complete, moving, earlier = (target / name for name in (COMPLETE, MOVING, EARLIER))
-    try:
-        if complete.is_dir():
-            earlier.mkdir(exist_ok=True)
-            names = earlier_files(target) | earlier_files(earlier)
-            for name in sorted(names, key=lambda name: name != SUMMARY_FILE):
-                if os.path.lexists(target / name) and not (target / name).is_dir():
-                    os.replace(target / name, earlier / name)
-            os.rename(complete, moving)
-        if moving.is_dir():
-            for path in sorted(moving.iterdir(), key=lambda path: path.name == SUMMARY_FILE):
-                os.replace(path, target / path.name)
-            flush_folder(target)
-            moving.rmdir()
-    except OSError as problem:
-        where = complete if complete.is_dir() else moving
+    """Refuse a folder whose result was being replaced when the command was killed."""
+    if not is_complete(folder):
         raise OutputError(
-            f"{target}: {problem.strerror or problem}; the new result is complete in {where}, the "
-            f"earlier one is in {earlier}; the next command for {target} moves the rest"
-        ) from problem
-    shutil.rmtree(earlier, ignore_errors=True)
+            f"{folder} holds a result that is not complete, since the command that wrote it was "
+            "killed: run that again"
+        )

@@ -14,12 +14,11 @@ import numpy as np
 from click.core import ParameterSource
 from rich.console import Console
 
-from ..data.files.atomic import output_file, writing
-from ..data.files.locks import in_use
-from ..data.files.texts import TABLE_SUFFIXES
+from ..atomic import in_use, output_file, writing
 from ..data.prepared import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..io.texts import TABLE_SUFFIXES
 from ..judge.named import matched_rows
 from ..judge.stability_result import Stability
 from ..report import write_report

@@ -19,11 +19,10 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 import numpy as np
 
+from ..atomic import Temporary, flush, remove_abandoned
 from ..errors import CheckpointError, DiskFullError, Message, Option, is_disk_full
 from ..signals import interrupt_again
 from .blocks import Array
-from .files.atomic import flush
-from .files.locks import Temporary, remove_leftovers
 from .matrix import Checksum
 
 __all__ = [
@@ -123,13 +122,13 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     temporary = None
     try:
         try:
-            temporary = Temporary(folder / stem, "H")
+            remove_abandoned(folder / stem, "H")
+            temporary = Temporary(folder / stem, "H", is_locked=True)
         except OSError as problem:
             if is_disk_full(problem):
                 raise
             folder = Path(tempfile.gettempdir())
-            remove_leftovers(folder)
-            temporary = Temporary(folder / stem, "H")
+            temporary = Temporary(folder / stem, "H", is_locked=True)
         array = np.lib.format.open_memmap(temporary.path, mode="w+", dtype=dtype, shape=shape)
         with open(temporary.path, "r+b") as file:  # a mapped hole of a full disk would crash
             os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)

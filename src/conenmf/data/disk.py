@@ -3,14 +3,20 @@
 The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
 a sixteenth for an aligned array, of which several are alive at a time. The interpreter and its
 libraries are not counted. A larger aligned array, such as H, is kept in a file beside the data.
+
+A `Source` is a file of which rows can be read; `io` has one for each way in which files store them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import os
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +24,12 @@ import scipy.sparse as sp
 from ..errors import DataChangedError, MaskedDataError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
-from .borders import Borders
-from .files.sources import Compressed, Source
+from .borders import Borders, equal_borders
 from .local import LocalMatrix
 from .memory import hold
 from .threads import read_ahead
 
-__all__ = ["DiskMatrix"]
+__all__ = ["Compressed", "DiskMatrix", "Source", "Stamp"]
 
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
@@ -33,6 +38,110 @@ _COPIES_OF_BLOCK = 4  # with its temporaries
 _BLOCKS_AHEAD = 2
 _COEFFICIENT_BYTES = 64 * 8  # of a sample, for which a block should leave room
 _VISITED_SAMPLE_BYTES = 256  # a few numbers for each
+_FEW_FILES = 128  # whose sizes are looked at even for a few samples
+
+
+class Stamp:
+    """The sizes and times of files when they were opened."""
+
+    def __init__(self, files: Iterable[str | os.PathLike[str]]) -> None:
+        self._opened = {path: _state(path) for path in map(os.path.abspath, files)}
+
+    def check(self, *, few: bool = False) -> None:
+        """Raise `DataChangedError` if a file has changed; with `few`, unless there are many."""
+        if few and len(self._opened) > _FEW_FILES:
+            return
+        for path, (size, time) in self._opened.items():
+            now = _state(path)
+            if now[0] != size:
+                raise DataChangedError(
+                    f"{path} had {size} bytes when it was opened and now has {now[0]}: open it "
+                    "again when no other program writes to it"
+                )
+            if now[1] != time:
+                raise DataChangedError(f"{path} was changed after it was opened: open it again")
+
+
+def _state(path: str) -> tuple[int, int]:
+    try:
+        state = os.stat(path)
+    except OSError as problem:
+        raise DataChangedError(f"{path} can no longer be read: {problem}") from problem
+    return state.st_size, state.st_mtime_ns
+
+
+class Compressed(NamedTuple):
+    """Rows in compressed form."""
+
+    data: Array
+    indices: Array
+    indptr: Array
+
+
+class Source(ABC):
+    """A matrix in a file, of which rows can be read.
+
+    Parameters
+    ----------
+    name : str
+        What to call it in messages.
+    path : path, optional
+        Where files beside it go, and how their names begin; by default with temporary files.
+    stamp : Stamp, optional
+        Notices if the file is no longer the one that was opened.
+
+    Attributes
+    ----------
+    shape : (rows, columns)
+    dtype : of the numbers
+    row_bytes : int
+        Memory for a row, as it is stored or as it is computed with: the larger of the two.
+    chunk : int
+        Rows that the file keeps together.
+    max_block_rows : int
+        More would make a block too large for other reasons.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    row_bytes: int
+    chunk: int = 1
+    max_block_rows: int = sys.maxsize
+
+    def __init__(self, name: str, path: str | os.PathLike[str] | None, stamp: Stamp | None) -> None:
+        place = Path(tempfile.gettempdir(), "conenmf") if path is None else Path(path).absolute()
+        self.name, self.folder, self.stem, self.stamp = name, place.parent, place.name, stamp
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Any:
+        """Rows start..stop, as an ndarray or compressed."""
+
+    @abstractmethod
+    def take(self, indices: Array) -> Any:
+        """These rows, given in increasing order."""
+
+    @abstractmethod
+    def turned(self) -> Self:
+        """The transposed matrix, whose rows are the columns of this one; nothing is read."""
+
+    def readable(self, budget: int) -> Any:
+        """Return the source, or the matrix in memory where that is the way to read its rows."""
+        return self
+
+    def blocks(self, size: int, max_bytes: int) -> Borders:
+        """Borders of blocks of at most so many rows, and about so many bytes."""
+        return equal_borders(self.shape[0], size)
+
+    def check(self, *, few: bool = False) -> None:
+        """Raise `DataChangedError` if the file has changed."""
+        if self.stamp is not None:
+            self.stamp.check(few=few)
+
+    def whole(self) -> Any:
+        """All rows, as an ndarray or a sparse array."""
+        rows = self.read(0, self.shape[0])
+        self.check()
+        return sp.csr_array(tuple(rows), shape=self.shape) if isinstance(rows, Compressed) else rows
 
 
 class DiskMatrix(LocalMatrix):
@@ -78,7 +187,7 @@ class DiskMatrix(LocalMatrix):
             block_samples = min(most, source.max_block_rows)
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
-        self._source, self.watch = source, source.watch
+        self._source = source
         self.budget = budget
         self.bytes_read = 0
         self.max_gather = min(self.max_gather, block_samples)
@@ -97,10 +206,21 @@ class DiskMatrix(LocalMatrix):
     def _blocks(self) -> Borders:
         return self._source.blocks(self.block_samples, self._max_block_bytes)
 
-    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Any]]:
-        return read_ahead(
-            lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
-        )
+    @contextmanager
+    def _reading(self, borders: Borders) -> Iterator[Callable[[int], Any]]:
+        """Read blocks ahead; the file has to be the same before and after a pass."""
+        self._source.check()
+        try:
+            with read_ahead(
+                lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
+            ) as read:
+                yield read
+        except (DataChangedError, MemoryError):
+            raise
+        except Exception:  # numbers that are not what they were may lead to any error
+            self._source.check()
+            raise
+        self._source.check()
 
     def _stored(self, start: int, stop: int) -> Any:
         with self._named(f"samples {start} to {stop - 1}"):
@@ -111,8 +231,8 @@ class DiskMatrix(LocalMatrix):
     def _gather(self, indices: Array) -> Block:
         with self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
             different, back = np.unique(indices, return_inverse=True)
+            self._source.check(few=True)
             rows = self._source.take(different)
-        self._source.watch.check_if_quick()
         self.bytes_read += _size(rows)
         if different.size == indices.size and np.array_equal(different, indices):
             return self._as_block(rows)
@@ -142,9 +262,7 @@ class DiskMatrix(LocalMatrix):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
             message = f"{self._source.name}: {what} could not be read: {problem}; "
-            if self._source.watch.looks_different():
-                message += "it was changed after it was opened: open it again"
-                raise DataChangedError(message) from problem
+            self._source.check()
             raise ReadError(message + "check the file or the disk, and copy it again") from problem
 
     # --- aligned arrays that do not fit ---

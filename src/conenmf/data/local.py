@@ -20,7 +20,6 @@ from ..errors import CheckpointError, ShapeError, name_out_of_memory
 from .aligned import check_file, save_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
-from .files.watch import Watch
 from .matrix import Checksum, DataMatrix
 from .steps import Work
 from .threads import keep_freed_memory, one_blas_thread, run_in_order
@@ -94,13 +93,10 @@ class LocalMatrix(DataMatrix):
         Whether several threads may ask for columns.
     visit_samples : int or None
         Most samples that a visiting step gets at a time; None for all.
-    watch : Watch or None
-        Of data in a file, which may change meanwhile.
     """
 
     gathers_at_once: bool = False
     visit_samples: int | None = None
-    watch: Watch | None = None
     _leave_to_blas = False
 
     def __init__(
@@ -150,14 +146,9 @@ class LocalMatrix(DataMatrix):
         An algorithm holds this from beginning to end: threads of BLAS that have just worked
         between two passes would keep spinning and take the cores from the next one. Large
         data of a single block (few samples of very many features) are left to BLAS.
-
-        It is also where an error ends an algorithm: if the data have changed, that is the error.
         """
         keep_freed_memory()
-        with (
-            nullcontext() if self.watch is None else self._explained(),
-            nullcontext() if self._leave_to_blas else one_blas_thread(),
-        ):
+        with nullcontext() if self._leave_to_blas else one_blas_thread():
             try:
                 yield
             except MemoryError:
@@ -165,11 +156,6 @@ class LocalMatrix(DataMatrix):
                 advice = "take fewer components, or remove features and samples that are empty"
                 with name_out_of_memory(what, advice):
                     raise
-
-    def _explained(self) -> AbstractContextManager[None]:
-        """Blame an error on the data if they have changed."""
-        assert self.watch is not None
-        return self.watch.explaining(self._blocks, self._stored)
 
     # --- what a storage implements, besides `_gather` ---
 
@@ -199,19 +185,12 @@ class LocalMatrix(DataMatrix):
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         borders = self._blocks()
-        return self._run(work, borders, self._reading_blocks(borders, work.verify))
+        return self._run(work, borders, self._reading_blocks(borders))
 
     @contextmanager
-    def _reading_blocks(self, borders: Borders, verify: bool) -> Iterator[Callable[[int], Block]]:
-        if self.watch is None:
-            with self._reading(borders) as read:
-                yield lambda number: self._as_block(read(number))
-            return
-        with (
-            self.watch.reading(borders, self._stored, everything=verify) as checked,
-            self._reading(borders) as read,
-        ):
-            yield lambda number: self._as_block(checked(number, read(number)))
+    def _reading_blocks(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
+        with self._reading(borders) as read:
+            yield lambda number: self._as_block(read(number))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])

@@ -239,8 +239,8 @@ class DataMatrix(ABC):
             written. Use the arrays returned: a new one is made where the old one cannot be written
             to (a read-only file, a cluster). After an exception the array holds old and new rows.
         verify : bool
-            The results are final: make sure that all of V, if it is in a file or on a cluster, is
-            what it was in the first pass.
+            The results are final: make sure that all chunks of V on a cluster are what they were
+            in the first pass.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 

@@ -36,7 +36,7 @@ def by_entries(V: DataMatrix) -> DataMatrix:
     are dense stay so, if it takes much more memory. All others are returned as they are. Passes
     count for V.
     """
-    if not isinstance(V, DenseMatrix | SparseMatrix) or V.watch is not None or V.clip:
+    if not isinstance(V, DenseMatrix | SparseMatrix) or V.clip:
         return V
     rows: Any = V.held_rows(V.shape[0] * V.shape[1])
     entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
@@ -80,13 +80,11 @@ class DenseMatrix(LocalMatrix):
 
     def turned(self) -> DenseMatrix:
         """Return the same data with the features as samples; nothing is copied."""
-        twin = DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
-        twin.watch = self.watch and self.watch.of_other_blocks()
-        return twin
+        return DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
 
     def held_rows(self, max_dense_entries: int) -> Array | None:
-        """Return the array, unless it is large, in a file, or has entries that count as zeros."""
-        is_held = self.watch is None and not self.clip and self._rows.size <= max_dense_entries
+        """Return the array, unless it is large, or has entries that count as zeros."""
+        is_held = not self.clip and self._rows.size <= max_dense_entries
         return self._rows if is_held else None
 
     def _stored(self, start: int, stop: int) -> Array:
@@ -100,8 +98,6 @@ class DenseMatrix(LocalMatrix):
         return rows.T
 
     def _gather(self, indices: Array) -> Block:
-        if self.watch is not None:
-            self.watch.check_if_quick()
         return self._as_block(self._rows[indices])
 
 
@@ -135,13 +131,10 @@ class SparseMatrix(LocalMatrix):
 
     @property
     def other_order(self) -> SparseMatrix | None:
-        """The same data, turned: made at the first call, unless it would take too much memory.
-
-        Data that may change meanwhile, being in a file, have none.
-        """
+        """The same data, turned: made at the first call, unless it would take too much memory."""
         entry_bytes = self.dtype.itemsize + self._rows.indices.itemsize
         copied = self._rows.nnz * entry_bytes
-        if self.watch is not None or copied > _COPY_SHARE * available_memory():
+        if copied > _COPY_SHARE * available_memory():
             return None
         if self._other_order is None:
             self._other_order = self._turned(self._turned_options(holes=True))
@@ -167,11 +160,11 @@ class SparseMatrix(LocalMatrix):
         return twin
 
     @contextmanager
-    def _reading_blocks(self, borders: Borders, verify: bool) -> Iterator[Callable[[int], Block]]:
-        if self.watch is None and not self.clip and self._rows.data.dtype == self.dtype:
+    def _reading_blocks(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
+        if not self.clip and self._rows.data.dtype == self.dtype:
             yield lambda number: self._kept_block(*borders[number])
         else:
-            with super()._reading_blocks(borders, verify) as read:
+            with super()._reading_blocks(borders) as read:
                 yield read
 
     def _kept_block(self, start: int, stop: int) -> Block:
@@ -183,7 +176,7 @@ class SparseMatrix(LocalMatrix):
 
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return the compressed rows, unless negative entries count as zeros."""
-        return self._rows if self.watch is None and not self.clip else None
+        return None if self.clip else self._rows
 
     def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
         rows = self._rows
@@ -195,7 +188,5 @@ class SparseMatrix(LocalMatrix):
         return sparse_block(*rows, self.shape[0], self.dtype, self.clip)
 
     def _gather(self, indices: Array) -> Block:
-        if self.watch is not None:
-            self.watch.check_if_quick()
         rows = self._rows[indices]
         return self._as_block((rows.data, rows.indices, rows.indptr))

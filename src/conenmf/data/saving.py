@@ -1,7 +1,7 @@
 """Saved objects: one ``.npz`` file of plain arrays and a JSON text, without pickle.
 
-A saved file may be untrusted. Reading refuses what writing cannot have produced: compressed members
-(a small file could claim a huge array), pickled objects, numbers of another kind, NaN.
+Reading rejects what writing cannot have produced: compressed members (a small file could claim a
+huge array), pickled objects, numbers of another kind, NaN.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from ..arguments import path as checked_path
+from ..atomic import output_file, writing, written_whole
 from ..errors import FileFormatError
 from ..names import Names
 from .aligned import write_array
 from .blocks import Array
-from .files.atomic import output_file, writing, written_whole
 
 __all__ = ["SavedArrays", "arrays_of_names", "reading", "write_arrays"]
 

@@ -161,7 +161,7 @@ def is_in_memory(V: DataMatrix) -> bool:
     """Return whether reading V, or what it is a view of, is reading memory of this process."""
     while isinstance(V, View):
         V = V.V
-    return isinstance(V, DenseMatrix | SparseMatrix) and V.watch is None
+    return isinstance(V, DenseMatrix | SparseMatrix)
 
 
 def room_for_aligned(V: DataMatrix, row_bytes: int, count: int = 1) -> int:

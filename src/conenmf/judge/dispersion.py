@@ -17,12 +17,12 @@ import numpy as np
 
 from ..arguments import components, generator
 from ..data.blocks import Array, Block, dense
-from ..data.doors import from_columns
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resampled import holds_counts
 from ..data.together import is_in_memory
 from ..data.validate import checked_components, require_data_matrix
+from ..io.open import from_columns
 from ..solve.count_inits import initialize_counts, warmed_up
 from ..solve.goals import best_coefficients, goal_of
 from ..solve.initial import InitialFactors

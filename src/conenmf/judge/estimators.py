@@ -17,9 +17,9 @@ from ..cones.counting import ConeCount, count_cones
 from ..cones.edge import count_above_edge
 from ..cones.rank import estimate_rank
 from ..data.blocks import Array, dense
-from ..data.doors import from_columns
 from ..data.matrix import DataMatrix
 from ..data.views import shuffled_samples, unit_samples
+from ..io.open import from_columns
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import initialize
 from ..solve.loop import alternate

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import writing, written_whole
 from ..data.blocks import Array
-from ..data.files.atomic import writing, written_whole
 from ..data.matrix import DataMatrix
 from ..data.saving import reading, write_arrays
 from ..errors import CheckpointError, FileFormatError

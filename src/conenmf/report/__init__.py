@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
-from ..data.files.atomic import output_file, writing, written_whole
+from ..atomic import output_file, writing, written_whole
 from ..judge.stability_result import Stability
 from ..judge.words import error_in_words
 from ..markup import Html, element, join, script_json

@@ -23,10 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arguments import number, path
+from ..atomic import (
+    LOCK_FILE,
+    Temporary,
+    folder_written_whole,
+    in_use,
+    remove_temporaries,
+    written_whole,
+)
 from ..data.blocks import Array
 from ..data.digest import digest, known_digest
-from ..data.files.atomic import folder_written_whole, written_whole
-from ..data.files.locks import LOCK_FILE, Temporary, in_use, remove_leftovers
 from ..data.matrix import Checksum, DataMatrix
 from ..errors import (
     CheckpointError,
@@ -277,8 +283,8 @@ def held_folder(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             folder.mkdir(exist_ok=True)
-            stack.enter_context(in_use(folder, folder / _LOCK_FILE))
             Temporary(folder / "trial").remove()
+            stack.enter_context(in_use(folder, folder / _LOCK_FILE))
         except OutputError as problem:
             raise CheckpointError(f"the checkpoint {problem}") from problem
         except (OSError, ValueError) as problem:
@@ -286,7 +292,7 @@ def held_folder(folder: Path) -> Iterator[None]:
             raise CheckpointError(
                 f"{folder} cannot be used as a folder for checkpoints: {reason}; name another"
             ) from problem
-        remove_leftovers(folder, of_all_machines=True)
+        remove_temporaries(folder, "0", "trial")  # the folder may hold a result too
         yield
 
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from ..arguments import choice, function, generator, instance, optional
 from ..data.blocks import Array, dense
-from ..data.doors import is_elsewhere
 from ..data.matrix import DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..errors import FactorError
+from ..io.open import is_elsewhere
 from ..linalg.spectrum import Spectrum
 from ..names import in_order
 from ..text import function_name, shown

@@ -282,5 +282,4 @@ def _turned(V: DataMatrix) -> DataMatrix | None:
         return None  # weights are kept beside the samples
     if V.other_order is not None:
         return V.other_order
-    is_held = isinstance(V, DenseMatrix) and V.watch is None
-    return V.turned() if is_held and V.observed is None else None
+    return V.turned() if isinstance(V, DenseMatrix) and V.observed is None else None

@@ -1,0 +1,256 @@
+"""Arrays: NumPy's ``.npy`` and ``.npz``, MATLAB's ``.mat`` and Matrix Market.
+
+NumPy reads its own files, those that are not compressed mapped into memory; SciPy reads MATLAB's
+files of version 5 to 7 and Matrix Market, which have to fit in memory; MATLAB 7.3 writes HDF5.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy import io as scipy_io
+
+from ..data.blocks import Array
+from ..data.disk import Stamp
+from ..data.validate import check_kind
+from ..errors import DataTypeError, FileFormatError
+from ..names import Names
+from ..text import decoded, visible
+from .hdf5 import open_matlab_hdf5
+from .limits import (
+    MAX_EXPANSION_RATIO,
+    check_expansion,
+    check_fits,
+    check_sides,
+    choose_variable,
+    fits,
+    name_one,
+    named_damage,
+    too_many_names,
+)
+from .source import ArraySource, CompressedSource, Cube, NamedMatrix
+
+__all__ = [
+    "open_matlab",
+    "open_matrix_market",
+    "open_npy",
+    "open_npz",
+    "read_matlab",
+]
+
+_CHECKED_BYTES = 64 << 20  # of a member that is mapped, and whose checksum is compared
+_READ_AS_A_WHOLE = "a file of this kind can only be read as a whole"
+_ITEM_BYTES = {"double": 8, "int64": 8, "uint64": 8, "sparse": 5, "single": 4, "logical": 1}
+_ITEM_BYTES |= {f"{u}int{n}": n // 8 for u in ("", "u") for n in (8, 16, 32)}
+_HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after a header of MATLAB
+
+
+# --- NumPy ------------------------------------------------------------------------------------
+
+
+def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open an ``.npy`` file, mapped into memory."""
+    stamp = Stamp([path])
+    with named_damage(path), open(path, "rb") as stream:
+        array = _mapped(stream, path, *_read_header(stream, path))
+    if array.ndim == 3:
+        return NamedMatrix(Cube(str(path), array, path, stamp))
+    return NamedMatrix(ArraySource(array, str(path), path, stamp))
+
+
+def _read_header(stream: Any, name: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, the order and the type of an array; none of Python objects, which are pickles."""
+    try:
+        major, _ = np.lib.format.read_magic(stream)
+        formats = np.lib.format
+        read = formats.read_array_header_1_0 if major == 1 else formats.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    except ValueError as problem:
+        raise FileFormatError(f"{name} has no valid .npy header: {visible(problem)}") from problem
+    if dtype.hasobject:
+        raise DataTypeError(
+            f"{name} holds Python objects, which only pickle could read: save numbers with "
+            "values.astype(float), names with values.astype(str)"
+        )
+    return shape, fortran, dtype
+
+
+def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype=object)) * dtype.itemsize
+
+
+def _mapped(
+    stream: Any, path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
+) -> Array:
+    """The array at the place of a stream, mapped into memory."""
+    claimed, held = _bytes(shape, dtype), path.stat().st_size - stream.tell()
+    if min(shape, default=1) < 0 or claimed > held:
+        raise FileFormatError(
+            f"{path} is truncated: its header claims {' x '.join(map(str, shape))} numbers, which "
+            f"take {claimed} bytes; it holds {held}; copy or download it again"
+        )
+    if claimed == 0:
+        return np.empty(shape, dtype)
+    order: Any = "F" if fortran else "C"
+    return np.asarray(np.memmap(path, dtype, "r", stream.tell(), shape, order))
+
+
+class _Archive:
+    """The arrays of an ``.npz`` file."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path, budget: int) -> None:
+        self._zip, self.path, self.budget = archive, path, budget
+        self.members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+
+    def read(self, name: str) -> Array:
+        """An array: numbers that are not compressed are mapped, anything else has to fit."""
+        info, title = self.members[name], f"{self.path}: member {name}"
+        with self._zip.open(info) as stream:
+            shape, _, dtype = _read_header(stream, title)
+            size, held = _bytes(shape, dtype), info.file_size - stream.tell()
+        if size != held:
+            raise FileFormatError(
+                f"{title} is truncated or damaged: its header claims {size} bytes, and it holds "
+                f"{held}; copy or download the file again"
+            )
+        is_plain = info.compress_type == zipfile.ZIP_STORED
+        if is_plain and shape and dtype.kind not in "US":
+            if size <= _CHECKED_BYTES:
+                self._zip.read(info)  # which compares the checksum
+            with open(self.path, "rb") as stream:
+                stream.seek(info.header_offset + 26)
+                stream.seek(sum(struct.unpack("<HH", stream.read(4))), 1)  # name, extra field
+                return _mapped(stream, self.path, *_read_header(stream, title))
+        check_expansion(title, info.compress_size, size)
+        check_fits(title, size, self.budget, "it is compressed", "save it uncompressed")
+        with self._zip.open(info) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+
+    def names(self) -> Names:
+        """The names in the members ``sample_names`` and ``feature_names``, if there are any."""
+        return Names.of(self._texts("sample_names"), self._texts("feature_names"))
+
+    def _texts(self, name: str) -> list[str] | None:
+        if name not in self.members or not fits(self.members[name].file_size, self.budget):
+            return None
+        array = self.read(name)
+        if array.ndim != 1 or array.dtype.kind not in "US":
+            raise DataTypeError(
+                f"{self.path}: {name} has shape {array.shape} and type {array.dtype}, expected "
+                "one text for each"
+            )
+        is_too_long = too_many_names(array.size, self.budget)
+        return None if is_too_long else [decoded(text) for text in array.tolist()]
+
+
+def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open an archive of arrays: one matrix, or the parts of a sparse one as SciPy saves them."""
+    stamp = Stamp([path])
+    with named_damage(path), zipfile.ZipFile(path) as file:
+        archive = _Archive(file, path, budget)
+        members = archive.members
+        if {"data", "indices", "indptr", "shape"} <= members.keys():
+            order = decoded(archive.read("format").item()) if "format" in members else "csr"
+            parts = [archive.read(part) for part in ("data", "indices", "indptr")]
+            shape = archive.read("shape")
+            source = CompressedSource(str(path), path, stamp, parts, shape, order)
+            return NamedMatrix(source, archive.names(), roles_stored=True)
+        if {"data", "row", "col", "shape"} <= members.keys():
+            raise FileFormatError(
+                f"{path} holds a sparse matrix by coordinates (COO), which is not read in blocks: "
+                "save it with scipy.sparse.save_npz(path, matrix.tocsr())"
+            )
+        matrices = sorted(members.keys() - {"sample_names", "feature_names"})
+        dataset = matrices[0] if dataset is None and len(matrices) == 1 else dataset
+        if dataset is None or dataset.strip("/") not in members:
+            raise name_one(path, matrices)
+        array, names = archive.read(dataset.strip("/")), archive.names()
+    is_mapped = members[dataset.strip("/")].compress_type == zipfile.ZIP_STORED
+    matrix: Any = array
+    if array.ndim == 3:
+        matrix = Cube(f"{path}:{dataset}", array, path if is_mapped else None, stamp)
+    elif is_mapped:
+        matrix = ArraySource(array, str(path), path, stamp)
+    else:
+        check_kind(array.dtype, array.shape)
+    return NamedMatrix(matrix, names, roles_stored=True)
+
+
+# --- MATLAB, versions 5 to 7, and Matrix Market -----------------------------------------------
+
+
+def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open a ``.mat`` file: the variable of that name, or its only matrix of numbers."""
+    with open(path, "rb") as stream:
+        head = stream.read(516)
+    if _HDF5_SIGNATURE in (head[:4], head[512:]):
+        return open_matlab_hdf5(path, dataset, budget)
+    with named_damage(path):
+        found = _variables(path)
+        shapes = {name: shape for name, shape, kind in found if kind in _ITEM_BYTES}
+        name = choose_variable(path, dataset, [name for name, _, _ in found], shapes)
+        if name not in shapes:
+            raise DataTypeError(f"{path}: {name!r} is not a matrix of numbers")
+        array = read_matlab(path, name, budget)
+    if array.ndim == 3:
+        return NamedMatrix(Cube(f"{path}:{name}", array))
+    check_kind(array.dtype, array.shape)
+    if sp.issparse(array):
+        parts = (array.data, array.indices, array.indptr)
+        return NamedMatrix(CompressedSource(str(path), path, None, parts, array.shape, "csc"))
+    return NamedMatrix(array)
+
+
+def _variables(path: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """The names, shapes and classes of all variables."""
+    try:
+        return scipy_io.whosmat(path)  # type: ignore[no-any-return]
+    except TypeError:  # one is of a class that SciPy can load, but not list, such as a table
+        loaded = scipy_io.loadmat(path, spmatrix=False)
+        arrays = {name: value for name, value in loaded.items() if not name.startswith("__")}
+        return [(name, value.shape, _class(value)) for name, value in arrays.items()]
+
+
+def _class(array: Any) -> str:
+    """MATLAB's class of a variable that SciPy has loaded."""
+    if sp.issparse(array):
+        return "sparse"
+    kind = str(array.dtype)
+    return {"float64": "double", "float32": "single"}.get(kind, kind)
+
+
+def read_matlab(path: Path, name: str, budget: int) -> Any:
+    """The matrix of that name, of any number of dimensions, from a file of version 5 to 7."""
+    with named_damage(path):
+        for found, shape, kind in _variables(path):
+            if found == name and kind in _ITEM_BYTES:
+                if kind != "sparse":
+                    size = int(np.prod(shape, dtype=object)) * _ITEM_BYTES[kind]
+                    check_expansion(f"{path}: {name!r}", path.stat().st_size, size)
+                    check_fits(f"{path}: {name!r}", size, budget, _READ_AS_A_WHOLE)
+                else:
+                    check_sides(f"{path}: {name!r}", shape[0], shape[1], path.stat().st_size)
+                return scipy_io.loadmat(path, variable_names=[name], spmatrix=False)[name]
+    raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
+
+
+def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
+    with named_damage(path):
+        rows, columns, entries, form, field, _ = scipy_io.mminfo(path)
+        check_kind(np.dtype(complex if field == "complex" else float), (rows, columns))
+        ratio = MAX_EXPANSION_RATIO if path.suffix.lower() == ".gz" else 1
+        if form == "coordinate":
+            check_sides(path, rows, columns, entries)
+        if (2 if form == "array" else 4) * entries > path.stat().st_size * ratio:
+            raise FileFormatError(
+                f"{path} is truncated: its header claims {entries} numbers, which its "
+                f"{path.stat().st_size} bytes cannot hold; copy or download it again"
+            )
+        check_fits(path, 24 * entries + 8 * max(rows, columns), budget, _READ_AS_A_WHOLE)
+        return NamedMatrix(scipy_io.mmread(path, spmatrix=False))

@@ -1,0 +1,387 @@
+"""The doors: functions that open a matrix.
+
+`from_rows`, `from_columns` and `open_data` state whether samples are rows or columns; they return a
+`DataMatrix`, which every algorithm takes. The first pass over the data, made here, validates them.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import scipy.sparse as sp
+
+from ..arguments import choice, flag, instance, integer, optional, several, text
+from ..arguments import path as checked_path
+from ..data.blocks import canonical_rows
+from ..data.disk import DiskMatrix, Source
+from ..data.known import Given
+from ..data.local import LocalMatrix
+from ..data.matrix import DataMatrix
+from ..data.memory import hold
+from ..data.resources import memory_budget
+from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validated
+from ..data.vocabulary import Vocabulary, Words
+from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
+from ..names import Names, names_of
+from ..text import shown
+from .columns import Column, ColumnChoice, checked_column, remark_on_columns
+from .formats import is_open_dataset, open_dataset, open_path
+from .source import Cube, NamedMatrix, Remark
+from .texts import Texts
+
+__all__ = [
+    "from_columns",
+    "from_rows",
+    "from_texts",
+    "is_elsewhere",
+    "open_data",
+]
+
+_SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
+_MAX_SAMPLES = 2**62
+
+
+def from_rows(
+    X: Any,
+    *,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+    persist: bool | None = None,
+    names: Names | None = None,
+    block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
+) -> DataMatrix:
+    """Read a matrix whose *rows* are the samples, as in scikit-learn.
+
+    Parameters
+    ----------
+    X : array, scipy sparse matrix or array, open file or Dask array, shape (N, F)
+        Nonnegative and finite. Dense arrays are never copied: float32 (and float16) is computed
+        in float32, every other type block by block in float64. Sparse formats other than CSR,
+        and CSR with unsorted or repeated indices, are converted once. A `numpy.memmap`, and
+        datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
+        also `open_data`. They must not change while they are in use. A Dask array stays on its
+        workers.
+    negative : {"raise", "clip", "keep"}
+        With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
+        ones are refused. With "keep" they stay, as noise around zero: "hals" and "nnlsb" need no
+        nonnegative data, only nonnegative factors.
+    n_threads : int, optional
+        Threads that work on blocks; by default all that this process may use.
+        The results have the same bits for any number.
+    max_memory : int or str, optional
+        For files: the memory that data and results may take, such as "1GB"; by default half of
+        what the machine, or the container, has. See `open_data`.
+    persist : bool, optional
+        For Dask arrays: keep the data in the memory of the workers. By default if they take less
+        than half of it.
+    names : Names, optional
+        Names of samples and features; those given replace those that came with the data.
+    block_samples : int, optional
+        Most samples in a block; by default chosen from the size of the data. Results depend on
+        it by rounding.
+    missing : {"raise", "nan", "zeros"}
+        With "nan", NaN and masked entries are missing; with "zeros", zeros are, or what is not
+        stored of a sparse matrix, such as of ratings.
+    mask : array like X, optional
+        True where an entry is known; the others may be anything.
+    weights : array like X, or (F,), optional
+        How much each entry counts, at least 0, such as 1 / sigma^2 for uncertainties sigma; an
+        entry of weight 0 is missing. Or how much each feature counts.
+
+    Examples
+    --------
+    >>> V = from_rows([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]])
+    >>> V.shape, V.passes
+    ((2, 3), 1.0)
+    >>> V.norms_squared
+    array([25.,  4.,  1.])
+    """
+    request = _Request("rows", negative, memory_budget(max_memory), n_threads, names, block_samples)
+    return _open(X, persist, replace(request, known=Given(missing, mask, weights)))
+
+
+def from_columns(
+    V: Any,
+    *,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+    persist: bool | None = None,
+    names: Names | None = None,
+    block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
+) -> DataMatrix:
+    """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
+
+    Among the sparse formats CSC is the one that needs no conversion.
+
+    >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
+    array([25.,  4.,  1.])
+    """
+    request = _Request(
+        "columns", negative, memory_budget(max_memory), n_threads, names, block_samples
+    )
+    return _open(V, persist, replace(request, known=Given(missing, mask, weights)))
+
+
+def open_data(
+    path: str | os.PathLike[str],
+    *,
+    samples_in: SamplesIn = "rows",
+    dataset: str | None = None,
+    header: bool | None = None,
+    names_column: Column | None = None,
+    drop: Column | Iterable[Column] = (),
+    text_column: Column | None = None,
+    words: Words | Vocabulary | None = None,
+    negative: Negative = "raise",
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+    names: Names | None = None,
+    block_samples: int | None = None,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
+) -> DataMatrix:
+    """Read a matrix from a file, block by block, without ever holding all of a large one.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
+        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
+        a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); Parquet and Arrow
+        (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
+        Market (``.mtx``, ``.mtx.gz``); scenes of ENVI (``.hdr`` with ``.img``, ``.bsq``, ``.bil``
+        or ``.bip``) and TIFF stacks (``.tif``, ``.tiff``); or a folder of 10x, or of images or
+        texts (``.txt``), each of which is a sample.
+        Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
+        features, where the file has them, are in the attribute ``names`` of the result; how it
+        was read, where there was a choice, is in ``remarks``.
+    samples_in : {"rows", "columns"}
+        The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
+        or, with "columns", of (bands, rows, columns).
+    dataset : str, optional
+        Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
+        ``"file.h5:/group/counts"``. By default the only one, or X.
+    header : bool, optional
+        For text: whether the first line holds titles. By default that is judged by evidence; where
+        it leaves a doubt, a `HeaderWarning` says what was decided.
+    names_column : str or int, optional
+        For tables: the column that names the rows, by its title or else its number, counted from
+        0. By default the first one if it holds texts, or what looks like numbers of the rows.
+    drop : str, int or several
+        For tables: columns that are not read, such as dates. A `ColumnWarning` names columns that
+        were read as data, but look like numbers of rows, identifiers or dates.
+    text_column : str or int, optional
+        For ``.csv`` and ``.tsv``: the samples are the texts in this column.
+    words : Words or Vocabulary, optional
+        For texts: which words count; or the ``vocabulary`` of an earlier result, so that its
+        model takes new texts. Data that are no texts do not use it.
+    negative, n_threads, names, block_samples, missing, mask, weights
+        As in `from_rows`.
+    max_memory : int or str, optional
+        The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
+        Python and the libraries; by default half of what the machine, or the container, has. A
+        quarter of it is for blocks of data in flight, at most a
+        sixteenth for any array with one row per sample. If H takes more, it is kept in a
+        file beside the data, named like the data with ``.H.npy`` at the end (in the folder for
+        temporary files if that place cannot be written to), and the result refers to it. A
+        table that takes more than a quarter is written, once, to a temporary file of numbers.
+
+    Notes
+    -----
+    Files are read by the libraries of their formats; open those that you would open with pandas.
+    Nothing is unpickled, and a file whose header claims more than it can hold is rejected before
+    memory is taken. ``docs/files.md`` lists what is rejected, and the limits.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> path = os.path.join(tempfile.mkdtemp(), "counts.npy")
+    >>> np.save(path, np.array([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]]))
+    >>> open_data(path, max_memory="100MB").shape
+    (2, 3)
+    """
+    place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
+    request = _Request(
+        samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
+    )
+    request = replace(request, known=Given(missing, mask, weights))
+    choice = ColumnChoice.of(header, names_column, drop)
+    text_column = optional(checked_column, "text_column", text_column)
+    return _hold(open_path(place, dataset, request.budget, choice, text_column), request)
+
+
+def from_texts(
+    texts: Iterable[str],
+    *,
+    words: Words | Vocabulary | None = None,
+    names: Names | None = None,
+    n_threads: int | None = None,
+    max_memory: int | str | None = None,
+) -> DataMatrix:
+    """Read texts: each is a sample, each word a feature, weighted by tf-idf.
+
+    scikit-learn's `TfidfVectorizer` counts them. Files of texts are read by `open_data`.
+
+    Parameters
+    ----------
+    texts : list of str
+    words : Words or Vocabulary, optional
+        Which words count; or the ``vocabulary`` of an earlier result, so that its model takes new
+        texts.
+    names, n_threads, max_memory
+        As in `from_rows`.
+
+    Examples
+    --------
+    >>> from conenmf import ConeNMF
+    >>> V = from_texts(["oak elm", "elm oak ash", "salt pepper", "pepper salt"])
+    >>> model = ConeNMF(2).fit(V)
+    >>> model.top_features(2)
+    [['elm', 'oak'], ['pepper', 'salt']]
+    >>> new = from_texts(["an oak and an elm"], words=model.result_.vocabulary)
+    >>> model.predict(new)
+    array([0])
+    """
+    request = _Request("rows", "raise", memory_budget(max_memory), n_threads, names, None, words)
+    lines = several("texts", texts, "a list of texts")
+    return _hold(NamedMatrix(Texts("the texts", lines)), request)
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether this is not an array in memory: an open file, a Dask array, or already opened."""
+    return isinstance(X, DataMatrix) or _is_dask(X) or is_open_dataset(X)
+
+
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "dask"
+
+
+# --- opening ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the caller of a door asks for."""
+
+    samples_in: SamplesIn
+    negative: Negative
+    budget: int
+    n_threads: int | None
+    names: Names | None
+    block_samples: int | None
+    words: Words | Vocabulary | None = None
+    known: Given = field(default_factory=Given)
+
+    def __post_init__(self) -> None:
+        words: object = self.words
+        if not isinstance(words, Words | Vocabulary | None):
+            expected = ", expected Words(...), the vocabulary of a result, or None"
+            raise OptionError(Message(Option("words", words), expected))
+        choice("negative", self.negative, ("raise", "clip", "keep"))
+        choice("samples_in", self.samples_in, ("rows", "columns"))
+        optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
+        optional(instance, "names", self.names, Names)
+
+    def options(self, names: Names) -> dict[str, Any]:
+        """What the constructors of all matrices take, given the names that came with the data."""
+        names = names if self.names is None else names.updated(self.names)
+        return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
+
+    def validated(self, V: DataMatrix) -> DataMatrix:
+        return validated(self.known.applied(V, self.samples_in), self.samples_in, self.negative)
+
+
+def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
+    if isinstance(matrix, str | os.PathLike):
+        place = shown(checked_path("X", matrix))
+        raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
+    optional(flag, "persist", persist)
+    if _is_dask(matrix):
+        from ..scale.dask import ClusterMatrix, checked_array
+
+        array = checked_array(matrix)
+        rows = array if request.samples_in == "rows" else array.T
+        return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
+    if persist is not None:
+        problem = f" is for Dask arrays, got {type(matrix).__name__}: leave it out"
+        raise OptionError(Message(Option("persist", persist), problem))
+    if is_open_dataset(matrix):
+        return _hold(open_dataset(matrix), request)
+    names = names_of(matrix)
+    with _enough_memory("the data"):
+        name = "X" if request.samples_in == "rows" else "V"
+        matrix = as_matrix(name, matrix, request.known.missing)
+    remarks = _remark_on_frame(matrix, names, request)
+    return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
+
+
+def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Remark, ...]:
+    """Columns of a data frame that look like no measurement."""
+    given = request.names if request.samples_in == "rows" and request.names else names
+    titles = names.feature_names or given.feature_names
+    if titles is None or len(titles) != matrix.shape[1] or sp.issparse(matrix):
+        return ()
+    return remark_on_columns("the data frame", matrix, titles, in_memory=True)
+
+
+def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMatrix:
+    """A validated matrix, turned so that it has one row per sample."""
+    vocabulary = None
+    if isinstance(matrix.matrix, Texts):
+        matrix, vocabulary = _counted(matrix.matrix, matrix.names, request)
+    if isinstance(matrix.matrix, Cube):
+        matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
+    elif request.samples_in == "columns":
+        matrix = matrix.turned()
+    with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
+        V = _held(matrix, request)
+    V.vocabulary = vocabulary
+    for remark in matrix.remarks:
+        if remark.warning is not None:
+            warnings.warn(remark.warning, stacklevel=stacklevel)
+    return V
+
+
+def _counted(texts: Texts, names: Names, request: _Request) -> tuple[NamedMatrix, Vocabulary]:
+    """Texts as a matrix of weights of words."""
+    words = Words() if request.words is None else request.words
+    X, vocabulary, remark = words.counted(texts)
+    names = names.updated(Names.of(feature_names=vocabulary.words))
+    fixed = f"{texts.name}: each text is a sample"
+    return NamedMatrix(X, names, remarks=(Remark(remark),), fixed=fixed), vocabulary
+
+
+def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:
+    rows = matrix.readable(request.budget)
+    check_kind(rows.dtype, rows.shape)
+    options = request.options(matrix.names)
+    V: LocalMatrix
+    if isinstance(rows, Source):
+        V = DiskMatrix(rows, request.budget, **options)
+    else:
+        if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > request.budget:
+            raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
+        rows = canonical_rows(rows)
+        V = hold(rows, **options)
+    V.remarks = tuple(remark.text for remark in matrix.remarks)
+    return request.validated(V)
+
+
+def _enough_memory(what: str) -> AbstractContextManager[None]:
+    advice = "remove rows and columns that are empty, open it from a file, or raise "
+    return name_out_of_memory(what, advice, Option("max_memory"))

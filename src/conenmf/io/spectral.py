@@ -1,0 +1,123 @@
+"""ENVI's files of hyperspectral scenes, a header in text and the numbers beside it.
+
+The library `spectral` reads the header, and NumPy maps the numbers into memory. `spectral` does not
+apply the data ignore value, and believes a header that claims more than the file holds: both are
+done here, and so is the scale factor, in one place for every way to read the scene. The pixels are
+the samples, row by row; the bands are the features, which are called by their wavelengths.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.disk import Stamp
+from ..data.validate import check_kind
+from ..errors import EmptyDataError, FileFormatError
+from ..names import Names
+from ..text import visible
+from .limits import check_fits, listed, named_damage, require_package
+from .source import ArraySource, NamedMatrix, Remark
+
+__all__ = ["ENDINGS", "open_envi"]
+
+ENDINGS = (".img", ".bsq", ".bil", ".bip")  # of files of numbers, besides those that are known
+_DATA_ENDINGS = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip")  # beside a header
+# The axes of rows, columns and bands among those that are stored.
+_AXES = {"bip": (0, 1, 2), "bil": (0, 2, 1), "bsq": (1, 2, 0)}
+_FIXED = "the pixels of a scene are the samples, and the header says where they are"
+
+
+def open_envi(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open a scene by its header or by its file of numbers."""
+    envi = require_package("spectral.io.envi", path)
+    header, data = _both(path)
+    with named_damage(header), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are not in lower case
+        fields = {"byte order": "0", **envi.read_envi_header(str(header))}
+        scene = envi.gen_params(fields)
+        order = fields.get("interleave", "bsq").lower()
+        axes, dtype = _AXES[order], np.dtype(scene.dtype)
+        lines, samples, bands = sides = scene.nrows, scene.ncols, scene.nbands
+        check_kind(dtype, (1, 1))
+        said = f"{lines} lines x {samples} samples x {bands} bands"
+        if min(sides) < 1:
+            raise EmptyDataError(f"{header} claims {said}: it needs some of each")
+        claimed = int(np.prod(sides, dtype=object)) * dtype.itemsize
+        if data.stat().st_size < scene.offset + claimed:
+            raise FileFormatError(
+                f"{data} is truncated: {header.name} claims {said}, which take {claimed} bytes "
+                f"after the first {scene.offset}; it holds {data.stat().st_size}: copy or download "
+                "it again"
+            )
+        reason = "a row of pixels has to be read as a whole"
+        check_fits(data, samples * bands * dtype.itemsize, budget, reason)
+        shape = tuple(sides[axes.index(axis)] for axis in range(3))
+        source = ArraySource(
+            np.asarray(np.memmap(data, dtype, "r", scene.offset, shape)),
+            str(data),
+            data,
+            Stamp([header, data]),
+            axes=axes,
+            missing=_number(fields, "data ignore value"),
+            scale=_number(fields, "reflectance scale factor") or 1.0,
+        )
+        names = _list(fields, "wavelength", bands) or _list(fields, "band names", bands)
+        remark = f"a scene of {said} ({order}): each pixel is a sample"
+        remark += _bad_bands(_list(fields, "bbl", bands), names)
+    return NamedMatrix(
+        source,
+        Names.of(feature_names=names, pixels_shape=(lines, samples)),
+        remarks=(Remark(remark),),
+        fixed=_FIXED,
+    )
+
+
+def _both(path: Path) -> tuple[Path, Path]:
+    """The header and the file of numbers, of which one is given."""
+    if path.suffix.lower() != ".hdr":
+        for header in (path.with_suffix(".hdr"), Path(f"{path}.hdr"), path.with_suffix(".HDR")):
+            if header.is_file():
+                return header, path
+        raise FileFormatError(f"{path} needs its header, {path.stem}.hdr, beside it: copy both")
+    stem = path.with_suffix("")
+    for ending in _DATA_ENDINGS:
+        for data in (Path(f"{stem}{ending}"), Path(f"{stem}{ending.upper()}")):
+            if data.is_file():
+                return path, data
+    endings = ", ".join(filter(None, _DATA_ENDINGS))
+    raise FileFormatError(
+        f"{path} is the header of numbers that are not beside it: copy {stem.name} with one of the "
+        f"endings {endings}, or none, there too"
+    )
+
+
+def _number(fields: dict[str, Any], name: str) -> float | None:
+    try:
+        return float(fields[name]) if name in fields else None
+    except ValueError as problem:
+        raise FileFormatError(
+            f"'{name}' is {visible(fields[name])!r}, expected a number"
+        ) from problem
+
+
+def _list(fields: dict[str, Any], name: str, bands: int) -> list[str] | None:
+    """A list with one item for each band."""
+    items: list[str] | None = fields.get(name) or None
+    if items is not None and len(items) != bands:
+        raise FileFormatError(
+            f"'{name}' has {len(items)} items for {bands} bands: give one for each"
+        )
+    return items
+
+
+def _bad_bands(marks: list[str] | None, names: list[str] | None) -> str:
+    """Which bands are marked as bad, in words."""
+    titles = names or [str(band) for band in range(len(marks or ()))]
+    bad = [
+        title for title, mark in zip(titles, marks or (), strict=False) if str(mark) in ("0", "0.0")
+    ]
+    return f"; its header marks {len(bad)} bands as bad: {listed(bad)}" if bad else ""

@@ -1,0 +1,340 @@
+"""Files that change or are cut while they are in use, in every storage and at every stage."""
+
+import os
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import zarr
+
+from conenmf import ConeNMF, certify, factorize, from_rows, make_cones, open_data
+from conenmf.errors import DataChangedError, FactorError
+from conenmf.io import text
+
+SMALL = {"max_memory": "2MB"}  # for several blocks
+
+
+@pytest.fixture(scope="module")
+def X():
+    """Larger than what HDF5 keeps of a dataset in memory."""
+    model = make_cones(40, 3, 0.15, n_samples=1000, rng=np.random.default_rng(0))
+    noise = np.random.default_rng(1).random((1000, 40)) * 0.1
+    return np.ascontiguousarray(model.V.T) + noise
+
+
+def hdf5(folder, X, **options):
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_dataset("X", data=X, **options)
+        file.create_dataset("other", data=np.zeros(4000))
+    return folder / "d.h5"
+
+
+def sparse_hdf5(folder, X):
+    with h5py.File(folder / "d.h5", "w") as file:
+        write_sparse(file.create_group("X"), X)
+    return folder / "d.h5"
+
+
+def write_sparse(group, X):
+    matrix = sp.csr_array(np.where(X > np.quantile(X, 0.5), X, 0))
+    group.attrs["shape"] = matrix.shape
+    for part in ("data", "indices", "indptr"):
+        group.create_dataset(part, data=getattr(matrix, part))
+
+
+def zarr_array(folder, X, **options):
+    zarr.create_array(str(folder / "d.zarr"), data=X, chunks=(100, 40), **options)
+    return folder / "d.zarr"
+
+
+def zarr_group(folder, X):
+    group = zarr.open_group(str(folder / "d.zarr"), mode="w")
+    matrix = sp.csr_array(X)
+    for part in ("data", "indices", "indptr"):
+        array = getattr(matrix, part)
+        group.create_array(part, data=array, chunks=(len(array) // 9,))
+    group.attrs["shape"] = list(X.shape)
+    return folder / "d.zarr"
+
+
+def npy(folder, X):
+    np.save(folder / "d.npy", X)
+    return folder / "d.npy"
+
+
+def npz(folder, X):
+    np.savez(folder / "d.npz", X)
+    return folder / "d.npz"
+
+
+def sparse_npz(folder, X):
+    sp.save_npz(folder / "d.npz", sp.csr_array(X), compressed=False)
+    return folder / "d.npz"
+
+
+def h5ad(folder, X):
+    anndata.AnnData(sp.csr_matrix(X)).write_h5ad(folder / "d.h5ad")
+    return folder / "d.h5ad"
+
+
+def matlab(folder, X):
+    """Version 7.3, whose columns are rows for HDF5."""
+    with h5py.File(folder / "d.mat", "w", userblock_size=512) as file:
+        file.create_dataset("X", data=X.T)
+    with open(folder / "d.mat", "r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return folder / "d.mat"
+
+
+def cube(folder, X):
+    return hdf5(folder, X.reshape(50, 20, 40))
+
+
+BY_PATH = {
+    "npy": npy,
+    "npy-F": lambda folder, X: npy(folder, np.asfortranarray(X)),
+    "npz": npz,
+    "npz-csr": sparse_npz,
+    "h5": hdf5,
+    "h5-chunks": lambda folder, X: hdf5(folder, X, chunks=(100, 40)),
+    "h5-gzip": lambda folder, X: hdf5(folder, X, chunks=(100, 40), compression="gzip"),
+    "h5-sparse": sparse_hdf5,
+    "h5ad": h5ad,
+    "mat": matlab,
+    "cube": cube,
+    "zarr": zarr_array,
+    "zarr-2": lambda folder, X: zarr_array(folder, X, zarr_format=2),
+    "zarr-shards": lambda folder, X: zarr_array(folder, X, shards=(200, 40)),
+    "zarr-sparse": zarr_group,
+}
+
+
+def open_path(path):
+    return open_data(f"{path}:X" if path.name == "d.h5" else path, **SMALL)
+
+
+# --- harm -------------------------------------------------------------------------------------
+
+
+def files_of(path):
+    """Of a store, its chunks."""
+    if path.is_file():
+        return [path]
+    return sorted(f for f in path.rglob("*") if f.is_file() and "json" not in f.name)[1:]
+
+
+def cut(path):
+    for file in files_of(path):
+        os.truncate(file, file.stat().st_size // 2)
+
+
+def empty(path):
+    for file in files_of(path):
+        os.truncate(file, 0)
+
+
+def overwrite(path, value=1.5):
+    """Half of each file, in place; its size stays."""
+    for file in files_of(path):
+        size = file.stat().st_size // 2
+        with open(file, "r+b") as stream:
+            stream.seek(size // 8 * 8)
+            stream.write(np.full(size // 8, value).tobytes())
+
+
+def overwrite_with_infinity(path):
+    overwrite(path, np.inf)
+
+
+def replace(path):
+    """By a file of the same size."""
+    for file in files_of(path)[:1]:
+        new = Path(f"{path}.new")
+        new.write_bytes(bytes(file.stat().st_size))
+        os.replace(new, file)
+
+
+HARM = (cut, empty, overwrite, overwrite_with_infinity, replace)
+MAIN = ("npy", "h5-chunks", "zarr")  # with every harm
+CASES = [(kind, harm) for kind in BY_PATH for harm in (HARM if kind in MAIN else HARM[::3])]
+
+
+def fit(V, init="random", **options):
+    rng = np.random.default_rng(0)
+    return factorize(V, 3, init=init, rng=rng, max_iter=4, tol=0, **options)
+
+
+def after_iteration(number, action):
+    return lambda now: action() if now.iteration == number else None
+
+
+@pytest.mark.parametrize(("kind", "harm"), CASES)
+def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm):
+    path = BY_PATH[kind](tmp_path, X)
+    V = open_path(path)
+    with pytest.raises(DataChangedError, match=path.name):
+        fit(V, callback=after_iteration(2, lambda: harm(path)))
+
+
+@pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("kind", ["npy", "npz-csr", "h5", "h5-sparse", "cube", "zarr"])
+def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage):
+    """Of the first pass of the inits, of others, of the exact finish; before its last block."""
+    path = BY_PATH[kind](tmp_path, X)
+    V = open_path(path)
+    read, n_reads, harmed = V._source.read, 0, None
+
+    def counted(start, stop):
+        nonlocal n_reads
+        n_reads += 1
+        if n_reads == harmed:
+            cut(path)
+        return read(start, stop)
+
+    V._source.read = counted
+    init = "auto" if kind in ("npy", "h5") else "random"
+    fit(V, init)
+    harmed, n_reads = max(1, round(stage * n_reads)), 0
+    with pytest.raises(DataChangedError, match=path.name):
+        fit(V, init)
+
+
+@pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "zarr"])
+def test_a_file_that_is_cut_before_it_is_judged_or_used_again(tmp_path, X, kind):
+    path = BY_PATH[kind](tmp_path, X)
+    V = open_path(path)
+    model = ConeNMF(3, tol=0.1).fit(V)
+    result, H = model.result_, np.array(model.result_.H)
+    cut(path)
+    for use in (
+        result.certify,
+        result.diagnose,
+        lambda: certify(V, result.W, H),
+        lambda: model.transform(V),
+        lambda: V.columns([1, 999]),
+        lambda: fit(V),
+        lambda: V.turned().mean(),
+    ):
+        with pytest.raises(DataChangedError, match=path.name):
+            use()
+
+
+def test_chunks_that_are_removed_or_written_through_zarr(tmp_path, X):
+    path = tmp_path / "d.zarr"
+    array = zarr.create_array(str(path), data=X, chunks=(100, 40))
+    chunk = path / "c" / "3" / "0"
+    V = open_data(path, **SMALL)
+    kept, status = chunk.read_bytes(), chunk.stat()
+    chunk.unlink()
+    with pytest.raises(DataChangedError, match=r"d\.zarr/c/3/0 can no longer be read"):
+        fit(V)
+    chunk.write_bytes(kept)
+    os.utime(chunk, ns=(status.st_atime_ns, status.st_mtime_ns))
+    fit(V)  # the same numbers
+    array[:10] = 5.0
+    with pytest.raises(DataChangedError, match=r"d\.zarr/c/0/0"):
+        fit(V)
+
+
+def test_errors_for_other_reasons_stay(tmp_path, X):
+    def broken(G, C, Y):
+        return np.full_like(Y, np.nan)
+
+    V = open_data(npy(tmp_path, X), **SMALL)
+    with pytest.raises(FactorError, match="not finite"):
+        fit(V, solver=broken)
+    fit(V)
+
+
+# --- no false alarms --------------------------------------------------------------------------
+
+
+def harmless(path):
+    """Everything but the numbers."""
+    os.utime(path, ns=(1, path.stat().st_mtime_ns))
+    for file in (path, *files_of(path)):
+        file.chmod(0o600 if file.is_file() else 0o700)
+    link = Path(f"{path}.link")
+    if not link.exists():
+        os.link(files_of(path)[0], link)
+    path.with_name("neighbour.txt").write_text("of no interest")
+    if path.is_dir():
+        (path / "notes.txt").write_text("of no interest")
+
+
+@pytest.mark.parametrize("kind", BY_PATH)
+def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind):
+    path = BY_PATH[kind](tmp_path, X)
+    V = open_path(path)
+    n_bytes = [V.bytes_read]
+    expected = fit(V)
+    n_bytes.append(V.bytes_read)
+    result = fit(V, callback=lambda now: harmless(path))
+    n_bytes.append(V.bytes_read)
+    assert n_bytes[2] - n_bytes[1] == n_bytes[1] - n_bytes[0]
+    assert np.array_equal(result.W, expected.W)
+    assert np.array_equal(result.H, expected.H)
+    result.certify()
+
+
+# --- files of the caller ---
+
+
+def test_another_dataset_is_written_by_the_caller(tmp_path, X):
+    """The file gets longer, and its time moves."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        V = from_rows(file.create_dataset("X", data=X), **SMALL)
+        expected = fit(V)
+
+        def write(now):
+            file[f"other {now.iteration} {len(file)}"] = np.ones(10_000)
+            file.flush()
+
+        assert np.array_equal(fit(V, callback=write).H, expected.H)
+
+
+def test_another_array_is_written_beside_one_of_zarr(tmp_path, X):
+    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(50, 40))
+    for V in (open_data(tmp_path / "a.zarr", **SMALL), from_rows(group["X"], **SMALL)):
+
+        def write(now):
+            group.create_array(f"other{now.iteration}", data=X, overwrite=True)
+            group.attrs["note"] = now.iteration
+
+        fit(V, callback=write)
+
+
+def test_a_memmap_whose_file_is_cut(tmp_path, X):
+    """Reading beyond the end of its file would end the process."""
+    V = from_rows(np.load(npy(tmp_path, X), mmap_mode="r"), **SMALL)
+    with pytest.raises(DataChangedError, match=r"d\.npy had \d+ bytes"):
+        fit(V, callback=after_iteration(2, lambda: cut(tmp_path / "d.npy")))
+
+
+def test_a_working_folder_that_changes(tmp_path, X, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    npy(tmp_path, X), hdf5(tmp_path, X), zarr_array(tmp_path, X)
+    expected = fit(from_rows(X)).relative_error
+    for name in ("d.npy", "d.zarr", "d.h5:X"):
+        monkeypatch.chdir(tmp_path)
+        V = open_data(name, **SMALL)
+        result = fit(V, callback=lambda now: monkeypatch.chdir("/"))
+        assert result.relative_error == pytest.approx(expected)
+
+
+def test_a_table_that_changes_while_it_is_read(tmp_path, X, monkeypatch):
+    np.savetxt(tmp_path / "a.csv", X, delimiter=",")
+    read = text.remark_on_columns
+
+    def change(*arguments):
+        with open(tmp_path / "a.csv", "a") as stream:
+            stream.write("1\n")
+        return read(*arguments)
+
+    monkeypatch.setattr(text, "remark_on_columns", change)
+    with pytest.raises(DataChangedError, match=r"a\.csv had \d+ bytes"):
+        open_data(tmp_path / "a.csv", header=False)

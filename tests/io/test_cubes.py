@@ -1,0 +1,145 @@
+"""Arrays of three axes: from every format the same pixels by bands, row by row."""
+
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import zarr
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from conenmf import Factorization, factorize, from_columns, from_rows, open_data
+from conenmf.data.disk import DiskMatrix
+from conenmf.errors import (
+    DataTypeError,
+    EmptyDataError,
+    FileFormatError,
+    ShapeError,
+    ShapeWarning,
+)
+from conenmf.names import Names
+
+
+def _hdf5(path, cube, chunks=None):
+    chunks = None if chunks is None else tuple(map(min, chunks, cube.shape))
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=cube, chunks=chunks)
+
+
+def _mat_7_3(path, cube):
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["scene"] = cube.T  # as MATLAB stores it
+        file["scene"].attrs["MATLAB_class"] = np.bytes_("double")
+
+
+def _zarr(path, cube):
+    zarr.create_array(str(path), data=cube, chunks=tuple(min(side, 4) for side in cube.shape))
+
+
+WRITERS = {
+    "a.npy": np.save,
+    "f.npy": lambda path, cube: np.save(path, np.asfortranarray(cube)),
+    "a.npz": np.savez,
+    "f.npz": lambda path, cube: np.savez(path, np.asfortranarray(cube)),
+    "compressed.npz": np.savez_compressed,
+    "a.h5": _hdf5,
+    "chunked.h5": lambda path, cube: _hdf5(path, cube, (2, 2, 2)),
+    "a.zarr": _zarr,
+    "5.mat": lambda path, cube: scipy.io.savemat(path, {"scene": cube, "fps": 3.0}),
+    "7.3.mat": _mat_7_3,
+}
+
+
+def matrix(V):
+    return np.asarray(V.columns(np.arange(V.shape[1]))).T
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_pixels_by_bands(tmp_path, name, samples_in):
+    cube = np.random.default_rng(0).random((5, 7, 4))
+    WRITERS[name](tmp_path / name, cube if samples_in == "rows" else np.moveaxis(cube, 2, 0))
+    V = open_data(tmp_path / name, samples_in=samples_in)
+    X = cube.reshape(35, 4)
+    np.testing.assert_array_equal(matrix(V), X)
+    assert V.names == Names(pixels_shape=(5, 7))
+    order = "5 x 7 x 4 was taken as rows x columns x bands"
+    if samples_in == "columns":
+        order = "4 x 5 x 7 was taken as bands x rows x columns"
+    assert V.remarks == (f"a cube of {order}: each pixel is a sample, each band a feature",)
+    np.testing.assert_array_equal(V.columns([3, 4, 5, 6, 20, 34]).T, X[[3, 4, 5, 6, 20, 34]])
+    turned = V.turned()
+    np.testing.assert_array_equal(matrix(turned), X.T)
+    assert turned.names == Names(image_shape=(5, 7))
+    result, expected = factorize(V, 2), factorize(from_rows(X), 2)
+    assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "f.npy", "a.npz", "chunked.h5", "a.zarr", "7.3.mat"])
+def test_blocks_that_end_within_a_row_of_pixels(tmp_path, name):
+    cube = np.random.default_rng(0).random((6, 9, 3))
+    WRITERS[name](tmp_path / name, cube)
+    V = open_data(tmp_path / name, block_samples=4)
+    assert isinstance(V, DiskMatrix)
+    np.testing.assert_allclose(V.norms_squared, (cube.reshape(54, 3) ** 2).sum(axis=1))
+    assert V.nonzero == 54
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.tuples(*[st.integers(1, 5)] * 3), st.sampled_from(sorted(WRITERS)), st.booleans())
+def test_any_cube_comes_back(tmp_path_factory, shape, name, bands_first):
+    path = tmp_path_factory.mktemp("cube") / name
+    cube = 1.0 + np.arange(np.prod(shape)).reshape(shape)
+    stored = np.moveaxis(cube, 2, 0) if bands_first else cube
+    assume(name != "5.mat" or stored.shape[2] > 1)  # MATLAB forgets a last axis of length 1
+    WRITERS[name](path, stored)
+    dataset, samples_in = "scene" if name == "5.mat" else None, "columns" if bands_first else "rows"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShapeWarning)
+        V = open_data(path, dataset=dataset, samples_in=samples_in, block_samples=3)
+    image = matrix(V).reshape(*V.names.pixels_shape, -1)
+    np.testing.assert_array_equal(image, cube)
+
+
+def test_a_stack_of_images_or_bands_first_is_doubtful(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((3, 4, 4)))
+    with pytest.warns(ShapeWarning, match=r"last two axes are equal.* give samples_in='columns'"):
+        assert open_data(tmp_path / "a.npy").shape == (4, 12)
+    assert open_data(tmp_path / "a.npy", samples_in="columns").shape == (3, 16)
+    np.save(tmp_path / "a.npy", np.ones((4, 4, 4)))
+    assert open_data(tmp_path / "a.npy").shape == (4, 16)
+
+
+def test_names_of_bands_and_the_shape_are_kept(tmp_path):
+    cube = np.random.default_rng(0).random((5, 4, 3))
+    np.savez(tmp_path / "a.npz", cube=cube, feature_names=["red", "green", "blue"])
+    result = factorize(open_data(tmp_path / "a.npz"), 2)
+    result.save(tmp_path / "result.npz")
+    names = Factorization.load(tmp_path / "result.npz").names
+    assert names == Names(None, ("red", "green", "blue"), pixels_shape=(5, 4))
+    assert result.H.reshape(2, *names.pixels_shape).shape == (2, 5, 4)
+
+
+def test_cubes_that_are_refused(tmp_path):
+    cube = np.ones((60, 50, 40))
+    for door in (from_rows, from_columns):
+        with pytest.raises(ShapeError, match=r"got 3: .*X\.reshape\(len\(X\), -1\).*shape\[-1\]"):
+            door(cube)
+    np.save(tmp_path / "a.npy", np.ones((2, 2, 2, 2)))
+    with pytest.raises(ShapeError, match="got 4"):
+        open_data(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.ones((2, 0, 3)))
+    with pytest.raises(EmptyDataError, match=r"a\.npy has shape \(2, 0, 3\)"):
+        open_data(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", 1j * cube)
+    with pytest.raises(DataTypeError, match="Complex"):
+        open_data(tmp_path / "a.npy")
+    _hdf5(tmp_path / "a.h5", cube, (1, 1, 40))
+    with pytest.raises(FileFormatError, match="a row of pixels has to be read as a whole"):
+        open_data(tmp_path / "a.h5", max_memory=60_000)
+    np.save(tmp_path / "a.npy", cube)
+    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-8])
+    with pytest.raises(FileFormatError, match="is truncated"):
+        open_data(tmp_path / "a.npy")

@@ -1,0 +1,233 @@
+"""HDF5 and Zarr: datasets, sparse groups, AnnData, and what was never written."""
+
+import json
+
+import anndata
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import zarr
+
+from conenmf import from_rows, open_data
+from conenmf.data.memory import SparseMatrix
+from conenmf.errors import (
+    DataTypeError,
+    FileFormatError,
+    MaskedDataError,
+    ReadError,
+    ShapeError,
+)
+
+
+@pytest.fixture
+def X(sample_matrix):
+    return np.ascontiguousarray(sample_matrix.T)
+
+
+@pytest.mark.parametrize("text", [b"csr_matrix", "csr_matrix"])
+def test_sparse_groups_of_any_kind(same, tmp_path, X, text):
+    half = sp.csr_array(X)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data"] = half.data.astype(np.float16)
+        file["indices"], file["indptr"] = half.indices, half.indptr
+        file.attrs["encoding-type"] = np.bytes_(text) if isinstance(text, bytes) else text
+        file.attrs["shape"] = X.shape
+    V = open_data(tmp_path / "a.h5")
+    assert V.dtype == np.float32
+    same(V, X.astype(np.float16))
+    assert V.columns([5, 5, 2]).shape == (12, 3)
+
+
+def test_hdf5(same, tmp_path, X):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["group/dense"] = X
+        file.create_dataset("chunked", data=X, chunks=(7, 3), compression="gzip")
+        file["columns"] = X.T
+        group = file.create_group("sparse")
+        matrix = sp.csr_array(X)
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(matrix, name)
+        group.attrs["shape"] = X.shape
+        file["text"] = "nothing"
+    same(open_data(path, dataset="/group/dense"), X)
+    same(open_data(f"{path}:/chunked"), X)
+    same(open_data(path, dataset="columns", samples_in="columns"), X)
+    same(open_data(path, dataset="sparse"), X)
+    with pytest.raises(FileFormatError, match="holds chunked, columns, group, sparse, text: name"):
+        open_data(path)
+    with pytest.raises(FileFormatError, match="has no 'nowhere'"):
+        open_data(path, dataset="nowhere")
+    with pytest.raises(FileFormatError, match="is a group of dense, expected a dataset"):
+        open_data(path, dataset="group")
+    with pytest.raises(DataTypeError):
+        open_data(path, dataset="text")
+    with h5py.File(path) as file:
+        same(from_rows(file["chunked"]), X)
+        same(from_rows(file["sparse"]), X)
+
+
+@pytest.mark.filterwarnings("ignore:.*zarr v[23]:UserWarning")  # how AnnData will write
+def test_anndata(same, tmp_path, X):
+    cells = anndata.AnnData(sp.csr_matrix(X))
+    cells.layers["dense"] = 2 * X
+    cells.layers["columns"] = sp.csc_matrix(X)
+    cells.write_h5ad(tmp_path / "a.h5ad")
+    cells.write_zarr(tmp_path / "a.zarr")
+    for path in (tmp_path / "a.h5ad", tmp_path / "a.zarr"):
+        same(open_data(path), X)
+        same(open_data(path, dataset="layers/dense"), 2 * X)
+        same(open_data(path, dataset="layers/columns"), X, SparseMatrix)
+    with pytest.raises(DataTypeError, match=r"pass its \.X"):
+        from_rows(cells)
+    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    same(from_rows(backed.X), X)
+    backed.file.close()
+
+
+def test_zarr(same, tmp_path, X):
+    array = zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(7, 5))
+    same(from_rows(array), X)
+    same(open_data(tmp_path / "a.zarr"), X)
+    (tmp_path / "a.zarr").rename(tmp_path / "folder")
+    same(open_data(tmp_path / "folder", samples_in="columns"), X.T)
+
+
+def test_an_unreadable_chunk(tmp_path):
+    X = np.random.default_rng(0).random((400, 20))
+    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(100, 20))
+    (tmp_path / "a.zarr" / "c" / "2" / "0").write_bytes(b"damaged")
+    with pytest.raises(ReadError, match=r"a\.zarr.*samples 0 to 399 could not be read.*copy it"):
+        open_data(tmp_path / "a.zarr")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("X", data=X, chunks=(100, 20), fletcher32=True)
+        place = data.id.get_chunk_info(2).byte_offset
+    with open(tmp_path / "a.h5", "r+b") as file:
+        file.seek(place)
+        file.write(b"damaged!")
+    with pytest.raises(ReadError, match=r"a\.h5:/X: samples 0 to 399 could not be read"):
+        open_data(tmp_path / "a.h5")
+
+
+def test_an_index_of_another_length(tmp_path, X):
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:
+        file["X"] = X
+        file["obs/index"] = ["one", "two"]
+        file["obs"].attrs["_index"] = "index"
+    with pytest.raises(ShapeError, match="2 names for 40 samples"):
+        open_data(tmp_path / "a.h5ad")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, about codecs beyond its standard
+@pytest.mark.parametrize("codec", ["pickle"])
+def test_no_pickle_is_read(tmp_path, X, codec):
+    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=X.shape, zarr_format=2)
+    settings = json.loads((tmp_path / "a.zarr" / ".zarray").read_text())
+    settings["filters"] = [{"id": codec}]
+    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
+    bomb = f"(cposix\nsystem\nS'touch {tmp_path}/pwned'\ntR.".encode()
+    (tmp_path / "a.zarr" / "0.0").write_bytes(bomb)
+    with pytest.raises(FileFormatError):
+        open_data(tmp_path / "a.zarr")
+    settings.update(compressor=None, dtype="|O", fill_value=None)
+    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
+    with pytest.raises((FileFormatError, DataTypeError)):
+        open_data(tmp_path / "a.zarr")
+    assert not (tmp_path / "pwned").exists()
+
+
+# --- what is not there ---
+
+
+def hdf5(path, chunks, compression=None):
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("X", (20, 4), "f8", chunks=chunks, compression=compression)
+        data[:10] = 1.0
+    return path
+
+
+def zarr_array(path, **options):
+    zarr.create_array(path, shape=(20, 4), chunks=(5, 4), dtype="f8", **options)[:10] = 1.0
+    return path
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: hdf5(folder / "a.h5", (5, 4)),
+        lambda folder: hdf5(folder / "a.h5", (5, 4), "gzip"),
+        lambda folder: zarr_array(folder / "a.zarr"),
+        lambda folder: zarr_array(folder / "a.zarr", zarr_format=2),
+        lambda folder: zarr_array(folder / "a.zarr", shards=(10, 4)),
+    ],
+)
+def test_chunks_that_were_never_written_are_refused(tmp_path, write):
+    """The libraries read them as zeros; so they do if a file of a store was lost."""
+    path = write(tmp_path)
+    with pytest.raises(FileFormatError, match="2 of 4 chunks were never written"):
+        open_data(path)
+    array = h5py.File(path)["X"] if path.suffix == ".h5" else zarr.open(path, mode="r")
+    assert from_rows(array).norms_squared.sum() == 40.0  # as the caller says
+
+
+def test_a_dataset_of_which_nothing_was_written(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("X", (10**6, 10**6), "f8")
+        file.create_dataset("chunked", (10**6, 10**6), "f8", chunks=(1000, 1000))
+    for name in ("X", "chunked"):
+        with pytest.raises(FileFormatError, match="never written"):
+            open_data(tmp_path / "a.h5", dataset=name, max_memory="100MB")
+    zarr.create_array(tmp_path / "a.zarr", shape=(10**6, 10**6), chunks=(1000, 1000), dtype="f8")
+    with pytest.raises(FileFormatError, match="1000000 of 1000000 chunks were never written"):
+        open_data(tmp_path / "a.zarr", max_memory="100MB")
+
+
+def test_a_lost_chunk_of_zarr(tmp_path, X):
+    zarr.create_array(tmp_path / "a.zarr", data=X + 1, chunks=(10, 12))
+    (tmp_path / "a.zarr" / "c" / "2" / "0").unlink()
+    with pytest.raises(FileFormatError, match="1 of 4 chunks were never written"):
+        open_data(tmp_path / "a.zarr")
+
+
+def test_chunks_that_do_not_fit(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("giant", (40, 10**7), "f8", chunks=(1, 10**7))
+    with pytest.raises(FileFormatError, match="a chunk takes 80000000 bytes"):
+        open_data(tmp_path / "a.h5", max_memory="100MB")
+    zarr.create_array(tmp_path / "b.zarr", shape=(4, 10**9), chunks=(1, 10**9), dtype="f8")
+    with pytest.raises(FileFormatError, match="a chunk takes 8000000000 bytes"):
+        open_data(tmp_path / "b.zarr", max_memory="100MB")
+
+
+def test_a_dataset_that_is_stored_in_other_files(tmp_path, X):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["X"] = X
+    layout = h5py.VirtualLayout(X.shape, X.dtype)
+    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "X", X.shape)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_virtual_dataset("X", layout)
+        file["texts"] = np.array(["a", "b"], dtype=object)
+        file["pairs"] = np.zeros((3, 3), [("re", "f8"), ("im", "f8")])
+    with pytest.raises(FileFormatError, match="is stored in other files"):
+        open_data(tmp_path / "a.h5")
+    for name in ("texts", "pairs"):
+        with pytest.raises(DataTypeError):
+            open_data(tmp_path / "a.h5", dataset=name)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (3, 2, 4)])
+def test_entries_that_are_marked_as_missing(tmp_path, shape):
+    X = np.arange(1, 25, dtype=np.uint16).reshape(shape)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["X"] = X
+        file["X"].attrs["_FillValue"] = np.uint16(65535)
+    root = zarr.create_array(str(tmp_path / "a.zarr"), data=X)
+    root.attrs["missing_value"] = 24
+    assert open_data(tmp_path / "a.h5").shape == (4, 6)
+    with pytest.raises(MaskedDataError, match=r"row 5, column 3, .* is 24, which its attribute"):
+        open_data(tmp_path / "a.zarr")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["X"][0, ..., 0] = 65535
+    with pytest.raises(MaskedDataError, match=r"a\.h5:/X: row 0, column 0, .* is 65535"):
+        open_data(tmp_path / "a.h5")

@@ -1,0 +1,206 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from conenmf import factorize, from_rows, open_data
+from conenmf.data.disk import DiskMatrix
+from conenmf.data.memory import DenseMatrix
+from conenmf.errors import (
+    DataChangedError,
+    FileFormatError,
+    OptionError,
+    OutOfMemoryError,
+    ReadError,
+)
+from conenmf.io import images
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(0).integers(0, 255, (9, 4, 5), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path, pixels):
+    folder = tmp_path / "faces"
+    (folder / "b").mkdir(parents=True)
+    for number, image in enumerate(pixels):
+        name = f"b/{number}.bmp" if number > 6 else f"a{number}.png"
+        Image.fromarray(image).save(folder / name)
+    (folder / "notes.txt").write_text("not an image")
+    (folder / ".hidden.png").write_text("not an image")
+    return folder
+
+
+def test_a_folder_of_images(folder, pixels):
+    V = open_data(folder)
+    assert isinstance(V, DenseMatrix)
+    X = pixels.reshape(9, 20).astype(float)
+    np.testing.assert_array_equal(V.columns(np.arange(9)).T, X)
+    assert V.names.image_shape == (4, 5)
+    assert V.names.sample_names == (*(f"a{n}.png" for n in range(7)), "b/7.bmp", "b/8.bmp")
+    result, expected = factorize(V, 2), factorize(from_rows(X), 2)
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """More images than a quarter of the least memory that reading them takes."""
+    grey = np.random.default_rng(1).integers(0, 256, (150, 4, 5), dtype=np.uint8)
+    for number, image in enumerate(grey):
+        Image.fromarray(image).save(tmp_path / f"a{number:03d}.png")
+    return tmp_path, grey.reshape(150, 20)
+
+
+def test_images_that_do_not_fit_are_decoded_as_needed(many):
+    path, X = many
+    V = open_data(path, max_memory=11_000)
+    assert isinstance(V, DiskMatrix)
+    np.testing.assert_array_equal(V.columns([0, 77, 149]).T, X[[0, 77, 149]])
+    result, expected = factorize(V, 2, max_iter=5), factorize(from_rows(X), 2, max_iter=5)
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffixes"),
+    [
+        ("1", "jpg gif tif pgm bmp png"),
+        ("L", "jpeg gif tiff pgm bmp png"),
+        ("P", "gif tif bmp png"),
+        ("RGB", "jpg gif tif bmp png"),
+        ("RGBA", "tif png"),
+        ("LA", "tif png"),
+    ],
+)
+def test_colours_become_grey(tmp_path, mode, suffixes):
+    white = Image.new("RGB", (3, 2), (255, 255, 255)).convert(mode)
+    for suffix in suffixes.split():
+        white.save(tmp_path / f"a.{suffix}")
+    V = open_data(tmp_path)
+    assert V.shape == (6, len(suffixes.split()))
+    np.testing.assert_array_equal(V.columns([0, 1]), 255)
+
+
+def test_deep_images_keep_their_numbers(tmp_path):
+    deep = np.array([[0, 60_000], [1, 256]], np.uint16)
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    assert open_data(tmp_path).columns([0]).ravel().tolist() == [0, 60_000, 1, 256]
+    Image.fromarray(deep.astype(np.uint8)).save(tmp_path / "b.png")
+    with pytest.raises(
+        FileFormatError, match=r"b\.png has 2 x 2 pixels of 8 bits, unlike .*a\.png"
+    ):
+        open_data(tmp_path)
+
+
+def test_the_first_odd_one_is_named(folder):
+    Image.new("L", (7, 4)).save(folder / "a5.png")
+    with pytest.raises(FileFormatError, match=r"a5\.png has 4 x 7 .* unlike .*a0\.png, .* 4 x 5"):
+        open_data(folder)
+
+
+def test_options_that_make_no_sense(folder):
+    with pytest.raises(OptionError, match="each of which is a sample"):
+        open_data(folder, samples_in="columns")
+    with pytest.raises(OptionError):
+        open_data(folder, dataset="x")
+
+
+def test_images_that_are_none(folder):
+    (folder / "a3.png").write_bytes(b"GIF89a and so on")
+    with pytest.raises(FileFormatError, match=r"a3\.png is damaged, or not what its name says"):
+        open_data(folder)
+    Image.new("L", (5, 4)).save(folder / "a3.png")
+    whole = (folder / "a3.png").read_bytes()
+    (folder / "a3.png").write_bytes(whole[:-20])
+    with pytest.raises(FileFormatError, match=r"a3\.png is damaged"):
+        open_data(folder)
+    (folder / "a3.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 4\n")
+    with pytest.raises(FileFormatError, match=r"a3\.png is damaged, or not what its name says"):
+        open_data(folder)  # what would be handed to another program
+
+
+def test_an_image_that_claims_too_many_pixels(folder):
+    (folder / "a3.png").write_bytes(b"")
+    header = b"BM" + b"\0" * 12 + np.array([40, 60_000, 60_000, 8 << 16 | 1], "<u4").tobytes()
+    (folder / "a3.png").write_bytes(header + b"\0" * 24)
+    with pytest.raises(FileFormatError, match=r"a3\.png"):
+        open_data(folder)
+    Image.new("L", (9000, 9000)).save(folder / "a3.png")
+    with pytest.raises(FileFormatError, match=r"claims 9000 x 9000 pixels, more than"):
+        open_data(folder)
+
+
+def test_images_that_change(many):
+    folder, _ = many
+    V = open_data(folder, max_memory=11_000)
+    Image.new("L", (5, 4)).save(folder / "a005.png")
+    with pytest.raises(ReadError, match=r"a005\.png had \d+ bytes"):
+        V.mean()
+    (folder / "a005.png").unlink()
+    with pytest.raises(DataChangedError, match=r"a005\.png can no longer be read"):
+        V.columns([5])
+
+
+# --- images that take more than they seem to --------------------------------------------------
+
+
+def test_small_files_of_large_images(tmp_path, monkeypatch):
+    """Kept as bytes they would fit, but a block of them in float64 would not."""
+    for number in range(30):
+        Image.new("L", (512, 512)).save(tmp_path / f"{number}.png")
+    Image.new("L", (512, 512), 9).save(tmp_path / "0.png")
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 100_000
+    with pytest.raises(
+        OptionError, match=r"the 30 images in .* decode to 7864320 bytes, and each takes 2097152"
+    ):
+        open_data(tmp_path, max_memory=4 * 7_864_320)
+    V = open_data(tmp_path, max_memory=64 * 2_097_152)  # decoded as needed
+    assert isinstance(V, DiskMatrix)
+    V = open_data(tmp_path, max_memory=4 * 8 * 7_864_320)
+    assert isinstance(V, DenseMatrix)
+
+    def broken(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("conenmf.io.images._ImageSource.whole", broken)
+    with pytest.raises(OutOfMemoryError, match=r"the 30 images in .*make them smaller"):
+        open_data(tmp_path, max_memory="1GB")
+
+
+def save_stack(path, pages):
+    first, *rest = (Image.fromarray(page) for page in pages)
+    first.save(path, save_all=True, append_images=rest)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
+def test_a_stack_is_a_scene(tmp_path, dtype):
+    cube = np.random.default_rng(0).integers(0, 200, (4, 5, 6)).astype(dtype)  # bands first
+    V = open_data(save_stack(tmp_path / "scene.tif", cube))
+    np.testing.assert_array_equal(np.asarray(V.columns(np.arange(30))), cube.reshape(4, -1))
+    assert V.names.pixels_shape == (5, 6)
+    assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was taken as the bands of a scene")
+    with pytest.raises(
+        OptionError, match="pixels of a scene are the samples: leave out samples_in"
+    ):
+        open_data(tmp_path / "scene.tif", samples_in="columns")
+
+
+def test_stacks_that_are_none(tmp_path):
+    page = np.ones((5, 6), np.uint8)
+    path = tmp_path / "a.tiff"
+    for pages, problem in (
+        ([page], "has a single page, and a scene has several bands"),
+        ([page, page[:4]], "page 1 has 4 x 6 pixels of mode L, unlike the first"),
+        ([np.ones((5, 6, 3), np.uint8)] * 2, r"is a picture in colours \(RGB\)"),
+    ):
+        with pytest.raises(FileFormatError, match=problem):
+            open_data(save_stack(path, pages))
+    save_stack(path, [page] * 3)
+    damaged = path.read_bytes()
+    path.write_bytes(b"II*\0" + damaged[4:8])
+    with pytest.raises(FileFormatError, match="is damaged"):
+        open_data(path)
+    path.write_bytes(damaged)
+    with pytest.raises(FileFormatError, match="a stack can only be read as a whole"):
+        images.open_stack(path, None, 100)

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from conenmf.errors import FileFormatError
+from conenmf.io.limits import cast_exactly, check_expansion, check_sides
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "entries"),
+    [(1 << 20, 1 << 20, 2), (2, 1 << 20, 0), (16_000_000, 100, 1_000_000)],
+)
+def test_sides_that_are_harmless_or_in_proportion(rows, columns, entries):
+    check_sides("a.npz", rows, columns, entries)
+    check_sides("a.npz", columns, rows, entries)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "entries", "message"),
+    [
+        (370_000_000, 2, 2, "with 2 entries .* remove its empty rows"),
+        (2, (1 << 20) + 1, 65_536, "with 65536 entries"),
+        (-1, 2, 2, "-1 x 2"),
+    ],
+)
+def test_sides_that_are_not(rows, columns, entries, message):
+    with pytest.raises(FileFormatError, match=message):
+        check_sides("a.npz", rows, columns, entries)
+
+
+def test_whole_numbers():
+    assert cast_exactly("a", [0.0, 255.0]).tolist() == [0, 255]
+    assert cast_exactly("a", np.array([1, 2], ">u8")).tolist() == [1, 2]
+    assert cast_exactly("a", np.array([], float)).size == 0
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [np.nan],
+        [1.7],
+        [np.inf],
+        [2.0**63],
+        np.array([2**63], np.uint64),
+        [10**400],
+        [1j],
+        ["1"],
+        np.array(["2020-01-01"], "M8[D]"),
+        [None],
+    ],
+)
+def test_numbers_that_are_not_whole(numbers):
+    with pytest.raises(FileFormatError, match="expected whole numbers"):
+        cast_exactly("a", numbers)
+
+
+def test_what_few_bytes_can_hold():
+    check_expansion("a.npz", 1 << 20, 1100 << 20)
+    for stored, claimed in ((500, 1 << 30), (1 << 20, 1101 << 20)):
+        with pytest.raises(FileFormatError, match="limit: 1100x"):
+            check_expansion("a.npz", stored, claimed)

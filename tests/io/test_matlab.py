@@ -1,0 +1,252 @@
+"""Matrix Market and MATLAB, versions 5 to 7.3."""
+
+import gzip
+import struct
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from conenmf import open_data
+from conenmf.errors import DataTypeError, FileFormatError, ReadError, ShapeError
+
+
+def opened(path, content, **options):
+    path.write_bytes(content)
+    return open_data(path, **options)
+
+
+def market(kind, rest):
+    return f"%%MatrixMarket matrix {kind}\n% a comment\n\n{rest}".encode()
+
+
+def test_symmetric_and_patterns(tmp_path):
+    content = market("coordinate pattern symmetric", "2 2 2\n1 1\n2 1\n")
+    V = opened(tmp_path / "a.mtx", content)
+    assert V.columns([0, 1]).toarray().tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    V = opened(tmp_path / "a.mtx.gz", gzip.compress(content), samples_in="columns")
+    assert V.shape == (2, 2)
+    V = opened(tmp_path / "a.mtx", market("array integer symmetric", "2 2\n1\n2\n3\n"))
+    assert V.columns([0, 1]).tolist() == [[1.0, 2.0], [2.0, 3.0]]
+    V = opened(tmp_path / "a.mtx", market("coordinate real general", "2 3 0\n"))
+    assert V.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "damaged, or not what its name says"),
+        (market("coordinate real general", "3 3\n1 1 1\n"), "damaged"),
+        (market("coordinate real general", "3 3 900\n1 1 1\n"), "claims 900 numbers"),
+        (market("array real general", "99999 99999\n1\n"), "claims 9999800001 numbers"),
+        (market("coordinate real general", "9999999999 3 1\n1 1 1\n"), "with 1 entries"),
+        (market("coordinate real general", "3 3 2\n1 1 1\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n7 1 1\n"), "Row index out of bounds"),
+        (market("coordinate real general", "3 3 1\n1.5 1 1\n"), "damaged"),
+        (market("array real general", "3 2\n" + 5 * "1\n"), "damaged"),
+        (market("coordinate real general", "3 3 1\n1 1 1\n" + 9 * "2 2 2\n"), "damaged"),
+        (market("array complex general", "1 1\n1 1\n"), "Complex"),
+        (market("coordinate banana general", "2 2 1\n1 1 1\n"), "banana"),
+    ],
+)
+def test_matrix_market_that_is_not_what_its_header_claims(tmp_path, content, message):
+    with pytest.raises((FileFormatError, DataTypeError), match=message):
+        opened(tmp_path / "a.mtx", content, max_memory="1GB")
+    with pytest.raises((FileFormatError, DataTypeError)):
+        opened(tmp_path / "a.mtx.gz", gzip.compress(content), max_memory="1GB")
+
+
+def test_matrix_market_that_does_not_fit_is_refused(tmp_path):
+    scipy.io.mmwrite(tmp_path / "a.mtx", sp.eye_array(5000))
+    with pytest.raises(FileFormatError, match="only be read as a whole"):
+        open_data(tmp_path / "a.mtx", max_memory="100kB")
+
+
+@pytest.mark.parametrize("sides", ["370000000 2", "2 370000000", "8000000 3"])
+def test_sides_in_proportion_to_the_entries(tmp_path, sides):
+    """A file of 76 bytes asked for gigabytes."""
+    content = market("coordinate real general", f"{sides} 2\n1 1 1.0\n2 2 3.0\n")
+    for samples_in in ("rows", "columns"):
+        with pytest.raises(FileFormatError, match="with 2 entries"):
+            opened(tmp_path / "a.mtx", content, samples_in=samples_in)
+
+
+# --- MATLAB ---
+
+
+MATRIX = np.arange(1.0, 7.0).reshape(3, 2)
+
+
+def element(kind, content):
+    return struct.pack("<II", kind, len(content)) + content
+
+
+def part(kind, content):
+    return element(kind, content) + b"\0" * (-len(content) % 8)
+
+
+def variable(name=b"V", kind=6, shape=(3, 2), entries=0, content=b"", flags=0):
+    return element(
+        14,
+        part(6, struct.pack("<II", kind | flags, entries))
+        + part(5, struct.pack(f"<{len(shape)}i", *shape))
+        + part(1, name)
+        + content,
+    )
+
+
+def mat(*elements):
+    return (
+        b"MATLAB 5.0 MAT-file".ljust(124, b" ")
+        + struct.pack("<HH", 0x0100, 0x4D49)
+        + b"".join(elements)
+    )
+
+
+def numbers(count):
+    return part(9, np.arange(1.0, count + 1).tobytes())
+
+
+def test_the_variable_that_is_meant(tmp_path):
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"V": MATRIX, "n": 5.0, "text": "abc", "cell": np.array([1], object)})
+    assert open_data(path).shape == (2, 3)
+    scipy.io.savemat(path, {"V": MATRIX, "U": MATRIX[:2], "text": "abc"})
+    with pytest.raises(FileFormatError, match="holds U, V, text: name one of them"):
+        open_data(path)
+    assert open_data(f"{path}:/U").shape == (2, 2)
+    assert open_data(path, dataset="U", samples_in="columns").shape == (2, 2)
+    with pytest.raises(FileFormatError, match="has no 'W'"):
+        open_data(path, dataset="W")
+    with pytest.raises(DataTypeError, match="'text' is not a matrix of numbers"):
+        open_data(path, dataset="text")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "?"])
+def test_types_of_numbers(tmp_path, dtype):
+    scipy.io.savemat(tmp_path / "a.mat", {"V": MATRIX.astype(dtype)}, do_compression=True)
+    V = open_data(tmp_path / "a.mat")
+    np.testing.assert_array_equal(V.columns([0, 1, 2]).T, MATRIX.astype(dtype))
+    scipy.io.savemat(tmp_path / "b.mat", {"V": MATRIX * 1j})
+    with pytest.raises(DataTypeError, match="Complex"):
+        open_data(tmp_path / "b.mat")
+
+
+def test_files_are_read_as_they_are_made_here(tmp_path):
+    V = opened(tmp_path / "a.mat", mat(variable(content=numbers(6))))
+    assert V.columns([0]).T.tolist() == [[1.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"MATLAB", "damaged, or not what its name says"),
+        (mat(), "holds nothing"),
+        (mat(variable(content=numbers(6)))[:-9], "damaged"),
+        (mat(variable(shape=(3000, 2000), content=numbers(6))), "damaged"),
+        (mat(variable(shape=(2**31 - 1, 2**31 - 1), content=numbers(6))), "'V': header claims"),
+        (mat(variable(shape=(3, 3), content=numbers(6))), "damaged"),
+        (mat(element(15, b"not compressed")), "damaged"),
+    ],
+)
+def test_matlab_that_is_not_what_its_header_claims(tmp_path, content, message):
+    with pytest.raises(FileFormatError, match=message):
+        opened(tmp_path / "a.mat", content)
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_only_numbers_are_looked_into(tmp_path, kind):
+    """Cells, structures, objects and texts."""
+    strange = variable(b"S", kind, content=variable(b"", 1, (1, 1)))
+    V = opened(tmp_path / "a.mat", mat(strange, variable(content=numbers(6)), strange))
+    assert V.shape == (2, 3)
+    with pytest.raises(DataTypeError, match="'S' is not a matrix of numbers"):
+        open_data(tmp_path / "a.mat", dataset="S")
+
+
+def test_a_variable_that_scipy_can_load_but_not_list(tmp_path, monkeypatch):
+    """Such as a table, or a text in double quotes."""
+    monkeypatch.setattr(scipy.io, "whosmat", lambda path: tuple(None))
+    scipy.io.savemat(tmp_path / "a.mat", {"V": MATRIX, "n": 5.0, "text": "abc"})
+    assert open_data(tmp_path / "a.mat").columns([0]).T.tolist() == [[1.0, 2.0]]
+    scipy.io.savemat(tmp_path / "a.mat", {"S": sp.csc_array(MATRIX)})
+    assert open_data(tmp_path / "a.mat").columns([0]).toarray().T.tolist() == [[1.0, 2.0]]
+
+
+def test_more_than_two_dimensions(tmp_path):
+    V = opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
+    assert (V.shape, V.names.pixels_shape) == ((2, 3), (3, 1))
+    with pytest.raises(ShapeError, match="got 4"):
+        opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2, 1), content=numbers(6))))
+
+
+def test_sparse_indices_outside_the_matrix(tmp_path):
+    content = part(5, struct.pack("<2i", 0, 99)) + part(5, struct.pack("<3i", 0, 1, 2)) + numbers(2)
+    for samples_in in ("rows", "columns"):
+        with pytest.raises((FileFormatError, ReadError), match="column indices"):
+            opened(
+                tmp_path / "a.mat",
+                mat(variable(kind=5, entries=2, content=content)),
+                samples_in=samples_in,
+            )
+
+
+def sparse_variable(shape, rows, pointers, kind=5, dtype="<i4"):
+    """A sparse matrix whose indices are stored as numbers of another kind."""
+    content = part(kind, np.array(rows, dtype).tobytes())
+    content += part(kind, np.array(pointers, dtype).tobytes()) + numbers(len(rows))
+    return mat(variable(kind=5, shape=shape, entries=len(rows), content=content))
+
+
+@pytest.mark.parametrize("rows", [8_000_000, 13_000_000, 200_000_000, 1_400_000_000, 2**31 - 1])
+def test_sparse_matrices_with_more_rows_than_they_can_fill(tmp_path, rows):
+    content = sparse_variable((rows, 2), [0, 1], [0, 1, 2])
+    for samples_in in ("rows", "columns"):
+        with pytest.raises(FileFormatError, match="claims to be a sparse matrix"):
+            opened(tmp_path / "a.mat", content, samples_in=samples_in)
+
+
+@pytest.mark.parametrize("pointers", [[0, 1, -1], [0, 3, 2], [0, 1, 9], [1, 1, 2]])
+def test_sparse_pointers_that_lead_astray(tmp_path, pointers):
+    with pytest.raises(FileFormatError, match=r"damaged|not a compressed sparse matrix"):
+        opened(tmp_path / "a.mat", sparse_variable((3, 2), [0, 1], pointers))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_sparse_matrices_with_few_entries_in_each_column(tmp_path, compressed):
+    for matrix in (sp.eye_array(100), sp.csc_array(([1.0], ([3], [50])), shape=(100, 100))):
+        content = {"V": sp.csc_array(matrix)}
+        scipy.io.savemat(tmp_path / "a.mat", content, do_compression=compressed)
+        V = open_data(tmp_path / "a.mat")
+        np.testing.assert_array_equal(V.columns(range(100)).toarray().T, matrix.toarray())
+
+
+def test_matlab_that_does_not_fit_is_refused(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"V": np.ones((100, 100))})
+    with pytest.raises(FileFormatError, match=r"takes 80\d* bytes.*only be read as a whole"):
+        open_data(tmp_path / "a.mat", max_memory="100kB")
+    scipy.io.savemat(tmp_path / "c.mat", {"V": np.ones((100, 100))}, do_compression=True)
+    with pytest.raises(FileFormatError, match="only be read as a whole"):
+        open_data(tmp_path / "c.mat", max_memory="100kB")
+
+
+def test_version_7_3(tmp_path):
+    path = tmp_path / "a.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["s/x"] = MATRIX.T
+        file["s"].attrs["MATLAB_class"] = np.bytes_("struct")
+        file["text"] = np.ones((1, 4), np.uint16)
+        file["text"].attrs["MATLAB_class"] = np.bytes_("char")
+        file["n"] = np.ones((1, 1))
+        file["link"] = h5py.ExternalLink("other.mat", "/V")
+        file["V"] = MATRIX.T
+    assert open_data(path).columns([0]).T.tolist() == [[1.0, 2.0]]
+    assert open_data(path, dataset="s/x").shape == (2, 3)
+    with pytest.raises(DataTypeError, match="'text' is a char"):
+        open_data(path, dataset="text")
+    with pytest.raises(DataTypeError, match="'s' is a struct"):
+        open_data(path, dataset="s")
+    with pytest.raises(FileFormatError, match="has no 'link'"):
+        open_data(path, dataset="link")

@@ -1,0 +1,135 @@
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conenmf import from_rows, open_data
+from conenmf.data.disk import Compressed, Stamp
+from conenmf.errors import FileFormatError, ReadError
+from conenmf.io.source import ArraySource, CompressedSource, NamedMatrix
+from conenmf.names import Names
+
+BUDGET = 1 << 20
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(0)
+    return rng.random((7, 5)) * (rng.random((7, 5)) < 0.6)
+
+
+def mapped(X, folder, order):
+    path = folder / "a.npy"
+    np.save(path, np.asarray(X, order=order))
+    return ArraySource(np.asarray(np.load(path, mmap_mode="r")), "A", path, Stamp([path]))
+
+
+def chunked(X, folder, chunks):
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=chunks)
+    return ArraySource(h5py.File(folder / "a.h5")["X"], "X")
+
+
+def compressed(X, folder, order):
+    matrix = sp.csr_array(X) if order == "csr" else sp.csc_array(X)
+    parts = (matrix.data, matrix.indices, matrix.indptr)
+    return CompressedSource("S", folder / "a.npz", None, parts, X.shape, order)
+
+
+SOURCES = {
+    "C": lambda X, folder: mapped(X, folder, "C"),
+    "F": lambda X, folder: mapped(X, folder, "F"),
+    "chunks": lambda X, folder: chunked(X, folder, (3, 2)),
+    "no chunks": lambda X, folder: chunked(X, folder, None),
+    "csr": lambda X, folder: compressed(X, folder, "csr"),
+    "csc": lambda X, folder: compressed(X, folder, "csc"),
+}
+
+
+def dense(rows, width):
+    if isinstance(rows, Compressed):
+        rows = sp.csr_array(tuple(rows), shape=(rows.indptr.size - 1, width))
+    return rows.toarray() if sp.issparse(rows) else rows
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_a_source_is_read_in_either_orientation(tmp_path, X, kind, turns):
+    source = SOURCES[kind](X, tmp_path)
+    for _ in range(turns):
+        source, X = source.turned(), X.T
+    assert source.shape == X.shape
+    rows = source.readable(BUDGET)
+    if rows is not source:  # compressed the other way
+        np.testing.assert_array_equal(dense(rows, X.shape[1]), X)
+        return
+    source.check()
+    assert source.chunk == (1 if kind != "chunks" else (2 if turns == 1 else 3))
+    np.testing.assert_array_equal(dense(source.whole(), X.shape[1]), X)
+    np.testing.assert_array_equal(dense(source.read(1, 4), X.shape[1]), X[1:4])
+    for indices in ([0, 1, 4], [2], []):
+        index = np.array(indices, dtype=np.intp)
+        np.testing.assert_array_equal(dense(source.take(index), X.shape[1]), X[index])
+
+
+def test_a_matrix_is_turned_with_its_names(X):
+    names = Names.of(list("abcdefg"), list("vwxyz"))
+    turned = NamedMatrix(X, names).turned()
+    np.testing.assert_array_equal(turned.whole(BUDGET), X.T)
+    assert turned.names == Names.of(list("vwxyz"), list("abcdefg"))
+
+
+def test_names_whose_roles_are_stored_are_not_turned(X):
+    names = Names.of(list("vwxyz"), list("abcdefg"))
+    assert NamedMatrix(X, names, roles_stored=True).turned().names == names
+
+
+def test_sparse_rows_of_unequal_length(same, tmp_path):
+    """Blocks end where they would become too large."""
+    X = np.zeros((3000, 400))
+    X[:60] = np.random.default_rng(0).random((60, 400)) + 0.1
+    X[:, 0] = 1.0
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(X), compressed=False)
+    V = open_data(tmp_path / "a.npz", max_memory="2MB")
+    blocks = V._blocks()
+    assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
+    assert (blocks[0][0], blocks[-1][1]) == (0, 3000)
+    sizes = [np.count_nonzero(X[start:stop]) * 12 for start, stop in blocks]
+    assert max(sizes) <= 2_000_000 / 64
+    assert blocks[0] == (0, 6)
+    assert blocks[-2][1] - blocks[-2][0] == V.block_samples == 61
+    same(V, X)
+
+
+def test_blocks_follow_the_chunks_of_the_file(tmp_path):
+    X = np.random.default_rng(0).random((5000, 20))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("X", data=X, chunks=(300, 20))
+        V = from_rows(data, max_memory="20MB")
+        assert V.block_samples == 600
+        assert from_rows(data, max_memory="4MB").block_samples == 122  # a chunk is too much
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"indptr": [0, 3, 2]},
+        {"indptr": [0, 3]},
+        {"indptr": [1, 2, 3]},
+        {"indices": [0, 1]},
+        {"data": [1.0]},
+        {"shape": [5, 2]},
+    ],
+)
+def test_sparse_parts_that_do_not_fit(tmp_path, change):
+    parts = {"data": [1.0, 2.0, 3.0], "indices": [0, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
+    np.savez(tmp_path / "a.npz", **(parts | change))
+    with pytest.raises(FileFormatError, match="not a compressed sparse matrix"):
+        open_data(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_column_indices_outside_the_matrix(tmp_path, index):
+    np.savez(tmp_path / "a.npz", data=[1.0], indices=[index], indptr=[0, 1, 1], shape=[2, 2])
+    with pytest.raises(ReadError, match=r"samples 0 to 1 could not be read: column indices"):
+        open_data(tmp_path / "a.npz")

@@ -1,0 +1,150 @@
+"""Scenes of ENVI: every order, type and byte order; wavelengths; headers that lie."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conenmf import ConeNMF, Factorization, open_data
+from conenmf.errors import (
+    DataTypeError,
+    EmptyDataError,
+    FileFormatError,
+    MaskedDataError,
+    OptionError,
+)
+
+CODES = {"u1": 1, "i2": 2, "i4": 3, "f4": 4, "f8": 5, "u2": 12, "u4": 13, "i8": 14, "u8": 15}
+STORED = {"bip": (0, 1, 2), "bil": (0, 2, 1), "bsq": (2, 0, 1)}
+ROWS, COLUMNS, BANDS = 5, 7, 4
+SCENE = np.random.default_rng(0).integers(0, 99, (ROWS, COLUMNS, BANDS))
+WAVELENGTHS = ("400.5", "500", "600", "712.25")
+
+
+def write(path, interleave="bsq", kind="f4", order=0, offset=0, data=None, **changes):
+    """Write a scene; `changes` replace fields of the header, None removes them."""
+    numbers = SCENE.transpose(STORED[interleave]).astype(f"{'<>'[order]}{kind}")
+    fields = {
+        "description": "{ a scene,\n in two lines }",
+        "samples": COLUMNS,
+        "lines": ROWS,
+        "bands": BANDS,
+        "header offset": offset,
+        "file type": "ENVI Standard",
+        "data type": CODES[kind],
+        "interleave": interleave,
+        "byte order": order,
+        "wavelength": "{" + ",\n ".join(WAVELENGTHS) + "}",
+    } | {name.replace("_", " "): value for name, value in changes.items()}
+    lines = [f"{name} = {value}" for name, value in fields.items() if value is not None]
+    path.write_text("\r\n".join(["ENVI", *lines]))
+    data = path.with_suffix(".img") if data is None else data
+    data.write_bytes(b"x" * offset + np.ascontiguousarray(numbers).tobytes())
+    return path
+
+
+def pixels(V):
+    return np.asarray(V.columns(np.arange(V.shape[1]))).T
+
+
+@pytest.mark.parametrize("interleave", STORED)
+@pytest.mark.parametrize(("kind", "order", "offset"), [("f4", 0, 0), ("i2", 1, 3), ("u8", 1, 0)])
+def test_every_order_and_type(tmp_path, interleave, kind, order, offset):
+    path = write(tmp_path / "scene.hdr", interleave, kind, order, offset)
+    for file in (path, path.with_suffix(".img")):
+        V = open_data(file)
+        np.testing.assert_array_equal(pixels(V), SCENE.reshape(-1, BANDS))
+        assert V.names.pixels_shape == (ROWS, COLUMNS)
+        assert V.names.feature_names == WAVELENGTHS
+        assert f"5 lines x 7 samples x 4 bands ({interleave})" in V.remarks[0]
+    turned = V.turned()
+    np.testing.assert_array_equal(pixels(turned), SCENE.reshape(-1, BANDS).T)
+    small = open_data(path, block_samples=3)
+    (total,) = small.sweep(lambda block: (np.asarray(block).sum(axis=1),))
+    np.testing.assert_array_equal(total, SCENE.reshape(-1, BANDS).sum(axis=0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(sorted(STORED)),
+    st.lists(st.integers(0, ROWS * COLUMNS - 1), min_size=1, max_size=9, unique=True),
+)
+def test_any_pixels(tmp_path_factory, interleave, indices):
+    path = write(tmp_path_factory.mktemp("envi") / "scene.hdr", interleave)
+    block = open_data(path).columns(indices)
+    np.testing.assert_array_equal(np.asarray(block).T, SCENE.reshape(-1, BANDS)[indices])
+
+
+def test_maps_come_from_a_saved_result(tmp_path):
+    V = open_data(write(tmp_path / "scene.hdr", "bil"))
+    model = ConeNMF(2, init="snpa", solver=None).fit(V)
+    model.result_.save(tmp_path / "fit.npz")
+    names = Factorization.load(tmp_path / "fit.npz").names
+    assert names.pixels_shape == (ROWS, COLUMNS)
+    assert names.feature_names == WAVELENGTHS
+
+
+def test_other_places_of_both_files(tmp_path):
+    write(tmp_path / "a.hdr", data=tmp_path / "a")
+    assert open_data(tmp_path / "a.hdr").shape == (BANDS, ROWS * COLUMNS)
+    write(tmp_path / "b.img.hdr", data=tmp_path / "b.img")
+    assert open_data(tmp_path / "b.img").shape == (BANDS, ROWS * COLUMNS)
+    (tmp_path / "c.bil").write_bytes(b"")
+    with pytest.raises(FileFormatError, match=r"needs its header, c\.hdr, beside it"):
+        open_data(tmp_path / "c.bil")
+    write(tmp_path / "d.hdr").with_suffix(".img").unlink()
+    with pytest.raises(FileFormatError, match="numbers that are not beside it: copy d with one of"):
+        open_data(tmp_path / "d.hdr")
+    with pytest.raises(OptionError, match="the pixels of a scene are the samples"):
+        open_data(tmp_path / "a.hdr", samples_in="columns")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "problem"),
+    [
+        ({"lines": 6}, FileFormatError, r"is truncated: scene\.hdr claims 6 lines"),
+        ({"lines": 10**14, "samples": 10**14}, FileFormatError, "is truncated"),
+        ({"header_offset": 1}, FileFormatError, "is truncated"),
+        ({"lines": 0}, EmptyDataError, "it needs some of each"),
+        ({"bands": None}, FileFormatError, "is damaged.*'bands'"),
+        ({"bands": "9" * 400}, FileFormatError, "is truncated"),
+        ({"data_type": 6}, DataTypeError, "Complex data not supported"),
+        ({"data_type": 7}, FileFormatError, "is damaged"),
+        ({"wavelength": "{1, 2}"}, FileFormatError, "'wavelength' has 2 items for 4 bands"),
+        ({"data_ignore_value": "none"}, FileFormatError, "'data ignore value' is 'none'"),
+        ({"data_ignore_value": int(SCENE[2, 3, 1])}, MaskedDataError, "data ignore value"),
+    ],
+)
+def test_headers_that_lie(tmp_path, changes, error, problem):
+    with pytest.raises(error, match=problem):
+        open_data(write(tmp_path / "scene.hdr", **changes))
+
+
+def test_what_else_a_header_says(tmp_path):
+    path = write(tmp_path / "scene.hdr", wavelength=None, band_names="{blue, green, red, nir}")
+    assert open_data(path).names.feature_names == ("blue", "green", "red", "nir")
+    path = write(tmp_path / "scene.hdr", bbl="{1, 0, 1, 0}")
+    assert open_data(path).remarks[0].endswith("its header marks 2 bands as bad: 500, 712.25")
+    path = write(tmp_path / "scene.hdr", wavelength=None)
+    assert open_data(path).names.feature_names is None
+    path.write_text("samples = 3")
+    with pytest.raises(FileFormatError, match="not appear to be an ENVI header"):
+        open_data(path)
+
+
+@pytest.mark.parametrize("interleave", sorted(STORED))
+def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave):
+    """Both are applied however the scene is read: in blocks, by pixel, and turned."""
+    options = {"reflectance_scale_factor": 10000, "data_ignore_value": 65535}
+    path = write(tmp_path / "scene.hdr", interleave, **options)
+    V = open_data(path, block_samples=4)
+    X = SCENE.reshape(-1, BANDS) / 10000
+    assert V.dtype == np.float32  # as the numbers are stored
+    np.testing.assert_allclose(V.columns([3, 20, 34]).T, X[[3, 20, 34]], rtol=1e-7)
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(V.turned().columns([1]).T, X.T[[1]], rtol=1e-7)
+    value = int(SCENE[2, 3, 1])
+    row, column = np.argwhere(SCENE.reshape(-1, BANDS) == value)[0]
+    path = write(tmp_path / "scene.hdr", interleave, data_ignore_value=value)
+    with pytest.raises(MaskedDataError, match=f"row {row}, column {column}, counted from 0, is"):
+        open_data(path)

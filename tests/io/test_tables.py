@@ -1,0 +1,337 @@
+import gzip
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from conenmf import factorize, from_rows, open_data
+from conenmf.data.disk import DiskMatrix
+from conenmf.data.memory import DenseMatrix
+from conenmf.errors import (
+    DataTypeError,
+    EmptyDataError,
+    FileFormatError,
+    NegativeValueError,
+    NonFiniteError,
+)
+from conenmf.io import columnar, limits, spool, text
+from conenmf.io.formats import open_path
+from conenmf.names import Names
+
+
+def read(path, text, **options):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    V = open_data(path, **options)
+    return (V.columns(np.arange(V.shape[1])).T).tolist(), V.names
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns"),
+    [
+        ("1,2\n3,4", None, None),
+        ("1,2\n3,4\n\n", None, None),
+        ("\n1,2\r\n\r\n3,4\r\n", None, None),
+        ("\ufeffa,b\n1,2\n3,4\n", None, ("a", "b")),
+        (',"a ""x""","b, c"\n"u,v",1,2\nw,3,4\n', ("u,v", "w"), ('a "x"', "b, c")),
+        ("a b\na;b\nx;1;2\ny;3;4\n".partition("\n")[2], ("x", "y"), ("a", "b")),
+        ("a\tb\nx\t1\t2\ny\t 3\t4e0\n", ("x", "y"), ("a", "b")),
+        ("g|a|b\nx|1.0|2,0\n".replace(",", ".") + "y|3|4", ("x", "y"), ("a", "b")),
+        ("g;a;b\nx;1,0;2\ny;3;4,0", ("x", "y"), ("a", "b")),
+        ("id,a,a\n7,1,2\n8,3,4\n", ("7", "8"), ("a", "a")),
+    ],
+)
+def test_texts(tmp_path, text, rows, columns):
+    expected = [[1.0, 2.0], [3.0, 4.0]]
+    assert read(tmp_path / "a.csv", text) == (expected, Names(rows, columns))
+    assert read(tmp_path / "a.csv.gz", gzip.compress(text.encode()))[0] == expected
+    turned, names = read(tmp_path / "a.txt", text, samples_in="columns")
+    assert (turned, names) == ([[1.0, 3.0], [2.0, 4.0]], Names(columns, rows))
+
+
+def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
+    _, names = read(tmp_path / "a.csv", "n,\x1b[2Jx,<b>\ncafé,1,2\nb,3,4\n".encode())
+    assert names == Names(("café", "b"), ("\\x1b[2Jx", "<b>"))
+    for row in (1, 100):
+        text = b"n,x\n" + row * b"b,3\n" + b"caf\xe9,1\n"
+        with pytest.raises(FileFormatError, match=r"is not UTF-8.*iconv -f latin1 -t utf-8"):
+            read(tmp_path / "a.csv", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("a,b\n1,2\n3,x\n", FileFormatError, "line 3, column 'b': 'x' is not a number"),
+        ("a,b\n1,2\n3\n", FileFormatError, "line 3 has 1 fields, expected 2"),
+        ("a,b\n1,2\n3,4,5\n", FileFormatError, "line 3 has 3 fields, expected 2"),
+        ("a,b\n" + 60 * "1,2\n" + "1,1_0\n", FileFormatError, "line 62, column 'b': '1_0'"),
+        ("a;b\n1;2\n3;1.000,5\n", FileFormatError, "line 3, column 'b': '1.000,5'"),
+        (
+            "a,b\n1,2\n3,\n",
+            NonFiniteError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is NaN",
+        ),
+        (
+            "a,b\n1,2\n3,NA\n",
+            NonFiniteError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is NaN",
+        ),
+        (
+            "a,b\n1,2\n3,-1\n",
+            NegativeValueError,
+            r"row 1 \(sample\), column 1 \(feature 'b'\), .* is -1",
+        ),
+        ("a,b\n", EmptyDataError, "a header and no rows"),
+        ("\n\n", EmptyDataError, "is empty"),
+        ("", EmptyDataError, "is empty"),
+        ("1,2\n3,\x004\n", FileFormatError, "holds zero bytes"),
+        ("1,2\r3,4\r", FileFormatError, "a carriage return alone"),
+        ("a,b\n1,2\n".encode("utf-16"), FileFormatError, "save it as UTF-8"),
+    ],
+)
+def test_texts_that_are_wrong_somewhere(tmp_path, text, error, message):
+    with pytest.raises(error, match=message):
+        read(tmp_path / "a.csv", text)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(text, "batch_bytes", lambda budget: 5000)
+    monkeypatch.setattr(columnar, "batch_bytes", lambda budget: 5000)
+
+
+@pytest.fixture
+def frame():
+    X = np.random.default_rng(0).random((3000, 20)).round(6)
+    return pd.DataFrame(X, [f"row {n}" for n in range(3000)], [f"c{n}" for n in range(20)])
+
+
+WRITERS = {
+    "a.csv": lambda frame, path: frame.to_csv(path),
+    "a.csv.gz": lambda frame, path: frame.to_csv(path),
+    "a.parquet": lambda frame, path: frame.to_parquet(path, row_group_size=700),
+    "a.feather": lambda frame, path: pyarrow.feather.write_feather(frame, path, chunksize=99),
+}
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_a_table_that_does_not_fit_is_read_from_a_temporary_file(
+    tmp_path, monkeypatch, small_batches, frame, name, samples_in
+):
+    monkeypatch.setattr(spool, "too_many_names", lambda count, budget: count > 3000)
+    X = frame.to_numpy() if samples_in == "rows" else frame.to_numpy().T
+    WRITERS[name](frame, tmp_path / name)
+    V = open_data(tmp_path / name, max_memory=1_600_000, samples_in=samples_in)
+    assert isinstance(V, DiskMatrix)
+    N = len(X)
+    np.testing.assert_array_equal(V.columns(np.arange(N)), X.T)
+    names = Names(tuple(frame.index), tuple(frame.columns))
+    expected = names if samples_in == "rows" else names.turned()
+    assert V.names == expected
+    np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
+    assert os.listdir(tmp_path) == [name]  # the temporary file has no name
+    expected = factorize(from_rows(X), 3, init="cr1", max_iter=3)
+    result = factorize(V, 3, init="cr1", max_iter=3)
+    assert result.relative_error == pytest.approx(expected.relative_error)
+
+
+def test_names_that_would_take_too_much_memory_are_left_out(tmp_path, frame):
+    frame.to_csv(tmp_path / "a.csv")
+    V = open_data(tmp_path / "a.csv", max_memory="2MB")
+    assert V.names == Names(None, tuple(frame.columns))
+
+
+def test_a_full_disk(tmp_path, frame):
+    """In a process whose files may not grow."""
+    frame.to_csv(tmp_path / "a.csv")
+    script = f"""
+        import resource
+        from conenmf import open_data
+        from conenmf.errors import DiskFullError
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            open_data({str(tmp_path / "a.csv")!r}, max_memory="1MB")
+        except DiskFullError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("not enough disk space for the numbers of ")
+    assert "set TMPDIR to a folder with more" in done.stdout
+
+
+def test_many_columns(tmp_path):
+    X = np.random.default_rng(0).integers(0, 9, (3, 20_000))
+    pd.DataFrame(X).to_csv(tmp_path / "a.csv")
+    V = open_data(tmp_path / "a.csv")
+    assert isinstance(V, DenseMatrix)
+    assert V.shape == (20_000, 3)
+    assert V.names.feature_names[-1] == "19999"
+
+
+@pytest.mark.parametrize("sign", [",", ";"])
+def test_names_in_quotes_and_errors_by_line(tmp_path, sign):
+    text = 'n,a,b\n"x ""1"", y",1,2\n\nz,3.5,4\r\nw,"1",2\n'.replace(",", sign)
+    (tmp_path / "a.csv").write_text(text)
+    V = open_data(tmp_path / "a.csv")
+    assert V.columns([0, 1, 2]).T.tolist() == [[1.0, 2.0], [3.5, 4.0], [1.0, 2.0]]
+    assert V.names.sample_names == (f'x "1"{sign} y', "z", "w")
+    for line, message in (("u,1", "has 2 fields"), ("u,1,x", "'x' is not a number")):
+        (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\n" + line)
+        with pytest.raises(FileFormatError, match=f"line 3.* {message}"):
+            open_data(tmp_path / "b.csv")
+    (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\nx,1,\n")
+    with pytest.raises(NonFiniteError, match=r"row 1 .* column 1"):
+        open_data(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("line", ["0.5", '"u"', "u", "u,1,2"])
+def test_a_line_of_a_name_only(tmp_path, line):
+    with pytest.raises(FileFormatError, match=r"line 4 has \d fields, expected 2"):
+        read(tmp_path / "a.csv", f"n,a\nx,1\ny,2\n{line}\n")
+
+
+def test_long_names_take_more_memory(tmp_path):
+    name = 200 * "\U0001f9ec"  # 4 bytes each
+    rows = "".join(f"{name}{n},1,2\n" for n in range(3000))
+    _, names = read(tmp_path / "a.csv", f"n,a,b\n{rows}", max_memory="100MB")
+    assert len(names.sample_names) == 3000
+    assert read(tmp_path / "a.csv", f"n,a,b\n{rows}", max_memory="10MB")[1].sample_names is None
+
+
+def test_types_of_columns(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"name": ["x", "y"], "a": [1, 2], "b": [True, False], "c": [0.5, None]}).select(
+        "name", "a", "b"
+    ).write_parquet(path)
+    V = open_data(path)
+    assert V.names == Names(("x", "y"), ("a", "b"))
+    assert V.columns([0, 1]).T.tolist() == [[1.0, 1.0], [2.0, 0.0]]
+    half = pa.array(np.array([1, 2], np.float16))
+    pq.write_table(pa.table({"a": half, "b": pa.array([3, 4], pa.float32())}), path)
+    assert open_data(path).dtype == np.float32
+    kinds = [pa.decimal128(25, 2), pa.uint8(), pa.int64(), pa.float64()]
+    pq.write_table(pa.table({str(kind): pa.array([1, 2]).cast(kind) for kind in kinds}), path)
+    assert open_data(path).norms_squared.tolist() == [4.0, 16.0]
+    names = pa.array(["x", "y"]).dictionary_encode()
+    pq.write_table(pa.table({"name": names, "a": [1.0, 2.0]}), path)
+    assert open_data(path).names == Names(("x", "y"), ("a",))
+
+
+def test_columns_that_are_not_numbers(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0], "b": ["x"], "c": [[1, 2]]}), path)
+    with pytest.raises(DataTypeError, match=r"not numbers: b \(string\), c \(list<"):
+        open_data(path)
+    pq.write_table(pa.table({"b": ["x"]}), path)
+    with pytest.raises(EmptyDataError, match="no column of numbers"):
+        open_data(path)
+    pq.write_table(pa.table({"b": pa.array([], pa.float64())}), path)
+    with pytest.raises(EmptyDataError):
+        open_data(path)
+    pq.write_table(pa.table({"b": [1.0, None]}), path)
+    with pytest.raises(NonFiniteError, match="row 1"):
+        open_data(path)
+
+
+def test_the_index_of_a_data_frame_may_be_anywhere_and_of_numbers(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.Index([7, 8], name="key"))
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert open_data(tmp_path / "a.parquet").names == Names(("7", "8"), ("a",))
+    schema = pa.Table.from_pandas(frame).schema.with_metadata({b"pandas": b"{not json"})
+    with pa.ipc.new_file(tmp_path / "a.arrow", schema) as writer:
+        writer.write_table(pa.table({"a": [1.0], "key": [7]}, schema=schema))
+    assert open_data(tmp_path / "a.arrow").names == Names(None, ("a", "key"))
+
+
+def test_a_compressed_text_that_expands_beyond_measure(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "HARMLESS_BYTES", 1 << 20)
+    with pytest.raises(FileFormatError, match=r"limit: 1100x"):
+        read(tmp_path / "a.csv.gz", gzip.compress(b"0,0\n" * 1_000_000))
+    pq.write_table(pa.table({"a": np.zeros(10**6)}), tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=r"limit: 1100x"):
+        open_data(tmp_path / "a.parquet")
+
+
+def test_parquet_in_little_memory(tmp_path, frame):
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=700)
+    X = frame.to_numpy()
+    for samples_in, budget in (("rows", 400_000), ("columns", 1_600_000)):
+        V = open_data(tmp_path / "a.parquet", max_memory=budget, samples_in=samples_in)
+        assert isinstance(V, DiskMatrix)
+        every = np.arange(V.shape[1])
+        np.testing.assert_array_equal(V.columns(every), X.T if samples_in == "rows" else X)
+    frame.columns = ["c"] * 20
+    pq.write_table(pa.table([frame.iloc[:, n] for n in range(20)], ["c"] * 20), tmp_path / "b.pq")
+    assert open_data(tmp_path / "b.pq").names.feature_names == ("c",) * 20
+
+
+def test_what_numpy_writes(tmp_path):
+    X = np.random.default_rng(0).random((30, 4))
+    np.savetxt(tmp_path / "a.txt", X)
+    V = open_data(tmp_path / "a.txt")
+    np.testing.assert_array_equal(V.columns(np.arange(30)).T, X)
+    assert V.names == Names()
+    rows, names = read(tmp_path / "b.txt", b'gene "cell 1" c2\nab 1 2\ncd 3 4\n')
+    np.testing.assert_array_equal(rows, [[1, 2], [3, 4]])
+    assert names == Names(("ab", "cd"), ("cell 1", "c2"))
+    _, names = read(tmp_path / "c.csv", b"a name,x\nb c,1\nd e f,2\n")
+    assert names == Names(("b c", "d e f"), ("x",))
+
+
+def test_a_fault_far_inside_a_long_table(tmp_path):
+    rows = ["a,b"] + ["1,2"] * 400_000
+    rows[300_000] = "1,x"
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(FileFormatError, match="line 300001, column 'b': 'x' is not a number"):
+        open_data(tmp_path / "a.csv")
+
+
+def test_printed_numbers_come_back_to_the_last_bit(tmp_path):
+    """100,000 doubles of all magnitudes, as Python prints them and with 17 digits."""
+    rng = np.random.default_rng(0)
+    X = rng.random((1000, 100)) * 10.0 ** rng.integers(-30, 30, (1000, 100))
+    for form in (repr, "{:.17g}".format, "{:.16e}".format):
+        rows = (",".join(map(form, row)) for row in X.tolist())
+        (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+        V = open_data(tmp_path / "a.csv", header=False)
+        assert np.array_equal(V.columns(np.arange(1000)).T, X)
+
+
+@pytest.mark.parametrize(
+    "field", ["1_0", "0x1F", "1,234", "1d5", "\u0661", "1 2", "--1", "1e", "x"]
+)
+def test_what_is_no_number(tmp_path, field):
+    """Python, or another parser, would take some of them for numbers."""
+    for row in (5, 60):
+        rows = ["1\t2"] * 100
+        rows[row] = f"3\t{field}"
+        with pytest.raises(
+            FileFormatError, match=f"line {row + 2}, column 'b': .* is not a number"
+        ):
+            read(tmp_path / "a.tsv", "a\tb\n" + "\n".join(rows))
+
+
+def test_blanks_and_missing_entries(tmp_path):
+    text = "a;b\n 1,5 ;+2\n;3e2\nNA; inf\n"
+    (tmp_path / "a.csv").write_text(text)
+    matrix = open_path(tmp_path / "a.csv", None, 1 << 30).matrix
+    expected = [[1.5, 2.0], [np.nan, 300.0], [np.nan, np.inf]]
+    np.testing.assert_array_equal(matrix, expected)
+
+
+def test_without_the_extra_a_table_says_which_one(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [1.0]}), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(FileFormatError, match=r"pyarrow: pip install 'conenmf\[files\]'"):
+        open_data(tmp_path / "a.parquet")

@@ -1,0 +1,174 @@
+import errno
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from conenmf.atomic import (
+    files_written_whole,
+    folder_written_whole,
+    output_file,
+    writing,
+    written_whole,
+)
+from conenmf.data import aligned
+from conenmf.errors import DiskFullError, OptionError, OutputError
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def full():
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "a.json"
+    with written_whole(target) as stream:
+        stream.write(b"first")
+        assert not target.exists()
+
+    def fail():
+        with written_whole(target) as stream:
+            stream.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert contents(tmp_path) == {"a.json": "first"}
+    with written_whole(target) as stream:
+        stream.write(b"second")
+    assert contents(tmp_path) == {"a.json": "second"}
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_several_files_appear_together(tmp_path, failing):
+    targets = [tmp_path / name for name in "abc"]
+    for target in targets:
+        target.write_text("old")
+
+    def write(then):
+        with files_written_whole(targets) as streams:
+            for number, stream in enumerate(streams):
+                if number == failing:
+                    then()
+                stream.write(b"new")
+
+    with pytest.raises(OSError, match="No space left"):
+        write(full)
+    assert contents(tmp_path) == dict.fromkeys("abc", "old")
+    write(lambda: None)
+    assert contents(tmp_path) == dict.fromkeys("abc", "new")
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "out"
+
+    def write(then):
+        with folder_written_whole(target) as folder:
+            (folder / "a").write_text("new")
+            (folder / "b").write_text("new")
+            then()
+
+    def fail():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write(fail)
+    assert list(tmp_path.iterdir()) == []
+    write(lambda: None)
+    assert contents(target) == {"a": "new", "b": "new"}
+    with pytest.raises(OutputError, match="out cannot be written: Directory not empty"):
+        write(lambda: None)
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    def fill(opened, path):
+        with opened(path):
+            full()
+
+    message = "not enough disk space to write .*out: free some"
+    for opened in (written_whole, folder_written_whole):
+        with pytest.raises(DiskFullError, match=f"{message}.*nothing of it was written"):
+            fill(opened, tmp_path / "out")
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(DiskFullError, match=f"{message}.*the earlier one is intact"):
+        fill(written_whole, tmp_path / "out")
+    assert contents(tmp_path) == {"out": "old"}
+
+
+def test_files_are_on_the_disk_before_they_are_moved(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "replace"):
+        original = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *a, name=name, original=original: (done.append(name), original(*a))
+        )
+    with written_whole(tmp_path / "a") as stream:
+        stream.write(b"a")
+    assert done == ["fsync", "replace", "fsync"]  # the file, then the name in its folder
+    done.clear()
+    with folder_written_whole(tmp_path / "b"):
+        pass
+    assert done == ["fsync", "replace", "fsync"]
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path, message in (
+        ("", "is a folder: name a file"),
+        (".", "is a folder: name a file"),
+        ("/", "is a folder: name a file"),
+        (tmp_path, "is a folder: name a file"),
+        (tmp_path / "no" / "a", "its folder does not exist"),
+        (tmp_path / "file" / "a", "its folder does not exist"),
+        ("/proc/a", None),
+        (tmp_path / ("x" * 300), None),
+        ("a\0b", "cannot be the name of a file"),
+    ):
+        with pytest.raises(OutputError, match=message), written_whole(output_file(path)):
+            pass
+    for path in (None, 3, ["a"]):
+        with pytest.raises(OptionError, match="is not the path of a file"):
+            output_file(path)
+    assert output_file(os.fsencode(tmp_path / "a")) == tmp_path / "a"
+
+
+def test_errors_of_the_operating_system_are_named(tmp_path):
+    target = tmp_path / "a.csv"
+    named = pytest.raises(OutputError, match=r"a\.csv cannot be written: Input/output error")
+    with named, writing(target), written_whole(target):
+        raise OSError(errno.EIO, "Input/output error")
+    with pytest.raises(DiskFullError), writing(target):
+        full()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+@pytest.mark.parametrize(
+    ("umask", "of_file", "of_folder"), [(0o022, 0o644, 0o755), (0o007, 0o660, 0o770)]
+)
+def test_only_the_owner_can_read_what_is_temporary(tmp_path, umask, of_file, of_folder):
+    def mode(path):
+        return stat.S_IMODE(path.stat().st_mode)
+
+    before = os.umask(umask)
+    try:
+        with written_whole(tmp_path / "a") as stream:
+            stream.write(b"x")
+            (hidden_file,) = (tmp_path / name for name in os.listdir(tmp_path))
+            assert mode(hidden_file) == 0o600
+        with folder_written_whole(tmp_path / "b") as folder:
+            assert mode(folder) == 0o700
+        array = aligned.new_file(tmp_path, "H", (10, 2), np.dtype(float))
+        (hidden_file,) = (path for path in tmp_path.iterdir() if path.name.startswith("."))
+        assert mode(hidden_file) == 0o600
+        aligned.keep_file(array, "kept")
+    finally:
+        os.umask(before)
+    modes = {path.name: mode(path) for path in tmp_path.iterdir()}
+    assert modes == {"a": of_file, "b": of_folder, "kept.H.npy": of_file}
