@@ -7,6 +7,5 @@ drawn from its kind, a seed and its number, so that one line repeats it::
 
 `cases` says what a case is and what counts as a failure, `workers` runs cases in processes that
 may crash or hang, `campaign` deals out the cases and keeps the `ledger`. What is attacked is in
-`files/`, `numbers`, `squares`, `pairs`, `options`, `calls`, `changes`, `kills`, `interrupts` and
-`forks`. docs/reliability.md has the counts that were reached.
+`numbers`, `squares`, `pairs`, `options`, `calls`, `identity`, `kills`, `interrupts` and `forks`.
 """

@@ -90,7 +90,7 @@ class Kind:
     Attributes
     ----------
     name, group : str
-        The group is the subcommand: files, numbers, calls, changes, kills, interrupts, forks.
+        The group is the subcommand: numbers, calls, changes, kills, interrupts, forks.
     run : callable
         From a `Case` to its `Ending`.
     seconds : float

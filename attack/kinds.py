@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from . import (
-    calls,
-    changes,
-    identity,
-    interrupts,
-    kills,
-    numbers,
-    options,
-    pairs,
-    selftest,
-    squares,
-)
+from . import calls, identity, interrupts, kills, numbers, options, pairs, selftest, squares
 from .cases import Kind
-from .files import arrays, bombs, columnar, envi, hdf5, images, matlab, saved, text, zarr_stores
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        *arrays.FORMATS,
-        *text.FORMATS,
-        *matlab.FORMATS,
-        *envi.FORMATS,
-        *columnar.FORMATS,
-        *hdf5.FORMATS,
-        *zarr_stores.FORMATS,
-        *images.FORMATS,
-        *saved.KINDS,
-        *bombs.KINDS,
         *numbers.KINDS,
         *squares.KINDS,
         *pairs.KINDS,
         *options.KINDS,
         *calls.KINDS,
-        *changes.KINDS,
         *identity.KINDS,
         *kills.KINDS,
         *interrupts.KINDS,
