@@ -1,4 +1,4 @@
-"""The shape of the code: short files and functions, no name with two meanings, fast imports."""
+"""The shape of the code: short functions, no name with two meanings, fast imports."""
 
 import ast
 import importlib
@@ -15,18 +15,11 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 NOT_COMPILED = [path for path in SOURCES if path.name != "kernels.py"]  # whose loops are long
 ATTACK = sorted((ROOT / "attack").rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
-SHORT_TESTS = [path for path in TESTS if path.name != "test_arguments.py"]  # a table of all calls
-MAX_LINES, MAX_TEST_LINES, MAX_FUNCTION_LINES = 400, 500, 60
-MAX_TABLE_LINES = 600  # of the table that has an entry for every public function
+MAX_FUNCTION_LINES = 60
 
 
 def relative(path):
     return path.relative_to(ROOT).as_posix()
-
-
-def n_lines(path):
-    return len(path.read_text("utf-8").splitlines())
 
 
 def functions(path):
@@ -41,16 +34,9 @@ def functions(path):
 
 
 @pytest.mark.parametrize("path", [*NOT_COMPILED, *ATTACK], ids=relative)
-def test_files_and_functions_are_short(path):
-    assert n_lines(path) <= MAX_LINES
+def test_functions_are_short(path):
     long = {name: length for name, length in functions(path) if length > MAX_FUNCTION_LINES}
     assert long == {}
-
-
-@pytest.mark.parametrize("path", SHORT_TESTS, ids=relative)
-def test_test_files_are_short(path):
-    is_table = path.name == "test_arguments.py"
-    assert n_lines(path) <= (MAX_TABLE_LINES if is_table else MAX_TEST_LINES)
 
 
 def test_every_file_says_what_it_is_about():
