@@ -250,7 +250,7 @@ OWN: dict[str, dict[str, Callable[[], Any]]] = {
     "stability": {"n_runs": lambda: 3, "max_iter": lambda: 5},
     "stability_over": {"n_runs": lambda: 3},
     "select_k": {"ks": lambda: [2, 3], "methods": lambda: ["ratio"]},
-    "datasets.load": {"progress": lambda: None},
+    "datasets.load": {"progress": lambda: False},
 }
 
 

@@ -150,11 +150,3 @@ def test_the_table_is_written_into_the_page(ledger, tmp_path):
     assert "old" not in text
     assert text.startswith("before")
     assert text.endswith("after\n")
-
-
-def test_the_page_has_the_table_of_a_run():
-    text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-    _, _, table = text.partition(summary.BEGIN)
-    table, _, _ = table.partition(summary.END)
-    kinds = {name for name, kind in KINDS.items() if kind.group != "selftest"}
-    assert kinds <= {line.split("|")[1].strip() for line in table.splitlines() if "|" in line}

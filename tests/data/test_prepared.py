@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conenmf.datasets.weights import log_counts, tf_idf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +8,7 @@ from conenmf import ConeNMF, factorize, from_columns, from_rows, from_texts, ope
 from conenmf.data.blocks import is_sparse
 from conenmf.data.preparation import Preparation
 from conenmf.data.prepared import prepared
+from conenmf.datasets import log_counts, tf_idf
 from conenmf.errors import OptionError, ShapeError
 
 ALL = {"normalize_total": 50.0, "log1p": True, "tfidf": True}

@@ -84,7 +84,7 @@ def test_runs_leave_as_they_converge(tmp_path, monkeypatch, loss):
 def test_a_file_is_read_as_often_as_for_one_fit(tmp_path, loss, resample):
     path = tmp_path / "counts.npz"
     sp.save_npz(path, sp.csr_array(counts_of(N=120).T), compressed=False)
-    limits = {"tol": 0.0, "max_iter": 40}
+    limits = {"tol": 0.0, "max_iter": 80}  # limits of entries take a few passes more
     passes, size = [], []
     for n in range(4):
         V = open_data(path, max_memory="2MB", block_samples=60)

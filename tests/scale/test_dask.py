@@ -498,7 +498,7 @@ def test_numbers_depend_neither_on_the_groups_nor_on_the_threads(X, monkeypatch)
     """Groups are whole subtrees of one tree over the chunks."""
     found = []
     for threads in (1, 3, 1000):
-        monkeypatch.setattr("conenmf.scale.dask.available_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("conenmf.scale.dask._n_threads", lambda threads=threads: threads)
         V = from_rows(chunked(X, 23))
         result = factorize(V, 4, init="cr1", sketch=None, max_iter=4, tol=0)
         columns = V.columns([1999, 0, 24, 24, 23])
@@ -512,6 +512,6 @@ def test_numbers_depend_neither_on_the_groups_nor_on_the_threads(X, monkeypatch)
 
 
 def test_groups_are_limited_in_size(monkeypatch):
-    monkeypatch.setattr("conenmf.scale.dask.available_threads", lambda: 1)
+    monkeypatch.setattr("conenmf.scale.dask._n_threads", lambda: 1)
     lazy = da.ones((64 * 1000, 1000), chunks=(1000, 1000))  # 8 MB each
     assert len(from_rows(lazy, persist=False)._groups) == 16

@@ -1,7 +1,7 @@
 """Loading a dataset: find its folder, read its files, preprocess it as the paper did.
 
 The folder holds ``V.npz`` and ``labels.npy``, or the official files. Samples are rows, images are
-upright. A digest of the numbers tells whether they are the ones that the catalogue describes.
+upright. A digest of the numbers shows whether they are the ones that the catalogue describes.
 """
 
 from __future__ import annotations
