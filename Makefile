@@ -29,7 +29,7 @@ dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a 
 	cd .venv-dist/conenmf-* && ../bin/python -m pytest -n auto $(TESTS)
 	sha256sum dist/*
 
-attack: $(VENV)/test.stamp  ## mutated files, random numbers, wrong calls, kills: ten minutes
+attack: $(VENV)/test.stamp  ## random fits and killed processes against what is guaranteed: ten minutes
 	$(BIN)/python -m attack --minutes $(or $(MINUTES),10) $(ATTACK)
 
 lint: $(VENV)/test.stamp

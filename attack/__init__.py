@@ -1,11 +1,9 @@
-"""The attack: damaged files, random numbers, wrong calls and faults, for minutes or for hours.
+"""The attack: random cases that try to break what docs/limitations.md guarantees.
 
-Run it from the root of the repository: ``python -m attack`` or ``make attack``. Every case is
-drawn from its kind, a seed and its number, so that one line repeats it::
+Run it from the root of the repository: ``python -m attack`` or ``make attack``. Every case is drawn
+from its kind, a seed and its number, so one line repeats it::
 
-    python -m attack one csv --seed 7 --case 1234
+    python -m attack fits --seed 7 --first 1234 --cases 1
 
-`cases` says what a case is and what counts as a failure, `workers` runs cases in processes that
-may crash or hang, `campaign` deals out the cases and keeps the `ledger`. What is attacked is in
-`numbers`, `squares`, `pairs`, `options`, `calls`, `identity`, `kills`, `interrupts` and `forks`.
+`cases` says what a case is and runs it, `kinds` lists what is attacked.
 """

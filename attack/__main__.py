@@ -1,117 +1,63 @@
-"""The command: ``python -m attack [KIND ...]``, ``one KIND --case N``, ``summary``."""
+"""Attack the library: a line for each kind of cases, and for each failure how to repeat it."""
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import itertools
 import secrets
 import sys
 import time
-from pathlib import Path
+import warnings
+from collections import Counter
 
-from .campaign import run_campaign, run_one
-from .cases import FAILURES
-from .kinds import KINDS, chosen
-from .ledger import Ledger
-from .summary import failures_of, heading, table, write_into
-from .workers import Result
-
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "attack" / "results"
-PAGE = ROOT / "docs" / "reliability.md"
+from .cases import FAILURES, run_case
+from .kinds import KINDS
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; 1 if a guarantee was broken."""
-    options = _parser().parse_args(arguments)
-    if options.what[:1] == ["one"]:
-        return _one(options)
-    if options.what[:1] == ["summary"]:
-        return _summary(options)
-    return _attack(options)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m attack", description=__doc__)
-    parser.add_argument("what", nargs="*", metavar="KIND", help="kinds, groups, or all")
-    parser.add_argument("--cases", type=int, help="of each kind; by default each has its own")
-    parser.add_argument("--scale", type=float, default=1.0, help="times the default cases")
-    parser.add_argument("--minutes", type=float, help="end after so many")
-    parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--ledger", type=Path, default=RESULTS / "ledger.jsonl")
-    parser.add_argument("--case", type=int, default=0, help="of one KIND")
-    parser.add_argument("--write", action="store_true", help="summary: into docs/reliability.md")
-    parser.add_argument("--failures", action="store_true", help="summary: every failure")
-    return parser
-
-
-def _attack(options: argparse.Namespace) -> int:
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    kinds = chosen(tuple(options.what))
-    ledger = Ledger(options.ledger)
-    print(f"seed {seed}, ledger {options.ledger}; to continue: --seed {seed}", flush=True)
-    progress = _Progress(time.monotonic())
-    complete = run_campaign(
-        kinds,
-        ledger,
-        seed,
-        cases=options.cases,
-        minutes=options.minutes,
-        scale=options.scale,
-        n_workers=options.workers,
-        keep=options.ledger.parent / "failures",
-        on_result=progress.show,
+    parser.add_argument(
+        "kinds", nargs="*", metavar="KIND", default=list(KINDS), help=f"of {', '.join(KINDS)}"
     )
-    print(table(ledger))
-    if not complete:
-        print(f"the time is over; to continue: --seed {seed} --ledger {options.ledger}")
-    return 1 if progress.failures else 0
+    parser.add_argument("--cases", type=int, help="of each kind; by default as the time allows")
+    parser.add_argument("--minutes", type=float, help="for all kinds; 10 without --cases")
+    parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.kinds) - set(KINDS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(KINDS)}")
+    if options.cases is None and options.minutes is None:
+        options.minutes = 10.0
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    seconds = None if options.minutes is None else 60 * options.minutes / len(options.kinds)
+    shared = (seed, options.first, options.cases, seconds)
+    return int(sum(run_kind(kind, *shared) for kind in options.kinds) > 0)
 
 
-class _Progress:
-    """A line for every failure, and one for every minute."""
-
-    def __init__(self, began: float) -> None:
-        self.began = self.shown = began
-        self.cases = self.failures = 0
-
-    def show(self, result: Result) -> None:
-        """Count a result."""
-        self.cases += 1
-        ending, now = result.ending, time.monotonic()
-        if ending.outcome in FAILURES:
-            self.failures += 1
-            print(f"{ending.outcome}: {ending.note}\n    {repeat(result)}", flush=True)
-        if now - self.shown > 60:
-            self.shown = now
-            minutes = (now - self.began) / 60
-            print(f"{minutes:.0f} min: {self.cases} cases, {self.failures} failures", flush=True)
-
-
-def repeat(result: Result) -> str:
-    """The line that repeats a case."""
-    return f"python -m attack one {result.kind} --seed {result.seed} --case {result.number}"
-
-
-def _one(options: argparse.Namespace) -> int:
-    (name,) = options.what[1:]
-    seed = 0 if options.seed is None else options.seed
-    result = run_one(KINDS[name], seed, options.case, keep=RESULTS / "one")
-    print(f"{result.ending}\n{result.seconds:.2f} s; {result.extra_memory / 1e6:.0f} MB")
-    print(f"its files: {RESULTS / 'one' / f'{name}-{seed}-{options.case}'}")
-    return 1 if result.ending.failed else 0
-
-
-def _summary(options: argparse.Namespace) -> int:
-    ledger = Ledger(options.ledger)
-    if options.failures:
-        print(failures_of(ledger))
-    print(heading(ledger))
-    print(table(ledger))
-    if options.write:
-        write_into(PAGE, ledger)
-    return 0
+def run_kind(
+    kind: str, seed: int, first: int = 0, cases: int | None = None, seconds: float | None = None
+) -> int:
+    """Run cases of a kind, as many as given or for so long; print and return what failed."""
+    outcomes: Counter[str] = Counter()
+    began = time.monotonic()
+    for number in itertools.count(first) if cases is None else range(first, first + cases):
+        if seconds is not None and time.monotonic() - began > seconds:
+            break
+        ending = run_case(KINDS[kind], kind, seed, number)
+        outcomes[ending.outcome] += 1
+        if ending.failed:
+            again = f"python -m attack {kind} --seed {seed} --first {number} --cases 1"
+            print(f"{ending.outcome}: {ending.note}\n    {again}", flush=True)
+    found = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
+    seconds = time.monotonic() - began
+    print(f"{kind}: {outcomes.total():,} cases in {seconds:.0f} s: {found}", flush=True)
+    return sum(outcomes[name] for name in FAILURES)
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
     sys.exit(main())

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import os
+import signal
+import tempfile
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-MB = 1 << 20
+from conenmf import ConeNMFError
 
-# How a case may end, and what that means. The first three are what the library guarantees.
-GOOD = {
-    "accepted": "read or computed, and right as far as it can be checked",
-    "refused": "an error with a name",
-    "recovered": "disturbed, and then the same bits as without",
-}
-NOTED = {
-    "alone": "accepted, but the independent reader refuses the file",
-    "known": "a limit that the documentation states",
-}
+SECONDS = 300  # by the clock, after which a case hangs
+# Other cases end as "accepted" (computed, and right as far as it can be checked), "refused" (an
+# error with a name) or "recovered" (disturbed, and then the same bits as without).
 FAILURES = {
-    "crash": "the process ended by a signal",
     "hang": "no end within the time limit",
     "unnamed": "an error that is not one of conenmf.errors",
-    "different": "accepted, but numbers differ from those of the file, or from the undisturbed run",
+    "different": "other numbers than those of the reference or of the undisturbed run",
     "factors": "NaN, infinite or negative factors, or an invariant does not hold",
-    "silent": "a wrong value of an argument was accepted",
-    "memory": "more memory than the limit and its allowance",
-    "leftover": "files, processes or threads were left behind",
+    "silent": "what must be refused was accepted",
+    "leftover": "files were left behind",
     "broken": "the attack itself failed",
 }
 
@@ -45,9 +35,7 @@ class Ending:
 
     outcome: str
     note: str = ""
-    past_header: bool | None = None  # files: whether the header could be read
-    compared: bool = False  # with an independent reader or method, entry by entry
-    count: int = 1  # of what the case holds several of
+    compared: bool = False  # with an independent method or an undisturbed run
 
     @property
     def failed(self) -> bool:
@@ -57,18 +45,12 @@ class Ending:
 
 @dataclass
 class Case:
-    """One case: its random generator, an empty folder, and a way to say how far it came.
-
-    What `report` is given stands as the ending if the process does not survive what follows: the
-    independent readers crash and hang too, which says nothing about this library. The time counts
-    from the last report; None says that the case is prepared.
-    """
+    """One case: its random generator and an empty folder."""
 
     kind: str
     seed: int
     number: int
     folder: Path
-    report: Callable[[Ending | None], None] = lambda ending: None
     rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,73 +65,32 @@ class Case:
         return bool(self.rng.random() < probability)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of cases.
-
-    Attributes
-    ----------
-    name, group : str
-        The group is the subcommand: numbers, calls, changes, kills, interrupts, forks.
-    run : callable
-        From a `Case` to its `Ending`.
-    seconds : float
-        Processor time after which a case counts as hanging; four times that by the clock.
-    batch : int
-        Cases that are dealt to a worker at a time.
-    extra_memory : int
-        Bytes by which the peak of a case may exceed what the process had before it.
-    busy_library : str
-        Part of the path of a library that is documented to hang on malicious files.
-    counted : str
-        What a case holds several of, where it does: problems, signals.
-    default : int
-        Cases of a run of about half an hour on two cores.
-    """
-
-    name: str
-    group: str
-    run: Callable[[Case], Ending]
-    seconds: float = 10.0
-    batch: int = 50
-    extra_memory: int | None = None
-    busy_library: str = ""
-    counted: str = ""
-    default: int = 1000
+Attack = Callable[[Case], Ending]
 
 
-def judged(problem: BaseException, **more: Any) -> Ending:
+def judged(problem: BaseException) -> Ending:
     """The ending for an error: refused if it is one of the library's own."""
-    from conenmf import ConeNMFError
-
-    text = f"{type(problem).__name__}: {problem}"
-    if isinstance(problem, ConeNMFError):
-        return Ending("refused", _short(text), **more)
-    return Ending("unnamed", _short(f"{text} {place(problem)}"), **more)
+    place = traceback.extract_tb(problem.__traceback__)[-1]
+    text = f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"
+    outcome = "refused" if isinstance(problem, ConeNMFError) else "unnamed"
+    return Ending(outcome, " ".join(text.split())[:300])
 
 
-def place(problem: BaseException) -> str:
-    """Where an error was raised: the innermost line, and the innermost one of the library."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    own = [frame for frame in frames if "/conenmf/" in frame.filename]
-    shown = {(Path(f.filename).name, f.lineno): None for f in (*own[-1:], *frames[-1:])}
-    return "(" + ", ".join(f"{name}:{line}" for name, line in shown) + ")"
+def run_case(attack: Attack, kind: str, seed: int, number: int) -> Ending:
+    """Run a case in a folder of its own."""
 
+    def stop(*_: Any) -> None:
+        raise TimeoutError
 
-def _short(text: str) -> str:
-    return " ".join(text.split())[:300]
-
-
-@contextlib.contextmanager
-def nothing_left(folder: Path, expected: set[str]) -> Iterator[list[str]]:
-    """Collect, in the list that is returned, what lies in the folder afterwards and should not."""
-    left: list[str] = []
-    yield left
-    left += _unexpected(folder, expected)
-    if left:  # an open file that a cycle of references keeps
-        gc.collect()
-        left[:] = _unexpected(folder, expected)
-
-
-def _unexpected(folder: Path, expected: set[str]) -> list[str]:
-    return sorted(set(os.listdir(folder)) - expected)
+    handler = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        with tempfile.TemporaryDirectory(prefix="conenmf-attack-") as folder:
+            return attack(Case(kind, seed, number, Path(folder)))
+    except TimeoutError as problem:
+        return Ending("hang", judged(problem).note)
+    except Exception as problem:
+        return Ending("broken", judged(problem).note)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)

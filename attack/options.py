@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from tests.reference import Reference
 
 import conenmf
 from conenmf.errors import CheckpointError
 from conenmf.solve.checkpoint import Checkpoint
 
-from .cases import Case, Ending, Kind, judged
-from .reference import Reference
+from .cases import Case, Ending, judged
 
 IN_MEMORY = ("C", "F", "float32", "csr", "csc", "frame", "masked", "strided")
 ELSEWHERE = ("memmap", "hdf5", "zarr", "dask")
@@ -276,7 +276,8 @@ def not_available(fit: Fit) -> str:
 # --- what must hold -----------------------------------------------------------------------------
 
 
-def _attack(case: Case) -> Ending:
+def attack(case: Case) -> Ending:
+    """Fit, and compare with the reference."""
     fit = draw(case)
     note, reason = f"; {described(fit)}", not_available(fit)
     try:
@@ -395,6 +396,3 @@ def _wrong_resumed(case: Case, fit: Fit, model: Any, A: Any) -> str:
     except CheckpointError:
         return ""
     return "" if np.array_equal(B, fresh) else "a run with other options resumes this one"
-
-
-KINDS = (Kind("options", "options", _attack, default=3000, batch=50, seconds=30.0),)

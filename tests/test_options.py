@@ -12,23 +12,21 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from attack import options  # noqa: E402
-from attack.cases import Case  # noqa: E402
-from attack.reference import Reference  # noqa: E402
-from attack.workers import measured  # noqa: E402
+from attack.cases import Case, run_case  # noqa: E402
+from tests.reference import Reference  # noqa: E402
 
 SEED, CASES, AT_A_TIME = 30, 200, 20
-(KIND,) = options.KINDS
 
 
-def endings(folder, numbers):
-    return {number: measured(KIND, SEED, number, folder)[0] for number in numbers}
+def endings(numbers):
+    return {number: run_case(options.attack, "options", SEED, number) for number in numbers}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("first", range(0, CASES, AT_A_TIME))
 def test_fits_are_those_of_the_reference(first, tmp_path):
-    ended = endings(tmp_path, range(first, first + AT_A_TIME))
-    again = f"python -m attack one options --seed {SEED} --case"
+    ended = endings(range(first, first + AT_A_TIME))
+    again = f"python -m attack options --seed {SEED} --cases 1 --first"
     assert [f"{again} {n}: {e.note}" for n, e in ended.items() if e.failed] == []
     assert sum(ending.compared for ending in ended.values()) >= AT_A_TIME / 2
 
@@ -61,7 +59,7 @@ def test_a_wrong_number_is_noticed(attribute, monkeypatch, tmp_path):
         return A
 
     monkeypatch.setattr(options.conenmf.ConeNMF, "fit_transform", flattered)
-    ended = endings(tmp_path, range(AT_A_TIME)).values()
+    ended = endings(range(AT_A_TIME)).values()
     assert "different" in {ending.outcome for ending in ended}
 
 
