@@ -75,6 +75,7 @@ def test_blocks_are_read_ahead_and_in_order(path):
     V.sweep(lambda block: (float(block.sum()),))
     (reader,) = {thread for thread, _ in reads}
     assert reader is not threading.current_thread()
+    assert reader.daemon  # the process need not wait for it
     assert [start for _, start in reads] == list(range(0, 600, V.block_samples))
 
 

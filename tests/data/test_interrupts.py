@@ -1,4 +1,9 @@
-"""Ctrl-C and forks at random moments: nothing waits forever, and the next fit has the same bits."""
+"""Ctrl-C and forks at moments that are random, or worse than any random one.
+
+The moments at which an exception can be raised in the main thread are between any two operations:
+here some are chosen, and many are drawn. Nothing may wait for ever afterwards, and the next fit has
+the same bits.
+"""
 
 import multiprocessing
 import os
@@ -80,7 +85,7 @@ def is_interrupted(opener, delay):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see below
 @pytest.mark.parametrize("kind", ["memory", "npy", "hdf5"])
 def test_after_an_interrupt_at_any_moment_the_next_fit_is_the_same(openers, kind):
-    expected = fit(openers[kind])
+    expected, before = fit(openers[kind]), blas_threads()
     began = time.perf_counter()
     fit(openers[kind])
     seconds = time.perf_counter() - began
@@ -93,11 +98,80 @@ def test_after_an_interrupt_at_any_moment_the_next_fit_is_the_same(openers, kind
             result = fit(openers[kind])
             assert np.array_equal(result.W, expected.W)
             assert np.array_equal(result.H, expected.H)
+            wait_until(lambda: blas_threads() == before)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, earlier)
     assert n_interrupts > 6  # Python drops a few, and warns: those in its own destructors
     assert threading.active_count() <= n_before + 4  # all of them idle
+
+
+def test_a_process_that_was_interrupted_anywhere_ends(X, tmp_path):
+    """Also if no thread could be stopped in order: every `finally` is interrupted once more."""
+    np.save(tmp_path / "X.npy", X)
+    script = f"""
+        import sys, threading
+        from conenmf import open_data
+        from conenmf.data import threads
+        V = open_data({str(tmp_path / "X.npy")!r}, max_memory="1MB", block_samples=20)
+        def interrupted(*arguments):
+            raise KeyboardInterrupt
+        threads._Done.wait = interrupted
+        threads._BlasKeeper._exit = interrupted
+        try:
+            V.sweep(interrupted)
+        except KeyboardInterrupt:
+            sys.exit(7)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(conenmf.__file__).parents[1])}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+class InterruptedCrew(threads._Crew):
+    """One whose caller is interrupted at once when work has started."""
+
+    def __init__(self):
+        super().__init__()
+        self.started = []
+
+    def start(self, work):
+        self.started.append(super().start(work))
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def interrupted_crew(monkeypatch):
+    crew = InterruptedCrew()
+    monkeypatch.setattr(threads, "_crew", crew)
+    return crew
+
+
+def test_a_reader_ends_with_a_caller_that_was_interrupted_while_it_started(interrupted_crew):
+    with pytest.raises(KeyboardInterrupt), threads.read_ahead(lambda index: index, 5, 2):
+        pass
+    wait_until(lambda: interrupted_crew.started[0]._is_set)
+
+
+def test_blas_is_restored_after_a_user_that_was_interrupted_while_it_entered(interrupted_crew):
+    before = blas_threads()
+    with pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
+        pass
+    wait_until(lambda: interrupted_crew.started[0]._is_set)
+    assert blas_threads() == before
+
+
+def test_blas_is_restored_after_a_user_that_could_not_leave(monkeypatch):
+    def interrupted(self, user):
+        raise KeyboardInterrupt
+
+    before = blas_threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(threads._BlasKeeper, "_exit", interrupted)
+        with pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
+            assert set(blas_threads()) == {1}
+    wait_until(lambda: blas_threads() == before)
 
 
 def test_workers_that_were_interrupted_have_ended_when_the_interrupt_arrives():
@@ -203,7 +277,7 @@ def test_nothing_is_registered_to_run_at_forks(X):
         X = numpy.random.default_rng(0).random((60, 10))
         conenmf.ConeNMF(3).fit(X)
         conenmf.ConeNMF(3, loss="poisson").fit(X)
-        ours = [f for hook in hooks for f in hook.values() if "conenmf" in str(f.__module__)]
+        ours = [f for hook in hooks for f in hook.values() if f.__module__.startswith("conenmf")]
         print(len(ours))
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(conenmf.__file__).parents[1])}
@@ -218,7 +292,7 @@ def test_a_child_that_was_forked_while_a_thread_held_our_locks_fits(openers):
     expected, held, go = fit(openers["npy"]).W, threading.Event(), threading.Event()
 
     def hold():
-        with threads.one_blas_thread(), threads._here().lock:
+        with threads.one_blas_thread(), threads._keeper.lock:
             held.set()
             go.wait(60)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from conenmf import from_rows, open_data
-from conenmf.data import resources
 from conenmf.data.resources import available_memory, available_threads, memory_budget
 from conenmf.errors import OptionError
 
@@ -82,7 +81,6 @@ def test_threads_are_those_of_the_environment_or_the_cores(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     assert 1 <= available_threads() <= os.cpu_count()
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit shows that it is asked
-    resources._usable_cores.cache_clear()
     assert available_threads() == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from conenmf import from_columns, from_rows
+from conenmf.data import threads
 from conenmf.data.threads import read_ahead, run_in_order
 
 
@@ -49,15 +50,16 @@ def test_threads_are_used_again_and_keep_no_data():
 
     data = Data()
     kept = weakref.ref(data)
+    used = []
     barrier = threading.Barrier(3)
 
     def run(index, data=data):
         barrier.wait(60)
+        used.append(threading.current_thread())
 
-    before = threading.active_count()
-    for _ in range(100):
+    for _ in range(4):
         run_in_order(run, lambda i, r: None, 3, 3)
-    assert threading.active_count() <= before + 8
+    assert len(set(used)) == 3
     del run, data
     gc.collect()
     deadline = time.monotonic() + 60
@@ -128,6 +130,22 @@ def test_a_child_is_not_inside_what_its_parent_was_inside(small_blocks, sample_m
 
     with threadpool_limits(2, user_api="blas"), V.own_threads():
         assert in_child(inside) == "(1,)"
+
+
+def test_what_a_user_of_blas_calls_does_not_ask_again(monkeypatch, small_blocks, sample_matrix):
+    V = from_columns(sample_matrix, **small_blocks)
+    with V.own_threads():
+        monkeypatch.setattr(threads._keeper, "_enter", None)
+        with V.own_threads():
+            assert blas_threads(None) == (1,)
+        assert blas_threads(None) == (1,)
+        monkeypatch.undo()
+    abandoned = V.own_threads()
+    abandoned.__enter__()
+    del abandoned  # as an interrupt may leave it
+    gc.collect()
+    with threadpool_limits(2, user_api="blas"), V.own_threads():
+        assert blas_threads(None) == (1,)
 
 
 def failing_step(block):
@@ -203,6 +221,23 @@ def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     assert most == 1
     assert blas_threads(None) == before
     with V.own_threads(), V.own_threads():
+        assert blas_threads(None) == (1,)
+    assert blas_threads(None) == before
+
+
+def test_a_keeper_that_cannot_start_leaves_nothing_behind(monkeypatch, small_blocks, sample_matrix):
+    V = from_columns(sample_matrix, **small_blocks)
+    before = blas_threads(None)
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "_crew", threads._Crew())
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"), V.own_threads():
+            pass
+    with V.own_threads():
         assert blas_threads(None) == (1,)
     assert blas_threads(None) == before
 

@@ -31,11 +31,6 @@ def available_threads() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
-    return _usable_cores()
-
-
-@cache
-def _usable_cores() -> int:
     from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
 
     return int(cpu_count())
