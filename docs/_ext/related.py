@@ -32,8 +32,6 @@ PUBLICATIONS = {
     "Theoretical Computer Science 38, 1985",
     "drawn": 'D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA '
     "2007",
-    "outliers": 'M. Charikar, S. Khuller, D. Mount, G. Narasimhan, "Algorithms for facility '
-    'location problems with outliers", SODA 2001',
     "sketch": 'N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM '
     "Review 53, 2011",
 }
@@ -69,7 +67,6 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "certify": (
         {
             "cones.certificate.lower_bound": "The bound alone.",
-            "cones.dual_bound.best_lower_bound": "The bound, with what it rests on.",
             "diagnose": "The certificate, the spectrum, the cones and samples.",
         },
         "It judges the error, not the truth of the components: others may have the same error, see "
@@ -88,7 +85,6 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
         {
             "cr1_nmf": "One component for each cone.",
             "cones.geometry.cone_geometry": "Whether the assumption of the theorems holds.",
-            "cones.seeding.cr1_plus_plus": "Centres drawn at random.",
         },
         "",
         ("paper", "farthest"),
@@ -103,7 +99,7 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
         ("paper",),
     ),
     "estimate_rank": (
-        {"select_k": "This and four more estimators.", "judge.selection.choose_k": 'As "auto".'},
+        {"select_k": "This and the other estimators."},
         "",
         ("paper",),
     ),
@@ -125,24 +121,14 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     ),
     "from_columns": ({"from_rows": "Samples in rows.", "open_data": "A file."}, "", ()),
     "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
-    "write_report": ({"report.render": "The page as a string."}, "", ()),
     "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
-    "linalg.nnls.nnls": ({"solve.coefficients.coefficients": "For all of V."}, "", ("pivoting",)),
+    "linalg.nnls.nnls": ({"solve.solvers.Solver": "For all of V."}, "", ("pivoting",)),
     "data.sketch.sketch": ({"linalg.spectrum.Spectrum": "Singular values of V."}, "", ("sketch",)),
-    "solve.solvers.hals": (
-        {"solve.solvers.mult": "Multiplicative.", "solve.solvers.nnlsb": "Exact."},
-        "",
-        ("sweeps", "extrapolation"),
-    ),
-    "solve.solvers.mult": ({"solve.solvers.hals": "The default."}, "", ("nmf", "sweeps")),
-    "solve.solvers.nnlsb": ({"linalg.nnls.nnls": "What it solves."}, "", ("pivoting",)),
     "solve.separable.snpa": ({"solve.separable.spa": "By orthogonal projections."}, "", ("snpa",)),
-    "solve.inits.initialize": ({"solve.race.run_race": "Several in a race."}, "", ("nndsvd",)),
-    "cones.seeding.cr1_plus_plus": ({"cr1_nmf": "Without random numbers."}, "", ("drawn",)),
-    "cones.outliers.centres_with_outliers": (
-        {"cones.clustering.choose_centres": "Every sample counts."},
+    "solve.inits.initialize": (
+        {"factorize": 'With ``init="auto"``, several compete.'},
         "",
-        ("outliers",),
+        ("paper", "nndsvd", "drawn"),
     ),
 }
 
