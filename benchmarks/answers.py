@@ -37,8 +37,7 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from conenmf import ConeNMF, certify, from_rows
-from conenmf.solve.loop import alternate
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.run import Stopping, alternate
 
 RIVALS = ("NMF cd nndsvda", "NMF cd nndsvd", "NMF cd random")
 ITERATIONS, ENOUGH = 150, 1.0005

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF, MiniBatchNMF
 
 from conenmf import ConeNMF
-from conenmf.solve.stopping import Iteration
+from conenmf.solve.run import Iteration
 
 SEED = 0
 Factors = tuple[np.ndarray, np.ndarray]  # coefficients (N, K), components (K, F)

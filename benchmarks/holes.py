@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF
 
 from conenmf import Factorization, datasets, factorize, from_rows
-from conenmf.solve import weighted
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses import weighted
 
 HIDDEN_SHARE, SEEDS = 0.1, (0, 1, 2)
 IMAGES = {"indian_pines": 10, "orl_32x32": 40}

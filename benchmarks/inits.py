@@ -20,11 +20,9 @@ from sklearn.datasets import load_digits
 from conenmf import from_rows, make_cones
 from conenmf.cones.certificate import lower_bound
 from conenmf.data.matrix import DataMatrix
-from conenmf.solve.cone_inits import mixing
-from conenmf.solve.inits import initialize
-from conenmf.solve.loop import alternate
+from conenmf.solve.inits import initialize, mixing
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 STARTS = ("cr1", "nndsvd", "auto", "nnsvdlrc", "spa", "snpa", "random")
 REAL = {  # components

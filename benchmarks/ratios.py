@@ -27,8 +27,7 @@ from conenmf.cones.plane import leading_plane, rank_two_factors
 from conenmf.cones.rank_one import cr1_error
 from conenmf.linalg.frequent_directions import leading_direction, merge_sketches
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.near_separable import separable_bound
-from conenmf.solve.separable import spa
+from conenmf.solve.separable import separable_bound, spa
 
 GOLDEN = (1 + np.sqrt(5)) / 2
 CLIMBED, CHANGES = 5, 400  # instances that are improved, and changes tried for each

@@ -23,8 +23,8 @@ from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.simulate import make_cones
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
-from conenmf.solve.penalties import Penalties
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.run import Stopping
 from conenmf.text import shown
 
 ROOT = Path(__file__).parents[1]
@@ -164,9 +164,9 @@ OPTIONS = {  # classes in which users state what they want
     "Words": {"stop_words": ("choice", "none"), "min_df": ("integer", 1), "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
-    "solve.penalties.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
+    "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
-    "solve.stopping.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
+    "solve.run.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1),
         "is_plateau": ("function?", None)},
 }
 FUNCTIONS = {
@@ -243,7 +243,7 @@ FUNCTIONS = {
     "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
         "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
-    "solve.loop.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
+    "solve.run.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
         "hals"), "stopping": ("object", Stopping(max_iter=1)), "callback": ("function?", None),
         "leap": ("function?", None), "resume": ("object?", None), "save": ("function?", None)},
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":

@@ -9,9 +9,8 @@ from conenmf.cones.rank_one import rank_one_factors as rank_one
 from conenmf.cones.seeding import draw_centres
 from conenmf.scale.dask import Traffic
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 F, K, N, P = 50, 4, 2000, 4
 FK, KK = 8 * F * K, 8 * K * K

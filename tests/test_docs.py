@@ -14,7 +14,7 @@ from conenmf.cli import EXIT_CODES, app
 from conenmf.datasets import DATASETS
 from conenmf.io.formats import KINDS
 from conenmf.solve.inits import INITS
-from conenmf.solve.poisson import POISSON_SOLVERS
+from conenmf.solve.losses.poisson import POISSON_SOLVERS
 from conenmf.solve.solvers import SOLVERS
 
 ROOT = Path(__file__).parents[1]

@@ -20,11 +20,9 @@ from conenmf.errors import NotAvailableError
 from conenmf.judge.count_certificate import certify_counts
 from conenmf.judge.poisson_gaps import poisson_gaps
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.count_coefficients import regressions
-from conenmf.solve.count_margins import margins
 from conenmf.solve.goals import best_coefficients
-from conenmf.solve.poisson import Poisson
-from conenmf.solve.weighted import Weighted
+from conenmf.solve.losses.poisson import Poisson, margins, regressions
+from conenmf.solve.losses.weighted import Weighted
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -10,7 +10,7 @@ from conenmf.data.sketch import sketch
 from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.inits import INITS, initialize
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import alternate
 from conenmf.solve.solvers import SOLVERS, hals
 
 
@@ -128,8 +128,8 @@ def test_auto_sketches_large_dense_data_only():
     ("made_by", "part", "options"),
     [
         ("conenmf.pipeline.initialize", "H", {"init": "random", "sketch": None}),
-        ("conenmf.solve.arena.sketch", "B", {"init": "auto", "sketch": 6}),
-        ("conenmf.solve.arena.sketch", "B", {"init": "auto", "sketch": None}),
+        ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": 6}),
+        ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": None}),
     ],
 )
 def test_what_an_init_made_is_gone_while_the_solver_runs(monkeypatch, made_by, part, options):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.progress import TimeLeft, watching
-from conenmf.solve.stopping import Iteration
+from conenmf.solve.run import Iteration
 
 X = np.random.default_rng(0).random((60, 20))
 LIMITS = {"max_iter": 10, "tol": 0.0, "max_time": None}

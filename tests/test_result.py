@@ -9,7 +9,7 @@ import pytest
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.errors import ConeNMFError, NotAvailableError
 from conenmf.names import Names
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.constraints import Penalties
 
 # --- judging ----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from conenmf import ConeNMF, cluster_cones, factorize, from_columns, from_rows, make_cones
 from conenmf.data.views import shuffled_samples
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.cone_inits import lie_in_cones
+from conenmf.solve.inits import lie_in_cones
 
 
 def _mixtures(rng, F=40, N=90, K=3):

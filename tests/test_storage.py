@@ -8,7 +8,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns
 from conenmf.errors import DiskFullError, FileFormatError, NotAvailableError, OutputError
 from conenmf.names import Names
-from conenmf.solve.stopping import StopReason
+from conenmf.solve.run import StopReason
 
 
 def test_save_and_load(tmp_path, cones):

@@ -35,9 +35,8 @@ from verdicts import ahead, decided, spread
 from conenmf import from_rows
 from conenmf.datasets import DATASETS, Dataset, load
 from conenmf.judge.metrics import scores
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 ITERATIONS = {"nnlsb": 100, "hals": 1000, "mult": 2000}
 WINDOW, STILL = 10, 1e-4

@@ -21,9 +21,8 @@ from verdicts import Case, ahead, decided
 from conenmf import from_columns, make_cones
 from conenmf.cones.rank_one import cr1_error
 from conenmf.data.blocks import Array
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 TITLE = "Figure 2, right: classical algorithms"
 SIZES = {  # F, K, values of N, repetitions, of how many values of N each takes one

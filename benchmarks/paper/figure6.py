@@ -23,9 +23,8 @@ from verdicts import Case, ahead, decided, spread
 from conenmf import from_rows
 from conenmf.data.blocks import Array
 from conenmf.datasets import Dataset, load
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 TITLE = "Figures 5 and 6: basis images"
 SIZES = {

@@ -26,9 +26,8 @@ from starts import DETERMINISTIC, INITS, OTHERS, begin
 from conenmf import from_rows
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import load
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Iteration, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS as BY_NAME
-from conenmf.solve.stopping import Iteration, Stopping
 
 SOLVERS = ("nnlsb", "mult", "hals")
 ONLY = {"faces94 / 2": ("nnlsb",)}  # the solver of Table V; its runs take a minute each

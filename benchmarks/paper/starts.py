@@ -20,8 +20,7 @@ from conenmf import cluster_cones
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.initial import lift_zeros
-from conenmf.solve.inits import initialize
+from conenmf.solve.inits import initialize, lift_zeros
 from conenmf.solve.solvers import SOLVERS
 
 MAX_STEPS, STILL = 100, 1e-4

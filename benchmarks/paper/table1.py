@@ -21,9 +21,8 @@ from verdicts import Case, decided, signed_rank, smallest, spread
 
 from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.rank_one import cr1_error
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Iteration, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Iteration, Stopping
 
 TITLE = "Table I: time to the error of cr1-nmf"
 SIZES = {  # F, K, values of N, runs

@@ -15,17 +15,21 @@ from .data.holes import filled
 from .data.matrix import Aligned, DataMatrix
 from .data.views import times_features
 from .solve.checkpoint import CheckpointedRun
-from .solve.count_coefficients import regressions
+from .solve.coefficients import what_is_left
 from .solve.count_inits import initialize_counts, initialize_others, race_of_counts, warmed_up
-from .solve.count_terms import balanced
-from .solve.fixed import what_is_left
 from .solve.inits import Init, initialize
+from .solve.losses.poisson import balanced, regressions
 from .solve.methods import Method
-from .solve.observed_race import in_own_units, race_of_observed, suits_race
-from .solve.prospect import Prospect
-from .solve.race import Race, RaceOutcome, run_race
-from .solve.state import Saved
-from .solve.stopping import Callback, Log, Stopping
+from .solve.race import (
+    Prospect,
+    Race,
+    RaceOutcome,
+    in_own_units,
+    race_of_observed,
+    run_race,
+    suits_race,
+)
+from .solve.run import Callback, Log, Saved, Stopping
 from .solve.terms import Terms
 from .stages import Spent, Stages
 

@@ -26,10 +26,9 @@ from .markup import element
 from .pipeline import factorize
 from .result import Factorization
 from .settings import check_limits
-from .solve.initial import InitFunction
-from .solve.inits import INITS
+from .solve.inits import INITS, InitFunction
+from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
-from .solve.stopping import Callback, History
 from .text import counted, function_name
 
 __all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]

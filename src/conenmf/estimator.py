@@ -35,14 +35,13 @@ from .repeating import FitsManyTimes
 from .result import Factorization
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
-from .solve.count_margins import margins
+from .solve.coefficients import held_out_share
 from .solve.goals import best_coefficients, checked_loss
-from .solve.held_out import held_out_share
-from .solve.held_out_counts import held_out_deviance
 from .solve.inits import Init
+from .solve.losses.poisson import held_out_deviance, margins
 from .solve.online import ConeStream
+from .solve.run import Callback
 from .solve.solvers import Solver, Update
-from .solve.stopping import Callback
 
 __all__ = ["ConeNMF", "sklearn_init"]
 
@@ -347,8 +346,8 @@ class ConeNMF(
         """Return the share of the squared norm of X that is predicted from other features.
 
         It is at most 1, and for new samples it falls where components fit noise, so that it can
-        choose their number; see `conenmf.solve.held_out`. With the Poisson loss it is the share of
-        the deviance that is explained so; see `conenmf.solve.held_out_counts`.
+        choose their number; see `conenmf.solve.coefficients`. With the Poisson loss it is the
+        share of the deviance that is explained so; see `conenmf.solve.losses.poisson`.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)

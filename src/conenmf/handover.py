@@ -11,7 +11,7 @@ from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .io.open import from_rows
 from .settings import scikit_learn_rng
-from .solve.initial import lift_zeros
+from .solve.inits import lift_zeros
 
 __all__ = ["sklearn_init"]
 

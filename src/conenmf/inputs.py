@@ -24,10 +24,8 @@ from .io.open import from_rows, is_elsewhere
 from .judge.named import matched_rows
 from .names import Names, in_order, names_of
 from .result import Factorization
-from .solve.fixed import FIXED_TABLE, Fixed
-from .solve.initial import check_factor
-from .solve.inits import Init
-from .solve.penalties import Penalties
+from .solve.constraints import FIXED_TABLE, Fixed, Penalties
+from .solve.inits import Init, check_factor
 
 __all__ = ["ReadsInputs"]
 

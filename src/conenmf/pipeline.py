@@ -35,22 +35,17 @@ from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.coefficients import Finish
-from .solve.cone_inits import CONE_INITS, lie_in_cones
-from .solve.fixed import Fixed
+from .solve.constraints import Fixed, Penalties
 from .solve.goals import LOSSES, goal_of
 from .solve.identity import described
-from .solve.inits import Init, initialize
-from .solve.loop import alternate
-from .solve.losses import Frobenius, Loss
+from .solve.inits import CONE_INITS, Init, initialize, lie_in_cones
+from .solve.losses.objective import Frobenius, Loss
+from .solve.losses.weighted import Weighted
 from .solve.methods import Method, without_floor
-from .solve.penalties import Penalties
-from .solve.prospect import prospect
-from .solve.race import RaceOutcome, run_race
-from .solve.runs import Leap
+from .solve.race import RaceOutcome, prospect, run_race
+from .solve.run import Callback, History, Leap, Log, Stopping, StopReason, alternate
 from .solve.solvers import Solver, Update
-from .solve.stopping import Callback, History, Log, Stopping, StopReason
 from .solve.terms import Terms, unweighed
-from .solve.weighted import Weighted
 from .stages import Spent, Stages
 
 __all__ = ["Factorization", "factorize"]

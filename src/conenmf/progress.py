@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .arguments import function, integer
-from .solve.stopping import Callback, Iteration
+from .solve.run import Callback, Iteration
 
 __all__ = ["TimeLeft", "watching"]
 

@@ -13,7 +13,7 @@ from .judge.selection import choose_k
 from .judge.stability import Stability, stability
 from .settings import checked_K, scikit_learn_rng
 from .solve.checkpoint import Checkpoint
-from .solve.penalties import Penalties
+from .solve.constraints import Penalties
 
 __all__ = ["FitsManyTimes"]
 

@@ -30,9 +30,8 @@ from .judge.words import cones_in_words, error_in_words, shown_bound
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .pictures import card, table
-from .solve.prospect import Prospect
-from .solve.race import Race
-from .solve.stopping import History, StopReason
+from .solve.race import Prospect, Race
+from .solve.run import History, StopReason
 from .storage import saved_factorization, write_factorization
 from .text import counted
 

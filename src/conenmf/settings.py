@@ -14,8 +14,8 @@ from .data.sketch import checked_rank
 from .data.validate import checked_components
 from .errors import Message, NotAvailableError, Option, OptionError
 from .solve.inits import Init
+from .solve.run import Stopping
 from .solve.solvers import Solver, Update, solver_name
-from .solve.stopping import Stopping
 from .text import function_name
 
 __all__ = [

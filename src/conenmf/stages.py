@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from . import kernels
 from .data.matrix import DataMatrix
-from .solve.stopping import Callback, History, Iteration
+from .solve.run import Callback, History, Iteration
 
 __all__ = ["Spent", "Stages"]
 

@@ -20,9 +20,8 @@ from .judge.certifying import AnyCertificate, certificate_of_numbers, numbers_of
 from .judge.diagnosis import Diagnosis
 from .judge.verdicts import Uniqueness
 from .names import Names
-from .solve.prospect import Prospect
-from .solve.race import Race
-from .solve.stopping import History, StopReason
+from .solve.race import Prospect, Race
+from .solve.run import History, StopReason
 
 __all__ = ["saved_factorization", "write_factorization"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from conenmf import factorize, from_columns, kernels
 from conenmf.cli.console import Display, Interruption
-from conenmf.solve.stopping import Iteration
+from conenmf.solve.run import Iteration
 
 
 def display(terminal, delay=0.02, **options):

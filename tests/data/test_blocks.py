@@ -12,7 +12,7 @@ from conenmf.data.blocks import (
     weighted_sums,
 )
 from conenmf.errors import ShapeError
-from conenmf.solve.count_margins import margins
+from conenmf.solve.losses.poisson import margins
 
 
 def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):

@@ -23,7 +23,7 @@ from conenmf.errors import (
     ZeroDataError,
 )
 from conenmf.names import Names
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.constraints import Penalties
 
 N, F, K = 36, 11, 2
 RNG = np.random.default_rng(0)

@@ -9,8 +9,7 @@ from conenmf import from_columns, from_rows
 from conenmf.data.sketch import orthonormal, sketch, sketch_rank
 from conenmf.errors import ComponentsError, NotAvailableError, ZeroDataError
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.loop import alternate
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.run import Stopping, alternate
 
 
 @pytest.fixture

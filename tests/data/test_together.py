@@ -7,9 +7,7 @@ from conenmf.data import together
 from conenmf.data.blocks import products
 from conenmf.data.together import Part, products_together, room_for_aligned, sweep_together
 from conenmf.data.views import unit_samples
-from conenmf.solve.loop import iterate
-from conenmf.solve.runs import Run
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.run import Run, Stopping, iterate
 
 
 def multiply(block, *, X, C=None):

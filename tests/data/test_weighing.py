@@ -6,7 +6,7 @@ from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.data.known import weigh_samples
 from conenmf.errors import NegativeValueError, OptionError
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.constraints import Penalties
 
 
 @pytest.fixture(scope="module")

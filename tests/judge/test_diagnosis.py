@@ -5,7 +5,7 @@ from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_c
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.errors import ShapeError
 from conenmf.judge.diagnosis import Diagnosis
-from conenmf.solve.cone_inits import mixing
+from conenmf.solve.inits import mixing
 
 
 @pytest.fixture(scope="module")

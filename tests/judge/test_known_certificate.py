@@ -11,7 +11,7 @@ from conenmf.data.known import observed_only
 from conenmf.errors import OptionError
 from conenmf.judge.known_certificate import certify_known
 from conenmf.report import render
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.constraints import Penalties
 
 K = 2
 

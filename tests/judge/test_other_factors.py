@@ -11,8 +11,8 @@ from conenmf.judge.metrics import match_components, unit_columns
 from conenmf.judge.other_factors import _Found, exact_uniqueness
 from conenmf.judge.uniqueness import between, component_freedom
 from conenmf.judge.verdicts import MAX_ERROR_RATIO, VERDICTS
+from conenmf.solve.constraints import Penalties
 from conenmf.solve.goals import best_coefficients
-from conenmf.solve.penalties import Penalties
 
 SEEDS = st.integers(0, 2**32 - 1)
 FIVE_DEGREES = np.radians(5)

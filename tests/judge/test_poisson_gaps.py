@@ -8,7 +8,7 @@ from scipy.special import kl_div
 from conenmf import from_columns
 from conenmf.errors import FactorError
 from conenmf.judge.poisson_gaps import poisson_gaps
-from conenmf.solve.count_margins import margins
+from conenmf.solve.losses.poisson import margins
 
 
 def problem(seed):

@@ -8,7 +8,7 @@ from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
 from conenmf.judge import replicates
 from conenmf.judge.replicates import replicate, replicate_over
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.run import Stopping
 
 RESAMPLED = {
     "start": lambda V, rng, loss: V,

@@ -7,7 +7,7 @@ from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
 from conenmf.judge.estimators import METHODS, OF_COUNTS, Vote, masked_nnls
 from conenmf.judge.selection import _Evidence, choose_k
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.cone_inits import mixing
+from conenmf.solve.inits import mixing
 
 
 @pytest.fixture(scope="module")

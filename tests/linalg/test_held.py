@@ -6,7 +6,7 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from conenmf import from_columns, from_rows
 from conenmf.linalg import held
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.svd_inits import nndsvd
+from conenmf.solve.inits import nndsvd
 
 pytestmark = pytest.mark.skipif(not held._HAS_SEED, reason="ARPACK cannot be seeded before 1.17")
 

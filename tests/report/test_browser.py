@@ -11,7 +11,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns, make_cones, stability
 from conenmf.names import Names
 from conenmf.report import write_report
-from conenmf.solve.stopping import History
+from conenmf.solve.run import History
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -4,7 +4,7 @@ import numpy as np
 
 from conenmf import from_columns
 from conenmf.data.sampling import draw_longest, draw_weighted
-from conenmf.solve.column_inits import acol, cur, random_c
+from conenmf.solve.inits import acol, cur, random_c
 
 
 def data(n=200):

@@ -17,11 +17,9 @@ from conenmf.data import known as known_data
 from conenmf.data.known import MissingWarning, observed_only, weigh_samples
 from conenmf.errors import OptionError, UnseenFeaturesWarning
 from conenmf.solve.checkpoint import Checkpoint
-from conenmf.solve.count_terms import balanced
-from conenmf.solve.loop import alternate
-from conenmf.solve.penalties import Penalties
-from conenmf.solve.poisson import poisson_method
-from conenmf.solve.poisson_regression import (
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses.poisson import balanced, poisson_method
+from conenmf.solve.losses.poisson_regression import (
     Restraint,
     Side,
     counts_of,
@@ -34,7 +32,7 @@ from conenmf.solve.poisson_regression import (
     regression,
     sample_sums,
 )
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.run import Stopping, alternate
 
 F, N, K = 16, 50, 3
 BOTH = Penalties(l1_h=0.3, l2_h=0.2, l1_w=0.4, l2_w=0.5)

@@ -7,7 +7,8 @@ from conenmf.cones.restricted import bound_given
 from conenmf.errors import ComponentsError, FactorError, NotAvailableError
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.checkpoint import Checkpoint
-from conenmf.solve.fixed import Fixed, what_is_left
+from conenmf.solve.coefficients import what_is_left
+from conenmf.solve.constraints import Fixed
 from conenmf.solve.solvers import SOLVERS
 
 

@@ -4,7 +4,7 @@ import scipy.optimize
 
 from conenmf import from_columns
 from conenmf.errors import OptionError
-from conenmf.solve.held_out import feature_folds, held_out_share
+from conenmf.solve.coefficients import feature_folds, held_out_share
 
 rng = np.random.default_rng(0)
 W = rng.gamma(0.5, size=(15, 3))

@@ -3,7 +3,7 @@ import pytest
 
 from conenmf import factorize, from_columns
 from conenmf.errors import FactorError
-from conenmf.solve.held_out_counts import held_out_deviance
+from conenmf.solve.losses.poisson import held_out_deviance
 
 
 def parts(seed=0, K=4, N=300):

@@ -8,8 +8,7 @@ from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.spectrum import Spectrum
-from conenmf.solve.initial import lift_zeros
-from conenmf.solve.inits import INITS, initialize
+from conenmf.solve.inits import INITS, initialize, lift_zeros
 from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))

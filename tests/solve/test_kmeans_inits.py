@@ -5,7 +5,7 @@ import pytest
 import skfuzzy
 
 from conenmf import from_columns
-from conenmf.solve.kmeans_inits import fuzzy, kl_kmeans
+from conenmf.solve.inits import fuzzy, kl_kmeans
 
 
 def clusters(seed=0, K=3):

@@ -5,9 +5,8 @@ import pytest
 
 from conenmf import from_columns
 from conenmf.errors import FactorError, NotADataMatrixError, ZeroDataError
-from conenmf.solve.loop import alternate
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS, Solver
-from conenmf.solve.stopping import Stopping
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 

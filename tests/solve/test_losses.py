@@ -5,10 +5,9 @@ import scipy.sparse as sp
 from conenmf import from_columns, from_rows, make_cones
 from conenmf.errors import NotADataMatrixError
 from conenmf.solve.coefficients import coefficients, column_units
-from conenmf.solve.loop import alternate
-from conenmf.solve.losses import Frobenius, Point, extrapolated
+from conenmf.solve.losses.objective import Frobenius, Point, extrapolated
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import nnlsb
-from conenmf.solve.stopping import Stopping
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.errors import OptionError
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.near_separable import separable_bound
-from conenmf.solve.separable import spa
+from conenmf.solve.separable import separable_bound, spa
 
 seeds = st.integers(0, 10**7)
 

@@ -6,7 +6,7 @@ from sklearn.decomposition import NMF
 from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import OptionError
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.penalties import Penalties, Term, best_rows, sum_to_one, unit_columns
+from conenmf.solve.constraints import Penalties, Term, best_rows, sum_to_one, unit_columns
 from conenmf.solve.terms import Terms
 
 KINDS = {

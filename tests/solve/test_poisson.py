@@ -12,12 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from conenmf import factorize, from_columns, from_rows
 from conenmf.errors import FactorError, OptionError, UnseenFeaturesError, UnseenFeaturesWarning
 from conenmf.solve import count_inits
-from conenmf.solve.count_margins import margins
 from conenmf.solve.goals import best_coefficients, checked_loss
-from conenmf.solve.loop import alternate
-from conenmf.solve.losses import Point
-from conenmf.solve.poisson import Poisson, poisson_method
-from conenmf.solve.stopping import Stopping
+from conenmf.solve.losses.objective import Point
+from conenmf.solve.losses.poisson import Poisson, margins, poisson_method
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.terms import Terms
 
 K = 3

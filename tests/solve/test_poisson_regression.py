@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from conenmf import kernels
-from conenmf.solve.poisson_regression import (
+from conenmf.solve.losses.poisson_regression import (
     GAP_SHARE,
     Side,
     counts_of,

@@ -7,10 +7,9 @@ from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.certificate import certify, lower_bound
 from conenmf.data.sketch import sketch
 from conenmf.solve.inits import initialize
-from conenmf.solve.loop import alternate
-from conenmf.solve.prospect import Prospect, prospect
+from conenmf.solve.race import Prospect, prospect
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
 
 
 def test_the_bound_is_that_of_eckart_and_young(main_backend):

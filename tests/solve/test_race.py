@@ -6,9 +6,8 @@ from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.data.sketch import sketch_rank
 from conenmf.errors import OptionError
 from conenmf.solve.inits import initialize
-from conenmf.solve.race import Race, run_race
+from conenmf.solve.race import Race, Track, run_race
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.track import Track
 
 HALS = SOLVERS["hals"]
 

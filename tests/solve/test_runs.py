@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.loop import alternate, iterate
-from conenmf.solve.losses import Frobenius, Point
+from conenmf.solve.losses.objective import Frobenius, Point
 from conenmf.solve.methods import Method, Slot
-from conenmf.solve.runs import Run
+from conenmf.solve.run import Run, Stopping, alternate, iterate
 from conenmf.solve.solvers import SOLVERS, Solver
-from conenmf.solve.stopping import Stopping
 
 
 @pytest.fixture

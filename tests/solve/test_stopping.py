@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from conenmf.solve.stopping import Stopping, StopReason
+from conenmf.solve.run import Stopping, StopReason
 
 
 @pytest.mark.parametrize("reason", StopReason)

@@ -17,12 +17,11 @@ from conenmf.errors import (
 )
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.checkpoint import Checkpoint
-from conenmf.solve.loop import alternate
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses.weighted import Weighted
 from conenmf.solve.methods import Method, Slot
-from conenmf.solve.penalties import Penalties
+from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
-from conenmf.solve.stopping import Stopping
-from conenmf.solve.weighted import Weighted
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,7 @@ from ..names import Names
 from ..solve.coefficients import coefficients
 from ..solve.count_inits import initialize_counts
 from ..solve.goals import goal_of
-from ..solve.loop import alternate
-from ..solve.stopping import Stopping
+from ..solve.run import Stopping, alternate
 from ..text import counted, excerpt
 from .genes import GeneStatistics, gene_statistics, overdispersion
 from .spectra import spectra_of_all, usages_of

@@ -21,7 +21,7 @@ from ..judge.selection import Selection
 from ..judge.words import NO_GUARANTEE
 from ..result import Factorization
 from ..solve.race import Race
-from ..solve.stopping import StopReason
+from ..solve.run import StopReason
 from ..text import visible
 
 __all__ = ["Circumstances", "show_comparison", "show_diagnosis", "show_fit", "show_rank"]

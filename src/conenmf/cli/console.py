@@ -21,7 +21,7 @@ from rich.progress import Progress as ProgressBar
 
 from .. import kernels
 from ..progress import TimeLeft
-from ..solve.stopping import Iteration
+from ..solve.run import Iteration
 from ..text import visible
 
 __all__ = ["Display", "Interruption"]

@@ -30,11 +30,11 @@ from ..export import (
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
+from ..solve.constraints import Penalties
 from ..solve.inits import INITS
-from ..solve.penalties import Penalties
-from ..solve.poisson import POISSON_SOLVERS
+from ..solve.losses.poisson import POISSON_SOLVERS
+from ..solve.run import StopReason
 from ..solve.solvers import SOLVERS
-from ..solve.stopping import StopReason
 from ..text import visible
 from .answers import Circumstances, show_fit
 from .console import Interruption

@@ -18,8 +18,8 @@ from ..judge.estimators import METHODS
 from ..judge.selection import choose_k, select_k
 from ..pipeline import factorize
 from ..solve.inits import INITS
+from ..solve.run import Iteration
 from ..solve.solvers import SOLVERS
-from ..solve.stopping import Iteration
 from .answers import show_comparison, show_diagnosis, show_rank
 from .known_parts import ENTRY_OPTIONS
 from .labels import read_labels

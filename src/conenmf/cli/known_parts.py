@@ -24,7 +24,7 @@ from ..io.open import open_data
 from ..io.texts import read_names
 from ..judge.named import matched_rows
 from ..names import Names
-from ..solve.fixed import FIXED_TABLE, Fixed
+from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.goals import checked_loss
 from ..text import visible
 

@@ -23,9 +23,9 @@ from ..judge.named import matched_rows
 from ..judge.stability_result import Stability
 from ..report import write_report
 from ..result import Factorization
+from ..solve.constraints import Penalties
 from ..solve.goals import LOSSES, best_coefficients
-from ..solve.penalties import Penalties
-from ..solve.weighted import Weighted
+from ..solve.losses.weighted import Weighted
 from ..text import visible
 from .known_parts import ENTRY_OPTIONS, SAMPLE_WEIGHT_OPTION, weighed
 from .labels import GivenClasses

@@ -16,8 +16,8 @@ from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.spectrum import Spectrum
+from ..solve.constraints import Penalties
 from ..solve.goals import checked_loss
-from ..solve.penalties import Penalties
 from ..text import counted
 from . import divergence_bound
 from .count_certificate import CountCertificate, certify_counts

@@ -18,7 +18,7 @@ from ..arguments import components, flag, integer
 from ..cones.certificate import proven_in_words
 from ..data.matrix import DataMatrix
 from ..pictures import card, gauge, table
-from ..solve.penalties import Penalties
+from ..solve.constraints import Penalties
 from ..text import counted
 from .divergence_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound
 from .noise_floor import MAX_DENSE_ENTRIES, NoiseFloor, noise_floor

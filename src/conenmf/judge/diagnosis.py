@@ -28,7 +28,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
-from ..solve.cone_inits import MAX_CONE_MIXING, lie_in_cones, mixing
+from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from .certifying import AnyCertificate, certify
 from .count_certificate import CountCertificate
 from .inspected import InspectedSamples, inspected_samples

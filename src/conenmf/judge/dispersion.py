@@ -25,10 +25,8 @@ from ..data.validate import checked_components, require_data_matrix
 from ..io.open import from_columns
 from ..solve.count_inits import initialize_counts, warmed_up
 from ..solve.goals import best_coefficients, goal_of
-from ..solve.initial import InitialFactors
-from ..solve.loop import alternate
-from ..solve.runs import Solution
-from ..solve.stopping import Stopping
+from ..solve.inits import InitialFactors
+from ..solve.run import Solution, Stopping, alternate
 from .votes import some_samples
 
 __all__ = [

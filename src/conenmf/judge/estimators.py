@@ -22,9 +22,8 @@ from ..data.views import shuffled_samples, unit_samples
 from ..io.open import from_columns
 from ..linalg.spectrum import Spectrum
 from ..solve.inits import initialize
-from ..solve.loop import alternate
+from ..solve.run import Stopping, alternate
 from ..solve.solvers import SOLVERS, hals
-from ..solve.stopping import Stopping
 from .relevance import determine_relevance
 from .stability_range import stability_over
 from .thinning import by_thinning

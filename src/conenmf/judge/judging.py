@@ -20,7 +20,7 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
 from ..linalg.spectrum import Spectrum
-from ..solve.penalties import Penalties
+from ..solve.constraints import Penalties
 from .certifying import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose
 from .other_factors import uniqueness

@@ -16,10 +16,9 @@ from ..arguments import flag, generator, integer, optional
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.resampled import drawn_counts
-from ..solve.loop import alternate
+from ..solve.losses.poisson import POISSON_SOLVERS, Poisson
 from ..solve.methods import Method, Slot
-from ..solve.poisson import POISSON_SOLVERS, Poisson
-from ..solve.stopping import Stopping
+from ..solve.run import Stopping, alternate
 from .poisson_gaps import poisson_gaps
 
 __all__ = ["MAX_DENSE_ENTRIES", "NoiseFloor", "noise_floor"]

@@ -21,7 +21,7 @@ from ..cones.rank import RankEstimate
 from ..data.blocks import Array
 from ..errors import Message, Option, OptionError
 from ..names import Names
-from ..solve.stopping import History
+from ..solve.run import History
 from .maps import abundance_maps
 
 __all__ = [

@@ -25,10 +25,9 @@ from ..data.holes import row_grams, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import FactorError
-from ..solve.count_margins import known_counts, margins
-from ..solve.count_terms import restraints
-from ..solve.penalties import Penalties
-from ..solve.poisson_regression import Restraint, dual_gaps
+from ..solve.constraints import Penalties
+from ..solve.losses.poisson import known_counts, margins, restraints
+from ..solve.losses.poisson_regression import Restraint, dual_gaps
 
 __all__ = ["PoissonGaps", "poisson_gaps"]
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
+from ..solve.constraints import Penalties
 from ..solve.goals import LOSSES, goal_of
-from ..solve.loop import iterate
 from ..solve.methods import Method, without_floor
-from ..solve.penalties import Penalties
-from ..solve.runs import Run, Solution
-from ..solve.stopping import Iteration, Stopping
+from ..solve.run import Iteration, Run, Solution, Stopping, iterate
 from ..solve.terms import Terms
 from .moves import Move, moved_component
 

@@ -19,7 +19,7 @@ from ..data.blocks import Array, Block, exact, products, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..linalg.spectrum import Spectrum
-from ..solve.initial import random_coefficients
+from ..solve.inits import random_coefficients
 
 __all__ = ["PRIORS", "Relevance", "determine_relevance"]
 

@@ -25,14 +25,11 @@ from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.views import take_samples
 from ..solve.checkpoint import Checkpoint
 from ..solve.count_inits import initialize_counts, warmed_up_together
-from ..solve.count_margins import margins_together
 from ..solve.goals import goal_of
-from ..solve.initial import InitialFactors
-from ..solve.inits import initialize
-from ..solve.loop import ending
+from ..solve.inits import InitialFactors, initialize
+from ..solve.losses.poisson import margins_together
 from ..solve.methods import Method
-from ..solve.runs import Run
-from ..solve.stopping import Stopping
+from ..solve.run import Run, Stopping, ending
 from .dispersion import POISSON, Noise
 from .kept_runs import KeptRuns
 

@@ -29,7 +29,7 @@ from ..data.views import take_samples
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
 from ..pictures import card, lines
-from ..solve.cone_inits import MAX_CONE_MIXING, mixing
+from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..text import function_name
 from . import plots
 from .estimators import (

@@ -19,11 +19,11 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import checked_components, require_data_matrix
 from ..solve.checkpoint import Checkpoint
 from ..solve.coefficients import squared_errors
-from ..solve.count_coefficients import divergences
 from ..solve.count_inits import with_all_features
 from ..solve.goals import LOSSES, checked_loss
-from ..solve.losses import Loss
-from ..solve.stopping import Stopping
+from ..solve.losses.objective import Loss
+from ..solve.losses.poisson import divergences
+from ..solve.run import Stopping
 from .consensus import Consensus, consensus, distinct, found_again
 from .dispersion import POISSON, Noise, noise_of
 from .dispersion import dispersion as estimated_dispersion

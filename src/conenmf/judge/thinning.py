@@ -23,13 +23,10 @@ from ..data.memory import hold
 from ..data.resampled import thinned
 from ..errors import ComponentsError
 from ..solve.count_inits import initialize_counts
-from ..solve.count_margins import margins
-from ..solve.loop import alternate
+from ..solve.losses.poisson import POISSON_SOLVERS, Poisson, margins
 from ..solve.methods import Method as LoopMethod
 from ..solve.methods import Slot
-from ..solve.poisson import POISSON_SOLVERS, Poisson
-from ..solve.runs import Solution
-from ..solve.stopping import Stopping
+from ..solve.run import Solution, Stopping, alternate
 from .votes import Vote, at_least, some_samples
 
 __all__ = ["by_thinning"]

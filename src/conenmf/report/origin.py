@@ -10,7 +10,7 @@ from typing import Any
 from ..data.preparation import Preparation
 from ..markup import Html, element
 from ..solve.inits import INITS
-from ..solve.poisson import POISSON_SOLVERS
+from ..solve.losses.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
 from ..text import visible
 from .context import ReportContext

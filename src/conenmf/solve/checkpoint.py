@@ -42,8 +42,7 @@ from ..errors import (
     Option,
     OutputError,
 )
-from .state import Momentum, Saved, State
-from .stopping import Log
+from .run import Log, Momentum, Saved, State
 
 __all__ = [
     "Checkpoint",

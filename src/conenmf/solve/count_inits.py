@@ -23,17 +23,11 @@ from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.together import sweep_together
 from ..data.views import times_samples
 from ..linalg.spectrum import Spectrum
-from .arena import Arena, part_of
-from .count_coefficients import regressions
-from .count_margins import margins
-from .initial import Generator, InitialFactors
-from .inits import Init, initialize, users_own
+from .inits import Generator, Init, InitialFactors, initialize, users_own
+from .losses.poisson import Poisson, margins, regressions
 from .methods import Method
-from .poisson import Poisson
-from .prospect import Prospect
-from .race import RaceOutcome, race_of
-from .stopping import Callback
-from .track import Plan, Track
+from .race import Arena, Plan, Prospect, RaceOutcome, Track, part_of, race_of
+from .run import Callback
 
 __all__ = [
     "initialize_counts",

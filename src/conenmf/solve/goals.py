@@ -13,11 +13,10 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import Message, Option, OptionError
 from .coefficients import coefficients
-from .count_coefficients import regressions, report_unseen
-from .losses import Frobenius, Loss
+from .constraints import Penalties
+from .losses.objective import Frobenius, Loss
+from .losses.poisson import POISSON_SOLVERS, Poisson, poisson_method, regressions, report_unseen
 from .methods import Method
-from .penalties import Penalties
-from .poisson import POISSON_SOLVERS, Poisson, poisson_method
 from .solvers import SOLVERS, Solver, Update
 
 __all__ = ["LOSSES", "SOLVERS_OF", "best_coefficients", "checked_loss", "goal_of"]

@@ -2,45 +2,707 @@
 
 An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
 `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
-factors for a solver. The functions themselves are in `cone_inits`, `svd_inits`, `kmeans_inits` and
-`column_inits`; `race` lets some of them compete, for "auto".
+factors for a solver. `race` lets some of them compete, for "auto".
+
+- From cones: the factors of Algorithm 2 of the paper, to the accuracy that an init needs. If
+  samples lie in cones, these are close to the best possible; if samples are mixtures of several
+  components, they are not, and `mixing` measures by how much.
+- From the leading singular vectors: NNDSVD and its variants take their positive or negative parts.
+  NNSVD-LRC improves the parts by a small alternation of its own, on the truncated SVD instead of V.
+  For two components there are exact factors (`cones.plane`).
+- From samples drawn at random (Langville, Meyer, Albright, Cox and Duling, 2006): components are
+  means of a few samples each, or samples drawn in proportion to their squared norms, as a CUR
+  decomposition does (Drineas, Kannan and Mahoney, 2006).
+- From clusters: spherical k-means and k-means; k-means with the divergence of Kullback and Leibler
+  instead of the squared distance (Xue, Tong, Chen and Chen, 2008); and fuzzy c-means, where every
+  sample belongs to all clusters to some degree (Zheng, Yang and Zhu, 2007). scikit-learn's k-means
+  is not used because it needs all samples in memory.
+- From samples at the corners of separable data (`separable`).
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import choice, function, generator, instance, optional
-from ..data.blocks import Array, dense
-from ..data.matrix import DataMatrix
-from ..data.validate import checked_components, require_data_matrix
-from ..errors import FactorError
+from ..arguments import choice, components, factor, function, generator, instance, number, optional
+from ..cones.clustering import Cones, require_samples
+from ..cones.plane import rank_two_factors
+from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.seeding import cr1_plus_plus
+from ..data.blocks import Array, Block, cross_products, dense, entropies, exact
+from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import (
+    Seed,
+    draw_longest,
+    draw_samples,
+    draw_weighted,
+    evenly_spaced,
+    new_seed,
+    uniform_rows,
+)
+from ..data.steps import sample_indices
+from ..data.validate import aligned_coefficients, checked_components, require_data_matrix
+from ..data.views import take_samples
+from ..errors import ComponentsError, FactorError
 from ..io.open import is_elsewhere
 from ..linalg.spectrum import Spectrum
 from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
-from .column_inits import COLUMN_INITS
-from .cone_inits import CONE_INITS, from_cones
-from .initial import (
-    Factors,
-    Generator,
-    InitFunction,
-    InitialFactors,
-    check_coefficients,
-    check_factor,
-    lift_zeros,
-    random_coefficients,
-)
-from .kmeans_inits import CLUSTER_INITS
 from .separable import snpa, spa
-from .solvers import Solver
-from .svd_inits import SVD_INITS
+from .solvers import Solver, hals
 
-__all__ = ["INITS", "Init", "initialize", "users_own"]
+__all__ = [
+    "CLUSTER_INITS",
+    "COLUMN_INITS",
+    "CONE_INITS",
+    "INITS",
+    "MAX_CONE_MIXING",
+    "SVD_INITS",
+    "Factors",
+    "Generator",
+    "Init",
+    "InitFunction",
+    "InitialFactors",
+    "acol",
+    "check_coefficients",
+    "check_factor",
+    "cur",
+    "from_cones",
+    "fuzzy",
+    "initialize",
+    "kl_kmeans",
+    "kmeans",
+    "lie_in_cones",
+    "lift_zeros",
+    "mixing",
+    "nndsvd",
+    "nndsvda",
+    "nndsvdar",
+    "nnsvdlrc",
+    "random_c",
+    "random_coefficients",
+    "rank_two",
+    "spkm",
+    "users_own",
+]
+
+Generator: TypeAlias = np.random.Generator | None
+Factors: TypeAlias = tuple[Array, Aligned | None]
+InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
+"""``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W"."""
+
+_ZERO_SHARE = 1e-12  # share of the largest entry up to which rounding counts as zero
+
+
+class InitialFactors(NamedTuple):
+    """The factors of an init, and what it found out about the data.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    H : array (K, N) or None
+    name : str
+        The init that made them.
+    error : float
+        The relative error of W with its best H is at most this; 1 if nothing is known.
+    """
+
+    W: Array
+    H: Aligned | None
+    name: str
+    error: float = 1.0
+
+
+def check_factor(
+    value: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
+) -> Array:
+    """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
+    with np.errstate(over="ignore"):
+        array = factor(name, factor(name, value, shape).astype(dtype), shape)
+    if not array.any():
+        raise FactorError(f"{name} is all zero, and no solver can leave that point")
+    return array
+
+
+def check_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:
+    """Do the same for an H (K, N) that is in a file or on a cluster, and stays there."""
+    if H.shape != (K, V.shape[1]) or H.dtype.kind not in "fiub":
+        raise FactorError(
+            f"H has shape {H.shape} and type {H.dtype}, expected numbers of {(K, V.shape[1])}"
+        )
+    Ht, (lowest, largest) = V.map(_as_coefficients, H.T, reduce=_extremes, dtype=V.dtype)
+    if not (np.isfinite(largest) and lowest >= 0 and largest > 0):
+        raise FactorError(
+            f"H has entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
+            "numbers that are not all zero"
+        )
+    return Ht.T
+
+
+def _as_coefficients(
+    index: range, H: Array, *, dtype: np.dtype[Any]
+) -> tuple[Array, tuple[float, float]]:
+    return np.ascontiguousarray(H, dtype), (float(H.min()), float(H.max()))
+
+
+def _extremes(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
+
+
+def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
+    """Add the mean of the positive entries to every entry of H (K, N).
+
+    The pair from Algorithm 2 is a fixed point of `mult` (Lemma 15 of the paper). Lifted like this,
+    as in the published experiments, it no longer is.
+
+    >>> from conenmf import from_columns
+    >>> lift_zeros(from_columns(np.eye(2)), np.array([[0.0, 1.0], [3.0, 0.0]]))
+    array([[2., 3.],
+           [5., 2.]])
+    """
+    require_data_matrix(V, holes=True)
+    Ht = aligned_coefficients(V, H)
+    (largest,) = V.map(_largest, Ht, reduce=max)
+    (total, count) = V.map(_sum_of_positive, Ht, above=_ZERO_SHARE * largest)[0]
+    lifted, _ = V.map(_lifted, Ht, by=total / count if count else 1.0)
+    return lifted.T
+
+
+def _largest(index: range, H: Array) -> tuple[float]:
+    return (float(H.max()),)
+
+
+def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:
+    positive = H[H > above]  # rounding on either side of zero is zero
+    return ((float(positive.sum(dtype=np.float64)), positive.size),)
+
+
+def _lifted(index: range, H: Array, *, by: float) -> tuple[Array, None]:
+    return (H + by).astype(H.dtype, copy=False), None
+
+
+def random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Aligned:
+    """Return an H (K, N) that is uniform on [0, 1)."""
+    Ht, _ = V.map(_uniform, K=K, seed=new_seed(rng), dtype=V.dtype)
+    return Ht.T
+
+
+def _uniform(index: range, *, K: int, seed: Seed, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return uniform_rows(index, K, seed).astype(dtype), None
+
+
+MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones ...
+_MAX_RESIDUAL_SQ = 0.25  # ... if cr1-nmf leaves no more than this share of their squared norms
+_MAX_INSPECTED_SAMPLES, _MIN_INSPECTED_SAMPLES = 512, 16  # whose mixing is measured ...
+_INSPECTED_BYTES = 64 << 20  # ... about so many bytes of entries that are not zero
+_AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
+
+CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
+    "cr1": cr1_nmf,
+    "cr1-robust": partial(cr1_nmf, method="robust"),
+    "cr1++": cr1_plus_plus,
+}
+
+
+def from_cones(
+    V: DataMatrix,
+    K: int,
+    rng: Generator,
+    name: str = "cr1",
+    spectrum: Spectrum | None = None,
+) -> InitialFactors:
+    """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
+
+    "cr1-robust" is "cr1", and is named so, where clusters are evident.
+    """
+    known = {"spectrum": spectrum} if name == "cr1-robust" else {}
+    W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
+    if name == "cr1-robust" and not cones.moved:
+        name = "cr1"
+    return InitialFactors(W, H, name, error=cr1_error(V, W, H))
+
+
+def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
+    """Return the share of the error of cr1-nmf that vanishes if samples may mix cones.
+
+    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
+    best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
+    mixtures of components. The axes W* are computed if they are not given.
+    """
+    require_data_matrix(V, nonzero=True)
+    K = components(K)
+    W = from_cones(V, K, None).W if axes is None else factor("axes", axes, (V.shape[0], K))
+    (explained,) = V.sweep(_explained_by_one_axis, W=W)
+    pure = V.total - float(explained)
+    if pure <= 1e-12 * V.total:
+        return 0.0
+    mixed = coefficients(V, W)[2]
+    return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+
+
+def _explained_by_one_axis(block: Block, *, W: Array) -> tuple[float]:
+    return (float((cross_products(block, W).max(axis=1) ** 2).sum()),)
+
+
+def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
+    """Return whether cr1-nmf explains the samples, and a few hundred of them hardly mix its axes.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+        The axes, unit vectors.
+    error : float
+        The relative error of cr1-nmf.
+    """
+    require_data_matrix(V, nonzero=True)
+    W, error = factor("W", W, (V.shape[0], "K")), number("error", error, at_least=0)
+    if error**2 > _MAX_RESIDUAL_SQ:
+        return False
+    affordable = _INSPECTED_BYTES // (1 + 8 * V.n_entries // V.shape[1])
+    count = min(_MAX_INSPECTED_SAMPLES, max(_MIN_INSPECTED_SAMPLES, affordable))
+    subset = take_samples(V, evenly_spaced(V.shape[1], count))
+    return mixing(subset, W.shape[1], W) <= MAX_CONE_MIXING
+
+
+_NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
+_FILL_SHARE = 1e-2  # norm of a component that no singular vector made, of the largest
+_FILL_SEED = (0, 0)
+_CORRECTION_MAX_ITER = 8
+_CORRECTION_SWEEPS = 3
+_CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
+
+
+def nndsvd(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """Nonnegative double SVD (Boutsidis and Gallopoulos, 2008), zeros kept.
+
+    Of each singular pair after the first, the positive or the negative parts are taken, those of
+    the larger norm.
+    """
+    return _signed_pairs(V, K, spectrum)
+
+
+def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Array, Aligned]:
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
+    signs = np.ones(K)
+    W, sizes = np.zeros_like(U), np.zeros(K)
+    W[:, 0], sizes[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0])
+    (squares_R,) = V.map(_squares_of_parts, R.T)
+    squares_U = np.stack([(np.maximum(sign * U, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
+    norms_U, norms_R = np.sqrt(squares_U), np.sqrt(squares_R)
+    for k in range(1, int(np.count_nonzero(sigma > _NEGLIGIBLE_SHARE * sigma[0]))):
+        norms = norms_U[:, k] * norms_R[:, k]
+        best = int(np.argmax(norms))
+        if norms[best] > 0:
+            signs[k] = (1.0, -1.0)[best]
+            size = np.sqrt(sigma[k] * norms[best])
+            W[:, k] = size * np.maximum(signs[k] * U[:, k], 0) / norms_U[best, k]
+            sizes[k] = size / norms_R[best, k]
+    Ht, largest = V.map(_signed_parts, R.T, reduce=max, signs=signs, sizes=sizes)
+    W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
+    Ht, _ = V.map(_floored, Ht, floor=_NEGLIGIBLE_SHARE * largest, dtype=V.dtype)
+    return W.astype(V.dtype), Ht.T
+
+
+def _squares_of_parts(index: range, R: Array) -> tuple[Array]:
+    """Squared norms of the positive and of the negative part of each column."""
+    return (np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)]),)
+
+
+def _signed_parts(index: range, R: Array, *, signs: Array, sizes: Array) -> tuple[Array, float]:
+    parts = np.maximum(signs * R, 0)
+    parts[:, 0] = np.abs(R[:, 0])
+    parts *= sizes
+    return parts, float(parts.max())
+
+
+def _floored(index: range, H: Array, *, floor: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    return np.where(floor > H, 0, H).astype(dtype), None
+
+
+def nndsvda(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """`nndsvd` with zeros replaced by the mean of V."""
+    W, H = _signed_pairs(V, K, spectrum)
+    mean = V.mean()
+    Ht, _ = V.map(_filled, H.T, mean=mean)
+    return np.where(W == 0, mean, W).astype(V.dtype), Ht.T
+
+
+def _filled(index: range, H: Array, *, mean: float) -> tuple[Array, None]:
+    return np.where(H == 0, mean, H).astype(H.dtype), None
+
+
+def nndsvdar(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """`nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
+    rng = np.random.default_rng(rng)
+    W, H = _signed_pairs(V, K, spectrum)
+    largest = V.mean() / 100
+    filled_W = np.where(W == 0, rng.random(W.shape) * largest, W)
+    Ht, _ = V.map(_filled_at_random, H.T, largest=largest, seed=new_seed(rng))
+    return filled_W.astype(V.dtype), Ht.T
+
+
+def _filled_at_random(index: range, H: Array, *, largest: float, seed: Seed) -> tuple[Array, None]:
+    fill = uniform_rows(index, H.shape[1], seed) * largest
+    return np.where(H == 0, fill, H).astype(H.dtype), None
+
+
+def nnsvdlrc(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """NNSVD with low-rank correction (Atif, Qazi and Gillis, 2019).
+
+    Both the positive and the negative parts of about K / 2 singular pairs become components;
+    a few iterations of `hals` on the truncated SVD, which is cheap, then improve them. A component
+    that is empty all the same is filled with small random numbers, always the same.
+    """
+    rank = min(K // 2 + 1, *V.shape)
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank)
+    size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
+    sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
+    A = U * np.sqrt(sigma)
+    signs = np.array([0.0] + [sign for k in range(1, rank) for sign in (1.0, -1.0)])
+    pairs = np.array([0] + [k for k in range(1, rank) for _ in range(2)])
+    if signs.size < K:
+        raise ComponentsError(
+            f"nnsvdlrc makes at most {signs.size} components of a {V.shape[1]} x {V.shape[0]} "
+            f"matrix, not the {K} asked for"
+        )
+    signs, pairs = signs[:K], pairs[:K]
+    left = _parts(A, pairs, signs)
+    B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
+    total, before = float((sigma**2).sum()), np.inf
+    for _ in range(_CORRECTION_MAX_ITER):
+        left = hals(HH, A @ BH, left, sweeps=_CORRECTION_SWEEPS)
+        G, small = left.T @ left, A.T @ left
+        right, (HH, BH) = V.map(_correct, B, right, G=G, small=small)
+        squared = total - 2 * float(np.vdot(small, BH)) + float(np.vdot(G, HH))
+        if before - squared < _CORRECTION_TOL * total:
+            break
+        before = squared
+    norms = np.sqrt(np.diagonal(HH) * (left**2).sum(axis=0))
+    unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
+    left[:, unused] = np.random.default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
+    Ht, _ = V.map(_resized, right, unused=unused, by=np.sqrt(size), N=V.shape[1], dtype=V.dtype)
+    return (left * np.sqrt(size)).astype(V.dtype), Ht.T
+
+
+def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
+    """The positive or negative part of a column for each sign; of the first, the absolute value."""
+    columns = np.where(np.abs(vectors) > _NEGLIGIBLE_SHARE, vectors, 0)[:, pairs]
+    return np.where(signs == 0, np.abs(columns), np.maximum(signs * columns, 0))
+
+
+def _begin_correction(
+    index: range, R: Array, *, sigma: Array, pairs: Array, signs: Array
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    B = R * np.sqrt(sigma)
+    right = _parts(B, pairs, signs)
+    return B, right, (right.T @ right, B.T @ right)
+
+
+def _correct(
+    index: range, B: Array, right: Array, *, G: Array, small: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    right = hals(G, B @ small, right, sweeps=_CORRECTION_SWEEPS)
+    return right, (right.T @ right, B.T @ right)
+
+
+def _resized(
+    index: range, right: Array, *, unused: Array, by: float, N: int, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    """Scale H; what no singular vector made is small and random, always the same."""
+    right = right.copy()
+    right[:, unused] = uniform_rows(index, unused.size, _FILL_SEED) * (_FILL_SHARE / np.sqrt(N))
+    return (right * by).astype(dtype), None
+
+
+def rank_two(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+) -> Factors:
+    """The best two components in the plane of the two leading singular vectors.
+
+    If the best approximation of rank two is nonnegative, these are its exact factors, and no
+    others have a smaller error. For two components only.
+    """
+    if K != 2:
+        raise ComponentsError(
+            f"rank-two makes 2 components, not the {K} asked for; choose another init"
+        )
+    return rank_two_factors(V, spectrum=spectrum)
+
+
+SVD_INITS = {
+    "nndsvd": nndsvd,
+    "nndsvda": nndsvda,
+    "nndsvdar": nndsvdar,
+    "nnsvdlrc": nnsvdlrc,
+    "rank-two": rank_two,
+}
+
+
+_SAMPLES_PER_MEAN = 20  # as in the published experiments
+_LONGEST_SHARE = 0.2  # of the samples that random C draws from
+
+
+def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """Random Acol: each component is the mean of 20 samples drawn at random."""
+    rng = np.random.default_rng(rng)
+    require_samples(V, K)
+    count = min(_SAMPLES_PER_MEAN, V.nonzero)
+    groups = [draw_samples(V, count, rng) for _ in range(K)]
+    return _means(V, groups), random_coefficients(V, K, rng)
+
+
+def random_c(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """Random C: the same from the fifth of the samples that has the largest norms."""
+    rng = np.random.default_rng(rng)
+    require_samples(V, K)
+    longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
+    count = min(_SAMPLES_PER_MEAN, longest.size)
+    groups = [rng.choice(longest, count, replace=False) for _ in range(K)]
+    return _means(V, groups), random_coefficients(V, K, rng)
+
+
+def cur(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """CUR: K different samples, drawn in proportion to their squared norms."""
+    rng = np.random.default_rng(rng)
+    require_samples(V, K)
+    columns = dense(V.columns(draw_weighted(V, K, rng)))
+    return np.ascontiguousarray(columns, V.dtype), random_coefficients(V, K, rng)
+
+
+def _means(V: DataMatrix, groups: list[Array]) -> Array:
+    W = np.empty((V.shape[0], len(groups)), V.dtype)
+    for k, indices in enumerate(groups):
+        W[:, k] = dense(V.columns(indices)).mean(axis=1)
+    return W
+
+
+COLUMN_INITS = {"acol": acol, "random-c": random_c, "cur": cur}
+
+
+_KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
+_TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
+_DISTANCE_SHARE = 1e-10  # ... and to which they are rounded, so that farthest samples tie
+_FUZZY_MAX_ITER = 30
+_FUZZY_TOL = 1e-3  # stop when no centroid moves by more than this share of the largest
+_CENTROID_FLOOR = 1e-3  # share of the mean entry below which no entry of a centroid is taken to be
+
+
+def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """Spherical k-means: unit centroids, H uniform on [0, 1)."""
+    rng = np.random.default_rng(rng)
+    W, _ = _lloyd(V, K, rng, "angle")
+    return W.astype(V.dtype), random_coefficients(V, K, rng)
+
+
+def kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """k-means: centroids, H the indicator of the clusters plus 0.2."""
+    rng = np.random.default_rng(rng)
+    return _with_indicators(V, *_lloyd(V, K, rng, "distance"))
+
+
+def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """k-means with the divergence sum_f v log(v / c) - v + c; H as for `kmeans`.
+
+    The mean of a cluster minimises this divergence too. Entries of a centroid count as at least a
+    thousandth of the mean entry of V, so that a feature that no sample of a cluster has does not
+    keep all samples away that have it.
+    """
+    rng = np.random.default_rng(rng)
+    return _with_indicators(V, *_lloyd(V, K, rng, "divergence"))
+
+
+def _with_indicators(V: DataMatrix, W: Array, labels: Aligned) -> Factors:
+    Ht, _ = V.map(_indicators, labels, K=W.shape[1], dtype=V.dtype)
+    return W.astype(V.dtype), Ht.T
+
+
+def _indicators(index: range, labels: Array, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None]:
+    Ht = np.full((labels.size, K), 0.2, dtype=dtype)
+    Ht[np.arange(labels.size), labels] += 1
+    return Ht, None
+
+
+def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """Fuzzy c-means with exponent 2: centroids, H the memberships u_kn.
+
+    u_kn is proportional to 1 / ||v_n - c_k||^2 and sums to 1 over k; c_k is the mean of all
+    samples with weights u_kn^2.
+    """
+    rng = np.random.default_rng(rng)
+    require_samples(V, K)
+    with V.own_threads():
+        centroids = _weighted_columns(V, draw_samples(V, K, rng), "distance")
+        for _ in range(_FUZZY_MAX_ITER):
+            sums, totals = V.sweep(_fuzzy_sums, V.norms_squared, centroids=centroids)[0]
+            moved = np.maximum(sums / np.maximum(totals, 1e-300), 0.0)
+            shift = np.abs(moved - centroids).max()
+            centroids = moved
+            if shift <= _FUZZY_TOL * centroids.max():
+                break
+        Ht, _ = V.sweep(_memberships, V.norms_squared, centroids=centroids, dtype=V.dtype)
+    return centroids.astype(V.dtype), Ht.T
+
+
+def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> tuple[Array, Aligned]:
+    """A few iterations of Lloyd's algorithm from K random samples; returns centroids and labels.
+
+    An empty cluster takes the sample that is farthest from its own centroid. The kind says how
+    far a sample is from a centroid: see `_distances`.
+    """
+    require_samples(V, K)
+    with V.own_threads():
+        index, _ = V.map(sample_indices)
+        labels, _ = V.map(_unlabelled)
+        centroids = _weighted_columns(V, draw_samples(V, K, rng), kind)
+        unit = _DISTANCE_SHARE * (1.0 if kind == "angle" else V.measures.largest_squared)
+        floor = _CENTROID_FLOOR * V.mean() if kind == "divergence" else 0.0
+        for _ in range(_KMEANS_MAX_ITER):
+            labels, (sums, counts, n_changed, far) = V.sweep(
+                _nearest,
+                index,
+                labels,
+                V.norms_squared,
+                reduce=_join_clusters,
+                centroids=np.maximum(centroids, floor),
+                kind=kind,
+                unit=unit,
+            )
+            empty = np.flatnonzero(counts == 0)
+            moving = far[: empty.size]
+            for k, (_, n, label) in zip(empty, moving, strict=False):
+                column = _weighted_columns(V, np.array([int(n)]), kind)[:, 0]
+                sums[:, int(label)] -= column
+                counts[int(label)] -= 1
+                sums[:, k], counts[k] = column, 1
+            if len(moving):
+                new = dict(zip(moving[:, 1].astype(np.intp).tolist(), empty.tolist(), strict=False))
+                labels, _ = V.map(_relabelled, labels, new=new)
+            centroids = np.maximum(sums / np.maximum(counts, 1), 0.0)
+            if kind == "angle":
+                centroids = centroids / np.maximum(np.linalg.norm(centroids, axis=0), 1e-300)
+            if not n_changed and not len(moving):
+                break
+    return centroids, labels
+
+
+def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
+    columns = np.ascontiguousarray(dense(V.columns(indices)))
+    if kind != "angle":
+        return columns
+    size = np.linalg.norm(columns, axis=0)
+    return columns / np.where(size > 0, size, 1.0)
+
+
+def _unlabelled(index: range) -> tuple[Array, None]:
+    return np.full(len(index), -1), None
+
+
+def _relabelled(index: range, labels: Array, *, new: dict[int, int]) -> tuple[Array, None]:
+    labels = labels.copy()
+    for n, label in new.items():
+        if n in index:
+            labels[n - index.start] = label
+    return labels, None
+
+
+def _nearest(
+    block: Block,
+    index: Array,
+    before: Array,
+    squared: Array,
+    *,
+    centroids: Array,
+    kind: str,
+    unit: float,
+) -> tuple[Array, tuple[Array, Array, int, Array]]:
+    """Label samples by their nearest centroid.
+
+    Sums samples and counts them per label; how many changed theirs; and the K samples farthest
+    from their centroid, as rows (distance / unit, sample, label).
+    """
+    exact_block = exact(block)
+    weights = np.ones_like(squared)
+    if kind == "angle":
+        weights = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
+    own, distances, sizes = _distances(exact_block, squared, weights, centroids, kind)
+    tie = _TIE_SHARE * float(sizes.max())
+    labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
+    member = np.zeros_like(distances)
+    member[np.arange(labels.size), labels] = 1.0
+    distance = own + distances[np.arange(labels.size), labels]
+    if kind == "angle":
+        distance[squared == 0] = 0.0  # a zero sample has no direction: the last to be a centroid
+    far = np.stack([np.round(distance / unit), index, labels], axis=1)
+    sums = exact_block @ (member * weights[:, None])
+    n_changed = int(np.count_nonzero(labels != before))
+    return labels, (sums, member.sum(axis=0), n_changed, _farthest(far, centroids.shape[1]))
+
+
+def _distances(
+    block: Block, squared: Array, weights: Array, centroids: Array, kind: str
+) -> tuple[Array, Array, Array]:
+    """How far samples are from centroids, as own (n,) + distances (n, K), and the centroids' sizes.
+
+    Squared distances of samples times their weights, or the divergence of Kullback and Leibler.
+    """
+    if kind == "divergence":
+        sizes = centroids.sum(axis=0)
+        return entropies(block), sizes - block.T @ np.log(centroids), sizes
+    sizes = (centroids**2).sum(axis=0)
+    return squared * weights**2, sizes - 2.0 * (block.T @ centroids) * weights[:, None], sizes
+
+
+def _fuzzy_sums(block: Block, squared: Array, *, centroids: Array) -> tuple[tuple[Array, Array]]:
+    """The sums of samples with weights u^2 for each cluster, and the sums of the weights."""
+    samples = exact(block)
+    weights = _membership(samples, squared, centroids) ** 2
+    return ((samples @ weights, weights.sum(axis=0)),)
+
+
+def _memberships(
+    block: Block, squared: Array, *, centroids: Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    return _membership(exact(block), squared, centroids).astype(dtype), None
+
+
+def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
+    """u_nk, proportional to one over the squared distance; 1 for a centroid that is the sample."""
+    _, distances, sizes = _distances(samples, squared, np.ones_like(squared), centroids, "distance")
+    distances = distances + squared[:, None]
+    rounding = _TIE_SHARE * (squared[:, None] + sizes)
+    nearest = distances.min(axis=1, keepdims=True)
+    at = distances <= rounding  # the sample is that centroid, up to rounding
+    ratio = np.where(at.any(axis=1, keepdims=True), at, nearest / np.maximum(distances, rounding))
+    u: Array = ratio / ratio.sum(axis=1, keepdims=True)
+    return u
+
+
+def _farthest(rows: Array, count: int) -> Array:
+    return rows[np.argsort(-rows[:, 0], kind="stable")[:count]]
+
+
+def _join_clusters(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    far = _farthest(np.vstack([a[3], b[3]]), a[1].size)
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], far
+
+
+CLUSTER_INITS = {"spkm": spkm, "kmeans": kmeans, "kl-kmeans": kl_kmeans, "fuzzy": fuzzy}
+
 
 Init: TypeAlias = str | InitFunction | npt.ArrayLike | tuple[Any, Any]
 

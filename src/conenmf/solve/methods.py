@@ -17,9 +17,8 @@ from ..arguments import flag, function, instance, integer, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from .coefficients import column_units
-from .fixed import update_others
-from .losses import Frobenius, Loss
-from .penalties import unit_columns
+from .constraints import unit_columns, update_others
+from .losses.objective import Frobenius, Loss
 from .solvers import FLOOR, Solver, Update, get_solver, unchecked
 
 __all__ = ["Method", "Penalty", "Slot", "without_floor"]

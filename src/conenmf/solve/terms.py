@@ -20,14 +20,12 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_nonnegative
 from ..errors import Message, Option, OptionError
 from .coefficients import Finish
-from .count_terms import check_penalties
-from .fixed import Fixed
-from .losses import Frobenius, Loss
+from .constraints import Fixed, Penalties, sum_to_one
+from .losses.objective import Frobenius, Loss
+from .losses.poisson import check_penalties, poisson_method
+from .losses.weighted import Weighted
 from .methods import Method, Slot
-from .penalties import Penalties, sum_to_one
-from .poisson import poisson_method
 from .solvers import Solver, solver_name
-from .weighted import Weighted
 
 __all__ = ["Terms", "unweighed"]
 

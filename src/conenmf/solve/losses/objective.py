@@ -21,17 +21,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .. import kernels
-from ..arguments import flag
-from ..data.blocks import Array, Block, exact, products, weighted_sums
-from ..data.borders import equal_borders
-from ..data.matrix import Aligned, DataMatrix
-from ..data.steps import add
-from ..data.threads import run_in_order
-from ..data.validate import require_data_matrix
-from ..errors import FactorError
-from .coefficients import ORDINARY, Finish, column_units, finished, nearby_power
-from .solvers import Update
+from ... import kernels
+from ...arguments import flag
+from ...data.blocks import Array, Block, exact, products, weighted_sums
+from ...data.borders import equal_borders
+from ...data.matrix import Aligned, DataMatrix
+from ...data.steps import add
+from ...data.threads import run_in_order
+from ...data.validate import require_data_matrix
+from ...errors import FactorError
+from ..coefficients import ORDINARY, Finish, column_units, finished, nearby_power
+from ..solvers import Update
 
 __all__ = ["Frobenius", "Loss", "Point", "Sums", "extrapolated"]
 

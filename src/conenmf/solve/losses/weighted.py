@@ -20,20 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import factor, flag, integer, optional
-from ..data.blocks import Array, Block, exact, products, weighted_sums
-from ..data.holes import (
-    observed_residual,
-    packed,
-    row_grams,
-    unpacked,
-    weighed,
-    weighted_grams,
-)
-from ..data.matrix import Aligned, DataMatrix
-from ..data.threads import run_in_order
-from ..errors import FactorError, OptionError
-from .coefficients import (
+from ...arguments import factor, flag, integer, optional
+from ...data.blocks import Array, Block, exact, products, weighted_sums
+from ...data.holes import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ...data.matrix import Aligned, DataMatrix
+from ...data.threads import run_in_order
+from ...errors import FactorError, OptionError
+from ..coefficients import (
     Finish,
     coordinate_steps_own,
     exact_observed_rows,
@@ -41,8 +34,8 @@ from .coefficients import (
     shares_of,
     sorting,
 )
-from .losses import Loss, Point, Sums, extrapolated
-from .solvers import Update, packed_update, takes_packed
+from ..solvers import Update, packed_update, takes_packed
+from .objective import Loss, Point, Sums, extrapolated
 
 __all__ = ["Weighted"]
 

@@ -1,6 +1,6 @@
-"""Penalties: terms of the objective that are algebra on the small matrices of an update.
+"""Constraints of a fit: penalties on W and H, and known components.
 
-An update minimises y'Gy / 2 - c'y for each row y. A term becomes a change of G and C:
+An update minimises y'Gy / 2 - c'y for each row y. A penalty becomes a change of G and C:
 
     l1 sum(y)                 C - l1
     l2 ||y||^2 / 2            G + l2 I
@@ -10,6 +10,11 @@ An update minimises y'Gy / 2 - c'y for each row y. A term becomes a change of G 
 The objective is ||V - WH||^2 + 2 l1 sum + l2 ||.||^2 and so on: twice scikit-learn's. Where a
 penalty would shrink one factor for nothing, while the other grows, the scale is fixed: columns of W
 have unit length. With abundances that sum to one, these fix it.
+
+Known components are the first columns of W, and stay. An update of W solves for the other columns
+alone: with W = [A B], A known, the rows of B see C - A G_AB instead of C. The search for B begins
+with the rest, max(V - A H, 0) with the best H for A: it is zero where V is, so sparse data stay
+sparse.
 """
 
 from __future__ import annotations
@@ -20,14 +25,18 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import choice, flag, number
+from ..arguments import choice, factor, flag, number
 from ..data.blocks import Array, exact
-from ..errors import Message, Option, OptionError
+from ..data.matrix import DataMatrix
+from ..errors import ComponentsError, FactorError, Message, Option, OptionError
 from ..linalg.nnls import nnls
 from ..linalg.problems import checked_problem
-from .solvers import Solver, hals
+from ..names import Names, in_order
+from .solvers import Solver, Update, hals
 
 __all__ = [
+    "FIXED_TABLE",
+    "Fixed",
     "Penalties",
     "Term",
     "best_rows",
@@ -35,6 +44,7 @@ __all__ = [
     "times_gram",
     "unit_columns",
     "unit_steps",
+    "update_others",
 ]
 
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
@@ -324,3 +334,84 @@ def unit_steps(G: Array, C: Array, W: Array, n_fixed: int = 0) -> float:
     columns = range(n_fixed, W.shape[1])
     steps = ((W[:, k] - _best_column(G, C, W, k)) for k in columns)
     return float(sum(G[k, k] * (step**2).sum() for k, step in zip(columns, steps, strict=True)))
+
+
+FIXED_TABLE = "the table of fixed components"  # what errors about features call it
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """Components that are given.
+
+    Attributes
+    ----------
+    W : array (F, n)
+        In the units of V; each is a column, and not all zero.
+    names : tuple of str, or None
+        What they are called.
+    """
+
+    W: Array
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        W = factor("fixed", self.W, ("F", "n"))
+        if not W.any(axis=0).all():
+            empty = int(np.flatnonzero(~W.any(axis=0))[0])
+            raise FactorError(f"fixed component {empty}, counted from 0, is all zero: leave it out")
+        if self.names is not None:
+            names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
+            object.__setattr__(self, "names", names)
+        object.__setattr__(self, "W", np.ascontiguousarray(W, dtype=np.float64))
+
+    @classmethod
+    def of(cls, fixed: Any, V: DataMatrix) -> Fixed | None:
+        """Return what a caller gave, checked against V: an array (F, n), a `Fixed`, or None.
+
+        The rows of a data frame are matched with the features of V by name.
+        """
+        if fixed is None:
+            return None
+        if isinstance(fixed, Fixed):
+            known = fixed
+        else:
+            rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
+            known = cls(factor("fixed", rows, (V.shape[0], "n")))
+        W = factor("fixed", known.W, (V.shape[0], "n"))
+        ratio = W.max(axis=0) * (np.sqrt(V.shape[0] * V.shape[1]) / (V.norm or 1.0))
+        largest = 1e100 if V.dtype == np.float64 else 1e15
+        if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+            size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
+            raise FactorError(f"fixed components are {size}: give them in the units of the data")
+        return known
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return int(self.W.shape[1])
+
+    def checked_K(self, K: int | str) -> int | str:
+        """Return a number of components in all; raise `ComponentsError` if it is too small."""
+        if isinstance(K, int) and K < self.count:
+            raise ComponentsError(
+                f"{self.count} components are fixed, more than the {K} asked for in all: the "
+                "number counts them too"
+            )
+        return K
+
+    def put_into(self, W: Array) -> Array:
+        """Return W (F, K) with the given components as its first columns, bit for bit."""
+        W = np.array(W, order="C")
+        W[:, : self.count] = self.W
+        return W
+
+
+def update_others(G: Array, C: Array, Y: Array, *, update: Update, n_fixed: int) -> Array:
+    """Apply an update to all columns of Y (n, K) but the first `n_fixed`."""
+    fixed, rest = Y[:, :n_fixed], slice(n_fixed, None)
+    seen = C[:, rest] - times_gram(fixed, G[..., :n_fixed, rest].astype(Y.dtype, copy=False))
+    updated = np.array(Y, order="C")
+    if seen.shape[1]:
+        gram = np.ascontiguousarray(G[..., rest, rest])
+        updated[:, rest] = update(gram, seen, np.ascontiguousarray(Y[:, rest]))
+    return updated

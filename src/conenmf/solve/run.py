@@ -1,11 +1,14 @@
-"""One run: the factors it proposes before each pass over V, and whether it accepts the outcome.
+"""Runs: factors, momentum, history and limits, and the loop that advances them.
 
-The loop (`loop`) reads V; a run decides with which factors. Solvers that ask for it are
-extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix factorization algorithms using
-extrapolation", Neural Computation 31, 2019): each update is moved a little further in its
-direction. Each iteration proposes factors, and accepts the outcome of the pass, or undoes it if the
-objective has risen; then follows one iteration without extrapolation, which cannot fail, and
-extrapolation continues with a smaller factor.
+One iteration is one pass over V: a block of samples yields its rows of the new H and the sums from
+which the new W and the value of the objective follow. A run chooses the factors of a pass and
+decides whether to accept its outcome; the loss defines the sums, and how W follows from them.
+
+Solvers that ask for it are extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix
+factorization algorithms using extrapolation", Neural Computation 31, 2019): each update is moved a
+little further in its direction. Each iteration proposes factors, and accepts the outcome of the
+pass, or undoes it if the objective has risen; then follows one iteration without extrapolation,
+which cannot fail, and extrapolation continues with a smaller factor.
 
 *Which value decides.* A pass is made with a W that may be extrapolated, and ends with an H that
 may be; the sums are those of this H. Where the loss knows its value at the W updated from them,
@@ -19,31 +22,284 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import factor
+from ..arguments import factor, function, instance, integer, number, optional, several
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import aligned_coefficients
+from ..data.together import Part, products_together, sweep_together
+from ..data.validate import aligned_coefficients, require_data_matrix
 from ..errors import CheckpointWarning, FactorError, Message, Option
 from .coefficients import column_units
-from .losses import Point, Sums
+from .losses.objective import Frobenius, Point, Sums
 from .methods import Method, Penalty
 from .solvers import Solver, Update
-from .state import Momentum, Saved, State
-from .stopping import Callback, History, Iteration, Log, Stopping, StopReason, asks_to_stop
 
 __all__ = [
+    "Callback",
+    "History",
+    "Iteration",
     "Leap",
+    "Log",
+    "Momentum",
     "Outcome",
     "Proposal",
     "Run",
+    "Saved",
     "Solution",
+    "State",
+    "StopReason",
+    "Stopping",
+    "alternate",
+    "asks_to_stop",
+    "ending",
+    "iterate",
 ]
+
+_PLATEAU_TOL_SHARE = 1e-2  # of tol, at which a run ends on a plateau too
+
+
+class StopReason(StrEnum):
+    """Why a run ended; each is equal to its name, and `description` says it in a sentence."""
+
+    CONVERGED = "converged"
+    PLATEAU = "plateau"
+    EXACT = "exact"
+    MAX_ITER = "max_iter"
+    MAX_TIME = "max_time"
+    CALLBACK = "callback"
+    INTERRUPTED = "interrupted"
+    INIT = "init"
+
+    @property
+    def description(self) -> str:
+        """The reason in a sentence, without the full stop."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    StopReason.CONVERGED: "the error hardly fell any more",
+    StopReason.PLATEAU: "the error hardly fell any more, probably on a plateau",
+    StopReason.EXACT: "no residual was left",
+    StopReason.MAX_ITER: "the largest number of iterations was reached",
+    StopReason.MAX_TIME: "the time limit was reached",
+    StopReason.CALLBACK: "the callback asked for it",
+    StopReason.INTERRUPTED: "the user interrupted it",
+    StopReason.INIT: "no solver was asked for, these are the factors of the init",
+}
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a callback gets after every iteration; it stops the run by returning True.
+
+    `iteration` counts from 1, and is 0 while inits compete. `elapsed` is in seconds and `passes`
+    counts the passes over V, both since the call of `factorize`, or since the loop began where it
+    is called by itself. `objective` is what the loss measures, ||V - W H||^2 for least squares, and
+    `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
+    """
+
+    iteration: int
+    elapsed: float
+    relative_error: float
+    passes: float
+    objective: float
+
+
+Callback: TypeAlias = Callable[[Iteration], object]
+
+
+def asks_to_stop(callback: Callback, now: Iteration) -> bool:
+    """Whether a callback returns True itself; another value, even if true, is no answer.
+
+    One that raises StopIteration asks too: as an error it would not get through generators.
+    """
+    try:
+        answer = callback(now)
+    except StopIteration:
+        return True
+    return isinstance(answer, bool | np.bool_) and bool(answer)
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When the loop ends.
+
+    Attributes
+    ----------
+    tol : float
+        Converged when the relative error fell by less than this share of itself over the last
+        `window` iterations. It does not depend on the scale of V or on the init.
+    window : int
+        An iteration that was undone leaves the error as it was; it is no evidence and is not
+        counted, as long as one in two is not.
+    max_iter : int
+    max_time : float or None
+        Seconds.
+    exact : float
+        A relative error below this is exact for the arithmetic of the loop.
+    is_plateau : callable, optional
+        Asked, once the error has converged, whether this error is probably not the end. Then the
+        run continues until the error falls by less than a hundredth of `tol`.
+    """
+
+    tol: float = 1e-5
+    window: int = 5
+    max_iter: int = 200
+    max_time: float | None = None
+    exact: float = 1e-7
+    is_plateau: Callable[[float], bool] | None = None
+
+    def __post_init__(self) -> None:
+        number("tol", self.tol, at_least=0)
+        integer("window", self.window, at_least=1)
+        integer("max_iter", self.max_iter, at_least=0, at_most=2**63 - 1)
+        optional(number, "max_time", self.max_time, at_least=0, or_infinite=True, what="seconds")
+        number("exact", self.exact, at_least=0)
+        optional(function, "is_plateau", self.is_plateau, takes=1)
+
+    def reason(
+        self, errors: list[float], elapsed: float, earlier: Sequence[float] = ()
+    ) -> StopReason | None:
+        """Return why to stop now, or None to continue.
+
+        The errors `earlier` are those of another run that ended where this one began.
+        """
+        if errors and errors[-1] <= self.exact:
+            return StopReason.EXACT
+        fall = self._fall([*earlier, *errors]) if errors else np.inf
+        if fall < self.tol:
+            if self.is_plateau is None or not self.is_plateau(errors[-1]):
+                return StopReason.CONVERGED
+            if fall < _PLATEAU_TOL_SHARE * self.tol:
+                return StopReason.PLATEAU
+        if len(errors) >= self.max_iter:
+            return StopReason.MAX_ITER
+        if self.max_time is not None and elapsed >= self.max_time:
+            return StopReason.MAX_TIME
+        return None
+
+    def converged_at(self, errors: list[float], earlier: Sequence[float] = ()) -> int | None:
+        """Return the iteration after which a run with these errors would have converged, if any."""
+        limits = replace(self, max_iter=len(errors) + 1, max_time=None)
+        for n in range(1, len(errors) + 1):
+            if limits.reason(errors[:n], 0.0, earlier) is not None:
+                return n
+        return None
+
+    def _fall(self, errors: list[float]) -> float:
+        """The share by which the error fell over the window; infinite before it is full."""
+        first, falls = len(errors) - 1, 0
+        while first > 0 and falls < self.window and len(errors) - 1 - first < 2 * self.window:
+            falls += errors[first] < errors[first - 1]
+            first -= 1
+        if len(errors) - 1 - first < 2 * self.window and falls < self.window:
+            return np.inf
+        return (errors[first] - errors[-1]) / errors[first]
+
+
+@dataclass(frozen=True)
+class History:
+    """The relative error, seconds and passes over V after each iteration, as arrays."""
+
+    relative_error: Array
+    elapsed: Array
+    passes: Array
+
+    def __repr__(self) -> str:
+        n = self.relative_error.size
+        first, last = self.relative_error[:1], self.relative_error[-1:]
+        ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
+        return f"<History of {n} iterations{ends}>"
+
+
+@dataclass
+class Log:
+    """The history of a run that has not ended: the same as lists."""
+
+    relative_error: list[float] = field(default_factory=list)
+    elapsed: list[float] = field(default_factory=list)
+    passes: list[float] = field(default_factory=list)
+
+    @property
+    def last_elapsed(self) -> float:
+        """Seconds until the last iteration ended; 0 if there was none."""
+        return self.elapsed[-1] if self.elapsed else 0.0
+
+    @property
+    def last_passes(self) -> float:
+        """Passes over V until then."""
+        return self.passes[-1] if self.passes else 0.0
+
+    def history(self) -> History:
+        """Return the history so far."""
+        return History(np.array(self.relative_error), np.array(self.elapsed), np.array(self.passes))
+
+
+@dataclass
+class Momentum:
+    """How an extrapolated run moves.
+
+    Attributes
+    ----------
+    W : array (F, K)
+        W one iteration earlier.
+    Ht : aligned (N, K)
+        H as the last update left it, before it was moved further.
+    beta : float
+        How far to move beyond an update, as a share of the way since the one before.
+    ceiling : float
+        The largest value that beta may reach.
+    rest : bool
+        The next iteration is not extrapolated.
+    leapt : bool
+        The leap has been asked for.
+    """
+
+    W: Array
+    Ht: Aligned
+    beta: float = 0.5
+    ceiling: float = 1.0
+    rest: bool = True
+    leapt: bool = False
+
+
+@dataclass
+class State:
+    """The state of a run between two iterations: all that the next ones depend on.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    Ht : aligned (N, K)
+    sums : dict
+        The sums of the last accepted iteration; the loss defines their names.
+    values : list of float
+        The objective of V / unit after each iteration, with the penalties; those of the run that
+        this one continues, if any, are the first.
+    momentum : Momentum, optional
+        For solvers that are extrapolated.
+    """
+
+    W: Array
+    Ht: Aligned
+    sums: Sums
+    values: list[float]
+    momentum: Momentum | None = None
+
+
+class Saved(NamedTuple):
+    """All that a checkpoint keeps of a run; `tol` is what it has been run with so far."""
+
+    state: State
+    log: Log
+    tol: float | None = None
+
 
 _LEAP_AFTER_ITER = 2
 # factors of the extrapolation, as published
@@ -119,7 +375,7 @@ class Run:
         W: Array,
         H: Aligned | None,
         solver: Method | Solver | str | Update,
-        stopping: Stopping = Stopping(),  # noqa: B008 - frozen
+        stopping: Stopping = Stopping(),
         *,
         callback: Callback | None = None,
         leap: Leap | None = None,
@@ -382,3 +638,125 @@ def _scale(
     index: range, H: Array, *, factor: float | Array, dtype: np.dtype[Any]
 ) -> tuple[Array, None]:
     return np.ascontiguousarray(H * factor, dtype), None
+
+
+def alternate(
+    V: DataMatrix,
+    W: Array,
+    H: Aligned | None,
+    solver: Method | Solver | str | Update,
+    *,
+    stopping: Stopping = Stopping(),
+    callback: Callback | None = None,
+    leap: Leap | None = None,
+    resume: Saved | None = None,
+    save: Callable[[Saved, bool], None] | None = None,
+) -> Solution:
+    """Update H and W alternately until a limit is reached; one pass over V per iteration.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N), or None
+        None only for a solver that begins with H.
+    solver : str, Solver, callable or Method
+        A `Method` if W and H have different solvers, or penalties, or for another loss.
+    stopping : Stopping
+    callback : callable, optional
+        Called with an `Iteration` after every iteration; returning True ends the run.
+    leap : callable, optional
+        Asked once, after two iterations, for factors from which to continue; they are accepted if
+        the next iteration lowers the objective of V itself. Only for solvers that are extrapolated.
+    resume : Saved, optional
+        Continue from this state, with the same bits as without the interruption; W and H are
+        ignored.
+    save : callable, optional
+        Called with the state to save before every iteration, and when the callback has ended the
+        run; then the second argument is True.
+
+    Notes
+    -----
+    The history counts seconds and passes from the call. An iteration that is undone counts as one
+    in which the error has not fallen.
+    """
+    require_data_matrix(V, nonzero=True, holes=True)
+    instance("stopping", stopping, Stopping)
+    optional(function, "callback", callback, takes=1)
+    optional(function, "leap", leap, takes=3)
+    optional(instance, "resume", resume, Saved)
+    optional(function, "save", save, takes=2)
+    with V.own_threads():
+        run = Run(V, W, H, solver, stopping, callback=callback, leap=leap, resume=resume, save=save)
+        del W, H  # they may be large, and are not needed any more
+        (solution,) = iterate(V, [run])
+    return solution
+
+
+def iterate(V: DataMatrix, runs: Sequence[Run]) -> list[Solution]:
+    """Advance runs on V until each has stopped; every pass over V serves all that have not.
+
+    Each run ends with the bits that it would have alone. It may be on a view of V.
+    """
+    runs = [instance("runs", run, Run) for run in several("runs", runs, "a list of runs")]
+    for _ in ending(V, runs):
+        pass
+    return [run.solution() for run in runs]
+
+
+def ending(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
+    """Do the same, and return each run with its number as soon as it has stopped.
+
+    What has stopped is not kept here: its H may be large.
+    """
+    require_data_matrix(V, holes=True)
+    with V.own_threads():
+        _advance(V, [run for run in runs if run.lacks_sums])
+        active = dict(enumerate(runs))
+        del runs
+        while active:
+            for number in [number for number, run in active.items() if run.reason is not None]:
+                yield number, active.pop(number)
+            for run in active.values():
+                run.save(ended=False)
+            _advance(V, list(active.values()))
+            for run in active.values():
+                run.end_iteration()
+
+
+def _advance(V: DataMatrix, runs: list[Run]) -> None:
+    """Read V once for all runs: each proposes, the blocks answer, each settles."""
+    if not runs:
+        return
+    proposals = [run.propose() for run in runs]
+    given = [run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)]
+    parts = [
+        Part(
+            run.V,
+            run.loss.step,
+            (*run.loss.aligned, *proposal.aligned),
+            arguments,
+            n_rows=len(proposal.aligned),
+            out=proposal.out,
+            X=arguments["W"] if isinstance(run.loss, Frobenius) else None,
+        )
+        for run, proposal, arguments in zip(runs, proposals, given, strict=True)
+    ]
+    outcomes = sweep_together(V, parts)
+    _multiply_turned(V, runs, outcomes)
+    for run, proposal, (*rows, sums) in zip(runs, proposals, outcomes, strict=True):
+        run.settle(proposal, Outcome(rows[0], rows[-1], sums))
+
+
+def _multiply_turned(V: DataMatrix, runs: list[Run], outcomes: list[tuple[Any, ...]]) -> None:
+    """Multiply V with the new H of all runs at once, where W is updated on the turned data."""
+    if V.other_order is None:
+        return
+    new = [
+        (np.asarray(rows[0]), sums)
+        for run, (*rows, sums) in zip(runs, outcomes, strict=True)
+        if run.V is V and run.method.H.solver.first == "H" and "HH" in sums and "VH" not in sums
+    ]
+    products = products_together(V.other_order, [Ht for Ht, _ in new])
+    for (_, sums), C in zip(new, products or [], strict=False):
+        sums["C"] = C

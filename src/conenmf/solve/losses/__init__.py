@@ -1,0 +1,1 @@
+"""Losses: what a fit minimises, one file each."""
