@@ -58,7 +58,6 @@ HANDLED = {  # each has a check of its numbers below, or does not look at entrie
     "judge.selection.choose_k",
     "data.known.observed_only",
     "data.known.weigh_samples",
-    "data.views.take_samples",
     "cones.restricted.observed_bound",
     "cones.restricted.known_bound",
     "cones.rank.default_range",  # looks at the shape of V

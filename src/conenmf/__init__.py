@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .cones.rank import estimate_rank
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
-    from .data.prepared import prepare
-    from .data.vocabulary import Words
+    from .data.prepare import Words, prepare
     from .errors import ConeNMFError
     from .estimator import ConeNMF
     from .io.open import from_columns, from_rows, from_texts, open_data
@@ -53,7 +52,7 @@ _HOMES = {
     "Selection": "judge.selection",
     "Stability": "judge.stability",
     "Uniqueness": "judge.verdicts",
-    "Words": "data.vocabulary",
+    "Words": "data.prepare",
     "certify": "judge.certifying",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
@@ -67,7 +66,7 @@ _HOMES = {
     "from_texts": "io.open",
     "make_cones": "cones.simulate",
     "open_data": "io.open",
-    "prepare": "data.prepared",
+    "prepare": "data.prepare",
     "select_k": "judge.selection",
     "stability": "judge.stability",
     "stability_over": "judge.stability_range",

@@ -17,7 +17,7 @@ from .arguments import components, factor
 from .data.blocks import Array
 from .data.known import Given, is_of_features, observed_only
 from .data.matrix import DataMatrix
-from .data.prepared import prepared
+from .data.prepare import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
 from .io.open import from_rows, is_elsewhere

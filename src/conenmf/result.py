@@ -16,8 +16,7 @@ from typing import Any
 
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
-from .data.preparation import Preparation
-from .data.vocabulary import Vocabulary
+from .data.prepare import Preparation, Vocabulary
 from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
 from .judge import plots
 from .judge.certifying import AnyCertificate, quality_in_words

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from .data.blocks import Array
-from .data.preparation import Preparation
+from .data.prepare import Preparation, Vocabulary
 from .data.saving import SavedArrays, arrays_of_names, reading, write_arrays
-from .data.vocabulary import Vocabulary
 from .errors import FileFormatError
 from .judge.certifying import AnyCertificate, certificate_of_numbers, numbers_of_certificate
 from .judge.diagnosis import Diagnosis
@@ -137,7 +136,7 @@ def _read_preparation(saved: SavedArrays, plain: Any, F: int) -> Preparation | N
     weights = saved.numbers("feature_weights") if "feature_weights" in saved else None
     if weights is not None and weights.shape != (F,):
         raise FileFormatError(f"its weights of features have shape {weights.shape}, not ({F},)")
-    return Preparation.of_plain(plain, weights)
+    return Preparation(idf=weights, **plain)
 
 
 def _read_certificate(saved: SavedArrays, name: str, loss: Any) -> AnyCertificate | None:

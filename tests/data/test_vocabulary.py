@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF, Factorization, Words, from_texts
-from conenmf.data.vocabulary import Vocabulary
 from conenmf.errors import DataTypeError, EmptyDataError, OptionError
 
 ENGLISH = [
@@ -81,20 +80,3 @@ def test_what_is_no_text():
         from_texts([])
     with pytest.raises(OptionError, match="texts='oak', expected a list of texts"):
         from_texts("oak")
-
-
-@pytest.mark.parametrize(
-    ("words", "idf", "settings"),
-    [
-        (("a", "a"), [1.0, 1.0], {"stop_words": "none", "ngrams": 1}),
-        (("a",), [1.0, 1.0], {"stop_words": "none", "ngrams": 1}),
-        (("a",), [np.nan], {"stop_words": "none", "ngrams": 1}),
-        (("a",), [1.0], {"stop_words": "none", "ngrams": 10**9}),
-        (("a",), [1.0], {"stop_words": "latin", "ngrams": 1}),
-        (("a",), [1.0], {"stop_words": "none"}),
-        ((3,), [1.0], {"stop_words": "none", "ngrams": 1}),
-    ],
-)
-def test_a_vocabulary_checks_itself(words, idf, settings):
-    with pytest.raises(OptionError):
-        Vocabulary(words, np.array(idf), settings)

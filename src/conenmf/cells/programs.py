@@ -28,11 +28,10 @@ from ..arguments import (
 from ..data.aligned import remove_kept_file
 from ..data.blocks import Array, Block, entrywise, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
-from ..data.prepared import prepare
+from ..data.prepare import prepare
 from ..data.sampling import evenly_spaced
-from ..data.selected import held, take_features
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
-from ..data.views import take_samples
+from ..data.views import held, take_features, take_samples
 from ..errors import ComponentsError, OptionError
 from ..judge.replicates import Replicates, replicate
 from ..judge.selection import choose_k

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..data.blocks import Array, Block, exact, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
-from ..data.selected import take_features
-from ..data.views import MappedMatrix
+from ..data.views import MappedMatrix, take_features
 from ..linalg.nnls import nnls
 from ..solve.coefficients import coefficients
 from .genes import TPM, GeneStatistics

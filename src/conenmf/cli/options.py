@@ -14,9 +14,8 @@ import numpy as np
 from rich.console import Console
 
 from ..data.matrix import DataMatrix
-from ..data.prepared import prepare
+from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
-from ..data.vocabulary import Vocabulary, Words
 from ..io.formats import split_member
 from ..io.open import open_data
 from ..io.texts import read_names

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from ..atomic import in_use, output_file, writing
-from ..data.prepared import prepared
+from ..data.prepare import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..io.texts import TABLE_SUFFIXES

@@ -385,7 +385,7 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         return view
     roots = V.align(np.sqrt(weights))
     scales = V.align(weights) if loss == "poisson" else roots
-    view = times_samples(V, scales)
+    view = times_samples(V, scales, holes=True)
     if V.observed is not None:
         rows = V.observed.weights
         if not weights.all():  # what counts nowhere is not known

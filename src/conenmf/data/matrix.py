@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +29,11 @@ from ..errors import NotAvailableError, ShapeError
 from ..names import Names
 from .blocks import Array, Block, exact, products, weighted_sums
 from .measures import Measures, measure
-from .preparation import Preparation
 from .resources import available_threads
 from .steps import Aligned, Reduce, Step, Work, add
-from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .prepare import Preparation, Vocabulary
 
 __all__ = ["Aligned", "Checksum", "DataMatrix"]
 

@@ -1,13 +1,14 @@
 """Matrices made from another one, V: its blocks changed on the way, or some of its samples.
 
 A view has the samples of V and reads them through V, in any storage; nothing is copied.
-`MappedMatrix` puts every block through a function first: here samples are scaled to unit norm; any
-other function of a block would be a view in the same way. A view of data with missing entries must
-say that it knows of them: no function of a block sees whether a zero is one or a hole.
+`MappedMatrix` puts every block through a function first, such as one that scales samples to unit
+norm or takes some of the features. A view of data with missing entries must say that it knows of
+them: no function of a block sees whether a zero is one or a hole.
 
 Two matrices cannot be views. A subset of the samples lies scattered over V, and every pass would
 gather it again; and to shuffle the values of a feature, all of them are needed at once. Both are
-held in memory, so they are for subsets of moderate size.
+held in memory, so they are for subsets of moderate size. `held` keeps any view in memory, for
+repeated passes over data that are small enough.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import generator
 from ..names import Names
-from .blocks import Array, Block, canonical_rows, exact, features_scaled, norms, scaled
+from .blocks import (
+    Array,
+    Block,
+    canonical_rows,
+    entrywise,
+    exact,
+    features_scaled,
+    norms,
+    scaled,
+)
 from .local import LocalMatrix, Reader
 from .matrix import Aligned, Checksum, DataMatrix
 from .memory import hold
@@ -34,7 +43,10 @@ from .validate import require_data_matrix
 __all__ = [
     "MappedMatrix",
     "View",
+    "changed_entries",
+    "held",
     "shuffled_samples",
+    "take_features",
     "take_samples",
     "times_features",
     "times_samples",
@@ -111,6 +123,11 @@ class MappedMatrix(View):
         super().__init__(V, dtype, holes=holes)
         self.change = change
         self.arrays = tuple(V.align(array) for array in aligned)
+        self.turn: Callable[[DataMatrix], DataMatrix] | None = None
+
+    def turned(self) -> DataMatrix:
+        """Return the same view of the turned data, where there is one."""
+        return super().turned() if self.turn is None else self.turn(self.V.turned())
 
     @property
     def is_one_block(self) -> bool:
@@ -193,12 +210,73 @@ def unit_samples(V: DataMatrix) -> MappedMatrix:
     array([[0.6, 0. ],
            [0.8, 0. ]])
     """
-    require_data_matrix(V)
     return MappedMatrix(V, _to_unit_norm, V.norms_squared, dtype=np.dtype(np.float64))
 
 
 def _to_unit_norm(block: Block, squared: Array) -> Block:
     return scaled(exact(block), 1.0 / norms(squared))
+
+
+def times_samples(V: DataMatrix, scales: Aligned, *, holes: bool = False) -> MappedMatrix:
+    """Return a view of V with samples multiplied by numbers (N,), aligned.
+
+    If entries of V may be missing, the caller says what is known of the view.
+    """
+    view = MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=holes)
+    view.turn = partial(times_features, factors=scales)
+    return view
+
+
+def _times_scale(block: Block, scales: Array) -> Block:
+    return scaled(block, scales.astype(block.dtype, copy=False))
+
+
+def times_features(V: DataMatrix, factors: Any) -> MappedMatrix:
+    """Return a view of V with features multiplied by numbers (F,)."""
+    change = partial(features_scaled, factors=np.asarray(factors, dtype=V.dtype))
+    view = MappedMatrix(V, change, dtype=V.dtype)
+    view.turn = partial(times_samples, scales=factors)
+    return view
+
+
+def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
+    """Return a view of V after a function of each entry, which leaves zeros zero."""
+    view = MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
+    view.turn = partial(changed_entries, function=function)
+    return view
+
+
+def take_features(
+    V: DataMatrix, features: Array, *, factors: Array | None = None, dtype: str = "float64"
+) -> MappedMatrix:
+    """Return a view of V with some of its features, in increasing order, each times a factor.
+
+    >>> from conenmf import from_rows
+    >>> V = from_rows([[2, 1, 0], [2, 0, 3]])
+    >>> take_features(V, np.array([0, 2]), factors=np.array([0.5, 1.0])).columns([0, 1])
+    array([[1., 1.],
+           [0., 3.]])
+    """
+    kind = np.dtype(dtype)
+    weights = None if factors is None else factors.astype(kind)
+    is_all = len(features) == V.shape[0]
+    rows = None if is_all else features
+    change = partial(_select, features=rows, factors=weights, dtype=kind)
+    view = MappedMatrix(V, change, dtype=kind)
+    view.shape = (len(features), V.shape[1])
+    view.names = V.names.taking(features)
+    return view
+
+
+def _select(
+    block: Block, *, features: Array | None, factors: Array | None, dtype: np.dtype[Any]
+) -> Block:
+    chosen: Block = block if features is None else block[features]
+    chosen = chosen.astype(dtype, copy=False)
+    return chosen if factors is None else features_scaled(chosen, factors)
+
+
+# --- copies in memory ---------------------------------------------------------------------------
 
 
 def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
@@ -208,7 +286,6 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     >>> take_samples(from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]), [0, 2]).norms_squared
     array([25.,  1.])
     """
-    require_data_matrix(V, holes=True)
     names = Names(feature_names=V.names.feature_names)
     taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads, names=names)
     if V.observed is not None:
@@ -216,38 +293,24 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     return taken
 
 
-def times_features(V: DataMatrix, factors: Array) -> MappedMatrix:
-    """Return a view of V with features multiplied by numbers (F,)."""
-    return MappedMatrix(V, partial(features_scaled, factors=factors), dtype=V.dtype)
+def held(V: DataMatrix) -> LocalMatrix:
+    """Return a matrix in memory with the same samples; one pass, which reads them in order."""
+    (parts,) = V.sweep(_rows)
+    rows = sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+    return hold(canonical_rows(rows), n_threads=V.n_threads, names=V.names)
 
 
-def times_samples(V: DataMatrix, scales: Aligned) -> MappedMatrix:
-    """Return a view of V with samples multiplied by numbers (N,), aligned.
-
-    If entries of V are missing, the caller says what is known of the view.
-    """
-    return MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=True)
-
-
-def _times_scale(block: Block, scales: Array) -> Block:
-    return scaled(block, scales.astype(block.dtype, copy=False))
+def _rows(block: Block) -> tuple[list[Any]]:
+    return ([block.T],)
 
 
 def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:
     """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
-    require_data_matrix(V)
-    generator("rng", rng)
     N = V.shape[1]
-    rows = V.columns(np.arange(N)).T
-    if sp.issparse(rows):
-        rows = sp.csc_array(rows, copy=True)  # feature after feature
-        rows.eliminate_zeros()
-        for start, stop in pairwise(rows.indptr):
-            rows.indices[start:stop] = rng.choice(N, stop - start, replace=False)
-    else:
-        rows = np.array(rows)
-        for values in rows.T:  # a sparse matrix of the same values is shuffled in the same way
-            entries = values[values != 0]
-            values[:] = 0
-            values[rng.choice(N, entries.size, replace=False)] = entries
-    return hold(canonical_rows(rows), n_threads=V.n_threads)
+    samples = V.columns(np.arange(N)).T
+    rows = sp.csc_array(samples, copy=True)  # feature after feature
+    rows.eliminate_zeros()
+    for start, stop in pairwise(rows.indptr):
+        rows.indices[start:stop] = rng.choice(N, stop - start, replace=False)
+    shuffled = rows if sp.issparse(samples) else rows.toarray()
+    return hold(canonical_rows(shuffled), n_threads=V.n_threads)

@@ -23,9 +23,9 @@ from ..data.known import Given
 from ..data.local import LocalMatrix
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
+from ..data.prepare import Vocabulary, Words
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validated
-from ..data.vocabulary import Vocabulary, Words
 from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
 from ..names import Names, names_of
 from ..text import shown

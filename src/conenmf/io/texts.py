@@ -1,6 +1,6 @@
 """Texts: a folder of ``.txt`` files, or a column of a table; and lists of names, one on each line.
 
-What is read here are texts; `data.vocabulary` makes numbers of them when `io.open` knows which
+What is read here are texts; `data.prepare` makes numbers of them when `io.open` knows which
 words count. They are read one at a time, and have to fit in a quarter of the memory together.
 """
 

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from ..data.preparation import Preparation
+from ..data.prepare import Preparation
 from ..markup import Html, element
 from ..solve.inits import INITS
 from ..solve.losses.poisson import POISSON_SOLVERS

@@ -17,8 +17,7 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
-from ..data.preparation import Preparation
-from ..data.prepared import PreparedMatrix
+from ..data.prepare import to_sums
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.together import sweep_together
 from ..data.views import times_samples
@@ -92,9 +91,8 @@ def initialize_counts(
 def unit_sums(V: DataMatrix) -> DataMatrix:
     """Return a view of V with samples scaled to a sum of one, times the roots of their weights."""
     if V.unweighed is None or V.unweighed.roots is None:
-        return PreparedMatrix(V, Preparation(total=1.0))
-    scaled = PreparedMatrix(V.unweighed.V, Preparation(total=1.0))
-    return times_samples(scaled, V.unweighed.roots)
+        return to_sums(V, 1.0)
+    return times_samples(to_sums(V.unweighed.V, 1.0), V.unweighed.roots)
 
 
 def race_of_counts(

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, from_texts, open_data, prepare
 from conenmf.data.blocks import is_sparse
-from conenmf.data.preparation import Preparation
-from conenmf.data.prepared import prepared
+from conenmf.data.prepare import Preparation, prepared
 from conenmf.datasets import log_counts, tf_idf
 from conenmf.errors import OptionError, ShapeError
 

@@ -1,0 +1,345 @@
+"""Data made ready for factoring: counts scaled and weighted, and texts turned into numbers.
+
+`prepare` returns a view: every block is changed when it is read, in any storage, and nothing is
+written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales its
+sample to a given sum, d is the weight of f, a scales its sample to unit length. All steps leave
+zeros zero, so that sparse data stay sparse. Only d is learned from the data; a `Preparation` keeps
+it, and `prepared` does the same to new samples.
+
+Texts are counted and weighted by scikit-learn's `TfidfVectorizer`. The words and their weights make
+a `Vocabulary`, plain values that a result keeps, so that new texts are read in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from ..arguments import choice, flag, integer, number, optional
+from ..errors import (
+    DataTypeError,
+    EmptyDataError,
+    Message,
+    NotAvailableError,
+    Option,
+    OptionError,
+    ShapeError,
+)
+from ..text import shown
+from .blocks import Array, Block, exact, norms, products
+from .matrix import DataMatrix
+from .validate import require_data_matrix
+from .views import changed_entries, times_features, times_samples
+
+__all__ = ["Preparation", "Vocabulary", "Words", "prepare", "prepared", "to_sums"]
+
+_MAX_TOTAL = 1e15
+_TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are no words
+_LOOKED_AT_TEXTS = 1000  # for their language
+_FREQUENT_WORDS = 25  # of which half have to be English stop words
+_MAX_NGRAMS = 5
+_MAX_DF, _MAX_DF_WITHOUT_LIST = 0.95, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """The steps of `prepare`, in the order in which they are done.
+
+    Attributes
+    ----------
+    total : float or None
+        The sum to which each sample is scaled.
+    log1p : bool
+        Take log(1 + x).
+    idf : array (F,) or None
+        The weight of each feature, log(N / df): of N samples, it is not zero in df. A feature that
+        was zero in all of them has weight 0.
+    normalize : bool
+        Scale each sample to unit length.
+
+    Examples
+    --------
+    >>> Preparation(log1p=True, normalize=True).in_words()
+    'log(1 + x) of each entry, then each sample scaled to unit length'
+    """
+
+    total: float | None = None
+    log1p: bool = False
+    idf: Array | None = None
+    normalize: bool = False
+
+    def in_words(self) -> str:
+        """Describe the steps."""
+        steps = (
+            self.total is not None and f"each sample scaled to a sum of {self.total:g}",
+            self.log1p and "log(1 + x) of each entry",
+            self.idf is not None and "each feature times log(N / df), if df of N samples have it",
+            self.normalize and "each sample scaled to unit length",
+        )
+        return ", then ".join(step for step in steps if step)
+
+    def reordered(self, features: Array) -> Preparation:
+        """Return the same for data that have these features, given by their places here."""
+        return self if self.idf is None else replace(self, idf=self.idf[features])
+
+    def plain(self) -> dict[str, Any]:
+        """Return everything but the weights in plain values."""
+        return {"total": self.total, "log1p": self.log1p, "normalize": self.normalize}
+
+
+def prepare(
+    V: DataMatrix,
+    *,
+    normalize_total: float | None = None,
+    log1p: bool = False,
+    tfidf: bool = False,
+    normalize: bool = False,
+) -> DataMatrix:
+    """Return a view of V after some of these steps, in this order; up to three passes.
+
+    The view's `preparation` says what was done and has the weights; a result of `factorize` keeps
+    it, and `prepared` does the same to new samples.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    normalize_total : float, optional
+        Scale each sample to this sum, such as 10,000 for the counts of a cell.
+    log1p : bool
+        Take log(1 + x) of each entry.
+    tfidf : bool
+        Multiply each feature by log(N / df), where df of the N samples have it, and scale samples
+        to unit length. A feature that all samples have gets no weight.
+    normalize : bool
+        Scale each sample to unit length.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_rows
+    >>> V = prepare(from_rows([[2, 1, 0], [2, 0, 3]]), tfidf=True)
+    >>> V.columns([0, 1])
+    array([[0., 0.],
+           [1., 0.],
+           [0., 1.]])
+    >>> result = factorize(V, 1)
+    >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
+    array([0., 1., 0.])
+    """
+    require_data_matrix(V, holes=True)  # `prepared` refuses holes, with advice
+    total = optional(number, "normalize_total", normalize_total, above=0, at_most=_MAX_TOTAL)
+    log1p, tfidf = flag("log1p", log1p), flag("tfidf", tfidf)
+    normalize = flag("normalize", normalize)
+    if tfidf and V.vocabulary is not None:
+        problem = " is for counts, and these texts are weighted so already: leave it out"
+        raise OptionError(Message(Option("tfidf", True), problem))
+    idf = _idf(V) if tfidf else None
+    return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
+
+
+def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
+    """Return a view of V after the steps that other data have had; up to two passes."""
+    if V.observed is not None:
+        raise NotAvailableError(
+            "data are prepared with all their entries, and some of these are missing or weighted: "
+            "prepare the data first, or leave the preparation out"
+        )
+    if V.preparation is not None:
+        raise OptionError("the data are prepared already: ask for all steps in one call")
+    idf = preparation.idf
+    if idf is not None and idf.size != V.shape[0]:
+        raise ShapeError(
+            f"the data have {V.shape[0]} features, and there are weights for {idf.size}: "
+            "they must agree"
+        )
+    view = V
+    with V.own_threads():
+        if preparation.total is not None:
+            view = to_sums(view, preparation.total)
+        view = changed_entries(view, np.log1p if preparation.log1p else np.asarray)
+        if idf is not None:
+            view = times_features(view, idf)
+        if preparation.normalize:
+            view = times_samples(view, view.map(_inverse_norms, view.norms_squared)[0])
+    view.preparation = preparation
+    words = preparation.in_words()
+    view.remarks = (*V.remarks, *([f"prepared: {words}"] if words else []))
+    return view
+
+
+def to_sums(V: DataMatrix, total: float) -> DataMatrix:
+    """Return a view of V with samples scaled to a sum; one pass."""
+    sums, _ = V.sweep(_sums)
+    return times_samples(V, V.map(_over, sums, total=total)[0])
+
+
+def _idf(V: DataMatrix) -> Array:
+    """log(N / df) of each feature."""
+    with V.own_threads():
+        (count,) = V.sweep(_samples_with)
+    idf: Array = np.log(V.shape[1] / np.maximum(count, 1))
+    idf[count == 0] = 0.0
+    if not idf.any():
+        problem = " gives every feature the weight log(N / df) = 0, since all samples have it: "
+        raise OptionError(Message(Option("tfidf", True), problem, "leave it out"))
+    return idf
+
+
+def _samples_with(block: Any) -> tuple[Array]:
+    return (np.asarray((block != 0).sum(axis=1, dtype=np.float64)).ravel(),)
+
+
+def _sums(block: Block) -> tuple[Array, None]:
+    return products(exact(block), np.ones((block.shape[0], 1)))[:, 0], None
+
+
+def _over(index: range, sums: Array, *, total: float) -> tuple[Array, None]:
+    return total / np.where(sums > 0, sums, 1.0), None
+
+
+def _inverse_norms(index: range, squared: Array) -> tuple[Array, None]:
+    return 1.0 / norms(squared), None
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Words:
+    """Which words of texts are features.
+
+    Attributes
+    ----------
+    stop_words : {"auto", "english", "none"}
+        Frequent words to leave out: those of scikit-learn's English list, or none. "auto" leaves
+        them out of English texts: half of their 25 most frequent words are in the list.
+    min_df : int
+        A word has to be in so many texts.
+    max_df : float, optional
+        A word may be in at most this share of the texts; by default 0.95 with a list of stop words,
+        and 0.5 without one.
+    max_words : int, optional
+        Keep only the most frequent ones.
+    ngrams : int
+        With 2, pairs of neighbouring words are features too, and so on.
+    """
+
+    stop_words: str = "auto"
+    min_df: int = 2
+    max_df: float | None = None
+    max_words: int | None = None
+    ngrams: int = 1
+
+    def __post_init__(self) -> None:
+        choice("stop_words", self.stop_words, ("auto", "english", "none"))
+        integer("min_df", self.min_df, at_least=1)
+        optional(number, "max_df", self.max_df, above=0, at_most=1)
+        optional(integer, "max_words", self.max_words, at_least=1)
+        integer("ngrams", self.ngrams, at_least=1, at_most=_MAX_NGRAMS)
+
+    def counted(self, texts: Iterable[Any]) -> tuple[Any, Vocabulary, str]:
+        """The weights of words in texts (N, F), sparse, the vocabulary, and what was done."""
+        stream = _checked_texts(texts)
+        first = list(islice(stream, _LOOKED_AT_TEXTS))
+        if not first:
+            raise EmptyDataError("there are no texts: give at least one")
+        listed = self.stop_words
+        if listed == "auto":
+            listed = "english" if _are_english(first) else "none"
+        limit = self.max_df or (_MAX_DF if listed == "english" else _MAX_DF_WITHOUT_LIST)
+        settings = {"stop_words": listed, "ngrams": self.ngrams}
+        vectorizer = _vectorizer(
+            settings, min_df=self.min_df, max_df=float(limit), max_features=self.max_words
+        )
+        try:
+            X = vectorizer.fit_transform(chain(first, stream))
+        except DataTypeError:
+            raise
+        except ValueError as problem:  # no word is left
+            raise EmptyDataError(
+                Message(
+                    f"no word is in {self.min_df} texts or more and in at most {limit:.0%} of "
+                    "them: give more texts, lower ",
+                    Option("min_df"),
+                    " or raise ",
+                    Option("max_df"),
+                )
+            ) from problem
+        words = tuple(vectorizer.get_feature_names_out().tolist())
+        stops = "English" if listed == "english" else "a list of"
+        remark = (
+            f"each text is a sample, each of {len(words)} words a feature: words in {self.min_df} "
+            f"texts or more and in at most {limit:.0%} of them, without {stops} stop words, "
+            "weighted by tf-idf"
+        )
+        return X, Vocabulary(words, vectorizer.idf_, settings), remark
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The words that texts were read with, and their weights.
+
+    Attributes
+    ----------
+    words : tuple of str
+    idf : array (F,)
+        The weight of each word: the fewer texts it is in, the larger.
+    settings : mapping
+        Of plain values: "stop_words", "english" or "none", and "ngrams".
+    """
+
+    words: tuple[str, ...]
+    idf: Array
+    settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary(words={shown(self.words)}, settings={shown(self.settings)})"
+
+    def counted(self, texts: Iterable[Any]) -> tuple[Any, Vocabulary, str]:
+        """The weights of these words in texts (N, F), sparse, this vocabulary, what was done."""
+        vectorizer = _vectorizer(self.settings, vocabulary=list(self.words))
+        vectorizer.idf_ = self.idf
+        X = vectorizer.transform(_checked_texts(texts))
+        if X.shape[0] == 0:
+            raise EmptyDataError("there are no texts: give at least one")
+        remark = f"each text is a sample, by the {len(self.words)} words of an earlier fit"
+        unknown = int((np.diff(X.indptr) == 0).sum())
+        if unknown:
+            remark += f"; {unknown} have none of them"
+        return X, self, remark
+
+
+def _vectorizer(settings: Mapping[str, Any], **options: Any) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    stop_words = "english" if settings["stop_words"] == "english" else None
+    ngrams = (1, settings["ngrams"])
+    return TfidfVectorizer(
+        stop_words=stop_words, ngram_range=ngrams, token_pattern=_TOKEN, **options
+    )
+
+
+def _checked_texts(texts: Iterable[Any]) -> Iterator[str]:
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataTypeError(
+                f"text {place} is {shown(text)}, expected a text: remove it, or put an empty one"
+            )
+        yield text
+
+
+def _are_english(texts: list[str]) -> bool:
+    """Whether half of the most frequent words are English stop words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+    counter = CountVectorizer(token_pattern=_TOKEN, binary=True)
+    try:
+        counts = np.asarray(counter.fit_transform(texts).sum(axis=0)).ravel()
+    except ValueError:  # no words at all
+        return False
+    order = np.argsort(-counts, kind="stable")[:_FREQUENT_WORDS]
+    frequent = counter.get_feature_names_out()[order]
+    return 2 * sum(word in ENGLISH_STOP_WORDS for word in frequent) >= len(frequent)
