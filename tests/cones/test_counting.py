@@ -9,6 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones import counting
+from conenmf.cones.angles import angles_between
 from conenmf.cones.counting import count_cones, linkage
 from conenmf.cones.separation import pairwise_separation
 from conenmf.errors import NotADataMatrixError
@@ -59,7 +60,7 @@ def test_the_true_number_is_listed(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_three_cones_of_which_two_are_close(seed):
-    """The assumption holds; the largest ratio of insertion angles says 2, where S_p > 0 too."""
+    """The assumption holds; the largest ratio of angles to earlier centres says 2, S_p > 0 too."""
     apart = np.zeros((3, 3))
     apart[0, 1], apart[0, 2], apart[1, 2] = 0.25, 1.31, 1.32
     values, vectors = np.linalg.eigh(np.cos(apart + apart.T))
@@ -67,7 +68,9 @@ def test_three_cones_of_which_two_are_close(seed):
     rng = np.random.default_rng(seed)
     model = make_cones(3, 3, 0.05, axes=axes, weights=[0.6, 0.3, 0.1], n_samples=300, rng=rng)
     V = from_columns(model.V)
-    d = cluster_cones(V, 10).insertion_angles
+    Z = cluster_cones(V, 10).directions
+    apart = angles_between(Z, Z)
+    d = np.array([apart[k, :k].min() for k in range(1, 10)])
     assert 2 + np.argmax(d[:-1] / d[1:]) == 2
     count = count_cones(V)
     assert count.ks[:2].tolist() == [2, 3]

@@ -1,9 +1,15 @@
-"""Algorithm 1 of the paper: which samples belong to one cone.
+"""Algorithm 1 of the paper: which samples belong to the same cone.
 
-First the algorithm as the paper has it, which reads V once for each centre; tests compare the
-other forms with it. Then `cluster_cones`, which offers all forms; then the lazy one, whose choice
-is the same centre for centre. The one that reads V once is in `farthest`, the one that survives
-noise in `noisy`. The factors of the cones are Algorithm 2, in `rank_one`.
+The algorithm as printed comes first: `plain_centres` is steps 1 to 3, `assign` is step 4. After it
+`cluster_cones` runs it, or one of its relatives:
+
+- "plain" is Algorithm 1 as printed. It reads V once for each centre.
+- "exact" makes the same choice, centre for centre. On data that fit in one block in memory it runs
+  Algorithm 1 as printed; elsewhere it scores only the samples that may be next (`greedy`).
+- "one-pass" reads V once to choose centres.
+- "robust" runs "exact", and allows for noise if the clusters are not evident (`noisy`).
+
+Algorithm 2, which turns cones into factors, is in `rank_one`.
 
 Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
 error count as equal, and ties go to the lowest index.
@@ -12,18 +18,20 @@ error count as equal, and ties go to the lowest index.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ..arguments import choice, components, generator, instance, integer, optional
+from ..arguments import choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
+from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.spectrum import Spectrum
 from .angles import angles_between, largest_angle
-from .farthest import SCORE_OF_ZERO, one_pass_centres, require_new_direction, unit
 from .greedy import LazyScores
 from .noisy import are_evident, centres_in_noise
 
@@ -33,10 +41,105 @@ __all__ = [
     "choose_centres",
     "cluster_cones",
     "cosine_rounding",
+    "farthest_first",
+    "plain_centres",
+    "require_new_direction",
     "require_samples",
 ]
 
 _NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
+
+# --- Algorithm 1 as printed -------------------------------------------------------------------
+
+
+def plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+    """Choose K samples as centres: steps 1 to 3 of Algorithm 1.
+
+    1) Normalize V to obtain V', with columns of unit norm: v'_n = v_n / ||v_n||. V' is not stored;
+       products with v_n are divided by ||v_n||.
+    2) Pick any column of V' as the first centroid z_1.
+    3) For k = 1, ..., K - 1: z_{k+1} = argmin_n max_{i <= k} <z_i, v'_n>.
+
+    The inner maximum of each sample is kept from one k to the next, so each k takes one pass over V
+    and one product with z_k.
+
+    Returns
+    -------
+    centres : array (K,)
+        The samples chosen.
+    Z : array (F, K)
+        z_1, ..., z_K.
+    """
+    centres = [first]
+    z = [_direction(V, first)]  # 2)
+    nearest: list[Aligned] = []
+    for k in range(1, K):  # 3)
+        *nearest, smallest = V.sweep(
+            _nearest_cosines, V.norms_squared, *nearest, reduce=min, z=z[-1]
+        )
+        require_new_direction(smallest, k, K, tie)
+        centres.append(_first_up_to(V, smallest + tie, *nearest))
+        z.append(_direction(V, centres[k]))
+    return np.array(centres, dtype=np.intp), np.array(z).T
+
+
+def _direction(V: DataMatrix, n: int) -> Array:
+    """v'_n."""
+    return _unit(dense(V.columns([n]))[:, 0])
+
+
+def _unit(column: Array) -> Array:
+    scaled: Array = column / np.linalg.norm(column)
+    return scaled
+
+
+def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:
+    """max_i <z_i, v'_n> of each sample, now that z is a centre too; and the smallest of these.
+
+    A zero sample has no direction: it gets infinity, so it never becomes a centre.
+    """
+    cosines = np.where(squared > 0, exact(block).T @ z / norms(squared), np.inf)
+    nearest = np.maximum.reduce([cosines, *before])
+    return nearest, float(nearest.min())
+
+
+def _first_up_to(V: DataMatrix, limit: float, values: Aligned, sign: float = 1.0) -> int:
+    """The first sample whose value, times the sign, is at most `limit`."""
+    (n,) = V.map(_lowest_index, values, reduce=min, sign=sign, limit=limit)
+    return int(n)
+
+
+def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> tuple[int]:
+    return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
+
+
+def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, float]:
+    """Step 4 of Algorithm 1: sample n belongs to cone argmax_j <z_j, v'_n>.
+
+    Returns the labels of a block, -1 for zero samples, the cosines, and the smallest of them.
+    """
+    cosines = (Z.T @ exact(block)) / norms(squared)
+    largest = cosines.max(axis=0)
+    nearest = (cosines >= largest - tie).argmax(axis=0)
+    smallest = float(largest.min(where=squared > 0, initial=1.0))
+    return np.where(squared > 0, nearest, -1), largest, smallest
+
+
+def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
+    """Raise an error if the sample farthest from k centres has the direction of one of them."""
+    if cosine >= 1.0 - tie:
+        raise ComponentsError(
+            f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
+            f"the {K} components asked for: use at most {k}"
+        )
+
+
+def cosine_rounding(V: DataMatrix) -> float:
+    """Return how close two cosines to samples of V must be to count as equal."""
+    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
+
+
+# --- the result and the methods -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -98,82 +201,6 @@ class Cones:
         closest = apart[~np.eye(apart.shape[0], dtype=bool)].min(initial=np.inf)
         return min(self.radius, float(closest)) / 2
 
-    @property
-    def insertion_angles(self) -> Array:
-        """The angles d_2, ..., d_K between each centre and the nearest one before it, in radians.
-
-        Centres are nested: those of fewer cones are the first ones. If Algorithm 1 itself chose
-        them (the methods "exact" and "plain"), d_k is the largest angle that any sample had to the
-        nearest of the first k - 1 centres, their `radius`, so that d_2 >= d_3 >= ...
-        """
-        Z = self.directions
-        angles = np.empty(Z.shape[1] - 1)
-        for k in range(1, Z.shape[1]):
-            apart = np.linalg.norm(Z[:, :k] - Z[:, [k]], axis=0).min()
-            angles[k - 1] = 2.0 * np.arcsin(min(apart / 2.0, 1.0))
-        return angles
-
-
-# --- Algorithm 1 as the paper has it ----------------------------------------------------------
-
-
-def _plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
-    """Steps 1 to 3 of Algorithm 1; each centre after the first takes a pass over V.
-
-    1) V' is V with columns of unit norm: v'_n = v_n / ||v_n||. It is not formed; products with
-       v_n are divided by ||v_n||.
-    2) The first centre z_1 is any column of V'.
-    3) For k = 1, ..., K - 1: z_{k+1} = argmin_n max_{i <= k} <z_i, v'_n>.
-
-    Returns the samples chosen, and Z = [z_1, ..., z_K].
-    """
-    centres = [first]
-    Z = _direction(V, first)[:, None]  # 2)
-    for k in range(1, K):  # 3)
-        largest, smallest = V.sweep(_largest_cosines, V.norms_squared, reduce=min, Z=Z)
-        (n,) = V.map(_lowest_index, largest, reduce=min, sign=1.0, limit=smallest + tie)
-        require_new_direction(smallest, k, K, tie)
-        centres.append(n)
-        Z = np.column_stack([Z, _direction(V, n)])
-    return np.array(centres, dtype=np.intp), Z
-
-
-def _direction(V: DataMatrix, n: int) -> Array:
-    """v'_n."""
-    return unit(dense(V.columns([n]))[:, 0])
-
-
-def _largest_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Array, float]:
-    """max_i <z_i, v'_n> of each sample, infinite for a zero sample; and the smallest of them."""
-    cosines = (Z.T @ exact(block)) / norms(squared)
-    largest = np.where(squared > 0, cosines.max(axis=0), np.inf)
-    return largest, float(largest.min())
-
-
-def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> tuple[int]:
-    """The first sample whose value, times the sign, is at most `limit`."""
-    return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
-
-
-def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, float]:
-    """Step 4 of Algorithm 1: sample n belongs to cone argmax_j <z_j, v'_n>.
-
-    Returns the labels of a block, -1 for zero samples, the cosines, and the smallest of them.
-    """
-    cosines = (Z.T @ exact(block)) / norms(squared)
-    largest = cosines.max(axis=0)
-    nearest = (cosines >= largest - tie).argmax(axis=0)
-    smallest = float(largest.min(where=squared > 0, initial=1.0))
-    return np.where(squared > 0, nearest, -1), largest, smallest
-
-
-def cosine_rounding(V: DataMatrix) -> float:
-    """Return how close two cosines to samples of V must be to count as equal."""
-    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
-
-
-# --- all forms --------------------------------------------------------------------------------
-
 
 def cluster_cones(
     V: DataMatrix,
@@ -201,16 +228,15 @@ def cluster_cones(
     first : int, optional
         The first centre itself.
     method : {"exact", "one-pass", "plain", "robust"}
-        "plain" is Algorithm 1 as the paper has it: V is read K times. "exact" makes the same choice
-        without scoring every sample for every centre. "one-pass" reads V twice, once to choose
-        centres and once to assign samples: every block chooses K centres of its own by Algorithm 1,
-        and the final K are chosen among them in the same way; see the notes. If V has one block
-        only, that is Algorithm 1 itself, and what "exact" does too. "robust" is "exact" if its
-        clusters are evident, as they are under the geometric assumption; if not, centres are chosen
-        as noise allows (`cones.noisy`): after projection, among samples that are longer than the
-        noise, and moved to the axes of their clusters. How long noise is, is an estimate, and
-        `Cones.noise` says if there is none. It reads V some three times more, and for the singular
-        vectors.
+        "plain" is Algorithm 1 as printed: V is read K times. "exact" makes the same choice without
+        scoring every sample for every centre; if V is in memory and fits in one block, it runs
+        "plain". "one-pass" reads V twice, once to choose centres and once to assign samples: every
+        block chooses K centres of its own by Algorithm 1, and the final K are chosen among them in
+        the same way; see the notes. "robust" is "exact" if its clusters are evident, as they are
+        under the geometric assumption. If they are not, it projects the samples, chooses centres
+        among those longer than the noise, and moves them to the axes of their clusters
+        (`cones.noisy`). The noise is estimated; `Cones.noise` is NaN if that fails. "robust" reads
+        V about three more times, and again for the singular vectors.
 
     Notes
     -----
@@ -253,11 +279,10 @@ def choose_centres(
     spectrum: Spectrum | None = None,
 ) -> tuple[Array, Array, bool, float]:
     """Return which samples are centres, directions Z (F, K), if these were moved, and the noise."""
-    require_data_matrix(V, nonzero=True)
     require_nonnegative(V, "a cone")
-    K, method = components(K), choice("method", method, (*_METHODS, "robust"))
-    rng = optional(generator, "rng", rng)
-    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
+    K = components(K)
+    choice("method", method, (*_METHODS, "robust"))
+    optional(generator, "rng", rng)
     require_samples(V, K)
     options = (K, _first_centre(V, rng, first), cosine_rounding(V))
     if method == "robust":
@@ -288,21 +313,20 @@ def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | N
     if rng is not None:
         return int(draw_samples(V, 1, rng)[0])
     limit = (1.0 - _NORM_ROUNDING) * V.measures.largest_squared
-    (longest,) = V.map(_lowest_index, V.norms_squared, reduce=min, sign=-1.0, limit=-limit)
-    return int(longest)
+    return _first_up_to(V, -limit, V.norms_squared, sign=-1.0)
 
 
-# --- the lazy form ----------------------------------------------------------------------------
+# --- "exact": the same choice with fewer scores -----------------------------------------------
 
 
 def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
     """The choice of Algorithm 1, scoring again only samples that may be next (see `greedy`).
 
-    A matrix of one block is read once instead, and the loop runs while the block is at hand.
+    In one block in memory the plain loop is quicker than keeping track of scores.
     """
     small = V.as_one_block()
     if small.is_one_block:
-        return one_pass_centres(small, K, first, tie)
+        return plain_centres(small, K, first, tie)
     centres = np.empty(K, dtype=np.intp)
     Z = np.empty((V.shape[0], K), order="F")
     centres[0], Z[:, 0] = first, _direction(V, first)
@@ -311,14 +335,14 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     for k in range(1, K):
         centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
         require_new_direction(-farthest, k, K, tie)
-        Z[:, k] = unit(column)
+        Z[:, k] = _unit(column)
     return centres, Z
 
 
 def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, None]:
     """Minus the cosine to the first centre."""
     cosines = exact(block).T @ z / norms(squared)
-    return np.where(squared > 0, -cosines, SCORE_OF_ZERO), None
+    return np.where(squared > 0, -cosines, -np.inf), None
 
 
 def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
@@ -328,7 +352,75 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
     return -largest
 
 
-# --- the form that survives noise -------------------------------------------------------------
+# --- "one-pass" -------------------------------------------------------------------------------
+
+
+def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+    """Choose K centres in every block, and K among those of two blocks, until all are joined."""
+    index, _ = V.map(sample_indices)
+    options: dict[str, Any] = {"K": K, "first": first, "tie": tie}
+    join = partial(_centres_of_two, **options)
+    ((centres, Z),) = V.sweep(_centres_of_block, index, V.norms_squared, reduce=join, **options)
+    if centres.size < K:
+        require_new_direction(1.0, centres.size, K, tie)
+    return centres, Z
+
+
+def _centres_of_block(
+    block: Block, index: Array, squared: Array, *, K: int, first: int, tie: float
+) -> tuple[tuple[Array, Array]]:
+    """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
+    scores = np.where(squared > 0, 2.0, -np.inf)  # no centre yet: above minus any cosine
+    scores[index == first] = np.inf
+    indices, Z = farthest_first(exact(block), norms(squared), scores, K, -1.0, tie)
+    return ((index[indices], Z),)
+
+
+def _centres_of_two(
+    a: tuple[Array, Array], b: tuple[Array, Array], **options: Any
+) -> tuple[Array, Array]:
+    centres = np.concatenate([a[0], b[0]])
+    Z = np.hstack([a[1], b[1]])
+    return _centres_of_block(Z, centres, np.ones(centres.size), **options)[0]
+
+
+def farthest_first(
+    block: Block, norms: Array, scores: Array, most: int, enough: float, tie: float
+) -> tuple[list[int], Array]:
+    """Choose samples of a block, each the farthest from all centres before it.
+
+    Parameters
+    ----------
+    block : float64 block (F, n)
+    norms : array (n,)
+        Those of the samples; any positive number for a zero sample.
+    scores : array (n,)
+        Minus the largest cosine to the centres there are already; -inf for a sample that must
+        not be chosen.
+    most : int
+        Choose no more samples than this.
+    enough : float
+        Choose only samples with scores above this; -1 asks for a new direction only.
+    tie : float
+        Scores closer than this count as equal, and the first sample wins.
+
+    Returns
+    -------
+    indices : list of int
+    Z : array (F, m)
+        Their directions, unit vectors.
+    """
+    indices: list[int] = []
+    Z = np.empty((block.shape[0], most), order="F")
+    while len(indices) < most and scores.max() > enough + tie:
+        n = int(np.argmax(scores >= scores.max() - tie))
+        z = Z[:, len(indices)] = _unit(dense(block[:, [n]])[:, 0])
+        indices.append(n)
+        scores = np.minimum(scores, -(block.T @ z) / norms)
+    return indices, Z[:, : len(indices)]
+
+
+# --- "robust" ---------------------------------------------------------------------------------
 
 
 def _robust(
@@ -346,4 +438,4 @@ def _robust(
     return noisy.centres, noisy.axes, True, noisy.noise
 
 
-_METHODS = {"exact": _exact_centres, "one-pass": one_pass_centres, "plain": _plain_centres}
+_METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": plain_centres}

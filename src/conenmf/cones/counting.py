@@ -30,8 +30,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
-from .clustering import cosine_rounding
-from .farthest import farthest_first
+from .clustering import cosine_rounding, farthest_first
 from .separation import Separation, angles_of, distances, pairwise_separation
 
 __all__ = ["ConeCount", "Linkage", "count_cones", "linkage"]

@@ -24,8 +24,7 @@ from ..data.resources import require_memory
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix
-from .clustering import Cones, cosine_rounding, require_samples
-from .farthest import require_new_direction
+from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus", "draw_centres"]
