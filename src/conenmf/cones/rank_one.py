@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import array, flag, indices, instance, integer, number
+from ..arguments import array, flag, indices, instance, integer, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
@@ -78,6 +78,7 @@ def cr1_nmf(
     """
     require_data_matrix(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     with V.own_threads():
         centres, Z, moved, noise = choose_centres(V, K, rng, first, method, spectrum)
         W, H, cones = factors_from_centres(V, centres, Z, tol, moved=moved)
