@@ -17,7 +17,7 @@ import numpy as np
 
 from conenmf import from_columns
 from conenmf.judge.identifiability import uniqueness_radii
-from conenmf.judge.metrics import unit_columns
+from conenmf.judge.scores import unit_columns
 
 from .cases import Case, Ending
 

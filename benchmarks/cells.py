@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from drawn_cells import draw_model, write_cells
 
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 N_GENES, K, DEPTH, N_CHOSEN, RUNS = 3000, 7, 1000.0, 2000, 20
 OURS = """

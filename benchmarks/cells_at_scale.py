@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from drawn_cells import draw_model, write_cells
 
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 N_GENES, K, DEPTH = 2000, 20, 160.0
 GOAL_MINUTES, GOAL_GB = 60, 4

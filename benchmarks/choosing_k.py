@@ -7,7 +7,7 @@ made of a known number of components. "auto" is compared with what it would be i
 counted, with the paper's ratio, and with the number of singular values above the edge of noise.
 Last, the time of the choice beside that of the fit that follows it.
 
-The constants of `conenmf.cones.counting` and `conenmf.judge.selection` were chosen on matrices with
+The constants of `conenmf.cones.counting` and `conenmf.judge.choose_k` were chosen on matrices with
 even numbers.
 """
 
@@ -25,7 +25,7 @@ from conenmf.cones.edge import count_above_edge
 from conenmf.cones.rank import default_range
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
-from conenmf.judge.selection import choose_k
+from conenmf.judge.choose_k import choose_k
 
 KINDS = (
     zoo_matrices.cones,

@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from conenmf import factorize, from_rows, select_k
-from conenmf.judge.divergence_bound import DEFAULT_EFFORT, divergence_bound
-from conenmf.judge.noise_floor import noise_floor
+from conenmf.judge.certificate import noise_floor
+from conenmf.judge.dual_bound import DEFAULT_EFFORT, divergence_bound
 
 LARGE_EFFORT = 24
 FILES = {  # file, K, and whether a constant was chosen on it

@@ -42,7 +42,7 @@ from threadpoolctl import threadpool_limits
 
 from conenmf import ConeNMF, datasets, from_rows
 from conenmf.errors import DatasetMissingError
-from conenmf.judge.divergence_bound import divergence_bound
+from conenmf.judge.dual_bound import divergence_bound
 
 SETS = {
     **{"wap": 20, "k1b": 20, "SBS_set1": 23, "indel_set1": 11, "pbmc_facs": 6},

@@ -24,8 +24,8 @@ import numpy as np
 
 from conenmf import from_columns, stability
 from conenmf.judge.limits import entry_limits
-from conenmf.judge.metrics import match_components
-from conenmf.judge.other_factors import uniqueness
+from conenmf.judge.scores import match_components
+from conenmf.judge.uniqueness import uniqueness
 
 Array = np.ndarray
 Drawn = tuple[Array, Array]  # data (F, N), and the true components (F, K)

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from conenmf import Stability, factorize, from_columns, stability, stability_over
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 TRUE_COSINE = 0.9
 SETS = ("SBS_set1", "indel_set1")

@@ -18,9 +18,9 @@ from anndata import AnnData
 
 import conenmf
 from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
-from conenmf.cones.certificate import certify
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.simulate import make_cones
+from conenmf.judge.certificate import certify
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
 from conenmf.solve.constraints import Penalties
@@ -252,14 +252,14 @@ FUNCTIONS = {
     "solve.separable.snpa": {**DATA, "K": ("size", K)},
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
-    "judge.divergence_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer",
+    "judge.dual_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer",
         1)},
-    "judge.noise_floor.noise_floor": {**DATA, "W": ("factor", W), "H": ("factor", H), "refit":
+    "judge.certificate.noise_floor": {**DATA, "W": ("factor", W), "H": ("factor", H), "refit":
         ("flag", False), "n_draws": ("integer", 2), "rng": ("rng?", RNG)},
-    "judge.consensus.consensus": {"spectra": ("spectra", np.stack([W] * 3)), "density_threshold":
+    "judge.stability.consensus": {"spectra": ("spectra", np.stack([W] * 3)), "density_threshold":
         ("share", 0.5)},
-    "judge.metrics.match_components": {"W": ("array", W), "W_other": ("array", W)},
-    "judge.metrics.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
+    "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
+    "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
     "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
         "passes"), "below": ("number?", 0.1)},

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import kl_div
 
-from conenmf.judge.selection import choose_k
+from conenmf.judge.choose_k import choose_k
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

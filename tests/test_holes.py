@@ -17,8 +17,7 @@ from conenmf.data.holes import filled
 from conenmf.data.known import observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
-from conenmf.judge.count_certificate import certify_counts
-from conenmf.judge.poisson_gaps import poisson_gaps
+from conenmf.judge.certificate import certify_counts, poisson_gaps
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.goals import best_coefficients
 from conenmf.solve.losses.poisson import Poisson, margins, regressions

@@ -5,7 +5,7 @@ import pytest
 import conenmf
 from conenmf import ConeNMF, from_rows
 from conenmf.errors import NotAvailableError, OptionError
-from conenmf.judge.selection import choose_k
+from conenmf.judge.choose_k import choose_k
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from protocol import Experiment, main
 
 from conenmf import estimate_rank, from_columns, make_cones
 from conenmf.cones.edge import count_above_edge
-from conenmf.judge.relevance import PRIORS, determine_relevance
+from conenmf.judge.choose_k import PRIORS, determine_relevance
 
 TITLE = "Section V: automatic relevance determination"
 ALPHA = 0.3

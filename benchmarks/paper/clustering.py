@@ -34,7 +34,7 @@ from verdicts import ahead, decided, spread
 
 from conenmf import from_rows
 from conenmf.datasets import DATASETS, Dataset, load
-from conenmf.judge.metrics import scores
+from conenmf.judge.scores import scores
 from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 

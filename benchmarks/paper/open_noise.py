@@ -23,7 +23,7 @@ from conenmf.cones.noisy import centres_in_noise
 from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.data.blocks import Array
-from conenmf.judge.metrics import scores
+from conenmf.judge.scores import scores
 
 TITLE = "Open problem: noise"
 ASKED = (0.01, 0.03, 0.1, 0.3)

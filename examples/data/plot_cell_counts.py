@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import factorize, from_rows, select_k
-from conenmf.judge.metrics import match_components, purity
+from conenmf.judge.scores import match_components, purity
 
 rng = np.random.default_rng(0)
 n_cells, n_genes, K = 500, 300, 5

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import ConeNMF
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 rng = np.random.default_rng(4)
 side, materials = 60, ["water", "soil", "grass", "roof"]

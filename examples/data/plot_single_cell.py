@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from sklearn.manifold import TSNE
 
 from conenmf import ConeNMF
-from conenmf.judge.metrics import match_components, purity
+from conenmf.judge.scores import match_components, purity
 
 rng = np.random.default_rng(0)
 n_cells, n_genes = 1000, 800

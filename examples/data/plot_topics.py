@@ -33,7 +33,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF, factorize, from_rows
-from conenmf.judge.metrics import dice
+from conenmf.judge.scores import dice
 from conenmf.names import Names
 
 modules = [

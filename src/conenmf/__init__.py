@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from .errors import ConeNMFError
     from .estimator import ConeNMF
     from .io.open import from_columns, from_rows, from_texts, open_data
-    from .judge.certifying import certify
+    from .judge.certificate import certify
+    from .judge.choose_k import Selection, select_k
     from .judge.diagnosis import Diagnosis, diagnose
-    from .judge.other_factors import uniqueness
-    from .judge.selection import Selection, select_k
-    from .judge.stability import Stability, stability
-    from .judge.stability_range import stability_over
-    from .judge.verdicts import Uniqueness
+    from .judge.stability import Stability, stability, stability_over
+    from .judge.uniqueness import Uniqueness, uniqueness
     from .pipeline import factorize
     from .report import write_report
     from .result import Factorization
@@ -49,11 +47,11 @@ _HOMES = {
     "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
     "Programs": "cells.programs",
-    "Selection": "judge.selection",
+    "Selection": "judge.choose_k",
     "Stability": "judge.stability",
-    "Uniqueness": "judge.verdicts",
+    "Uniqueness": "judge.uniqueness",
     "Words": "data.prepare",
-    "certify": "judge.certifying",
+    "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
     "cr1_nmf": "cones.rank_one",
@@ -67,10 +65,10 @@ _HOMES = {
     "make_cones": "cones.simulate",
     "open_data": "io.open",
     "prepare": "data.prepare",
-    "select_k": "judge.selection",
+    "select_k": "judge.choose_k",
     "stability": "judge.stability",
-    "stability_over": "judge.stability_range",
-    "uniqueness": "judge.other_factors",
+    "stability_over": "judge.stability",
+    "uniqueness": "judge.uniqueness",
     "write_report": "report",
 }
 _FOLDERS = ("cells", "cones", "data", "errors", "judge", "linalg", "solve")

@@ -21,7 +21,7 @@ from .data.validate import require_data_matrix, require_nonnegative
 from .data.views import take_samples
 from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
 from .judge import plots
-from .judge.metrics import scores
+from .judge.scores import scores
 from .markup import element
 from .pipeline import factorize
 from .result import Factorization

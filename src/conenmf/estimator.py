@@ -26,8 +26,8 @@ from .errors import FactorError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
 from .io.open import is_elsewhere
-from .judge.certifying import AnyCertificate
-from .judge.named import NamedComponents, matched_rows
+from .judge.certificate import AnyCertificate
+from .judge.scores import NamedComponents, matched_rows
 from .names import in_order
 from .pipeline import factorize
 from .progress import watching

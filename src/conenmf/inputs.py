@@ -21,7 +21,7 @@ from .data.prepare import prepared
 from .data.validate import checked_components, unmasked
 from .errors import DataTypeError, FactorError, OptionError
 from .io.open import from_rows, is_elsewhere
-from .judge.named import matched_rows
+from .judge.scores import matched_rows
 from .names import Names, in_order, names_of
 from .result import Factorization
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties

@@ -2,7 +2,7 @@
 
 Regardless of the solver, the last stage is the exact nonnegative least squares for H given W, so
 that the coefficients of a sample depend on W alone and the reported error is that of the factors
-returned. What the stages compute is elsewhere: `judge.selection`, `solve.inits`, `solve.loop`.
+returned. What the stages compute is elsewhere: `judge.choose_k`, `solve.inits`, `solve.loop`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .data.memory import by_entries
 from .data.sketch import is_dense, sketch_rank
 from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
-from .judge.known_certificate import first_known
-from .judge.selection import choose_k
+from .judge.certificate import first_known
+from .judge.choose_k import choose_k
 from .linalg.spectrum import Spectrum
 from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
@@ -80,7 +80,7 @@ def factorize(
     K : int or "auto"
         Number of components; "auto" counts the cones where samples lie in cones, else takes the
         largest ratio of adjacent singular values where that stands out, else parallel analysis; the
-        result says which in `K_decided_by` (see `judge.selection.choose_k`).
+        result says which in `K_decided_by` (see `judge.choose_k.choose_k`).
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc",
         "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol",

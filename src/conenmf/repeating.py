@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from .data.matrix import DataMatrix
 from .errors import NotAvailableError
-from .judge.selection import choose_k
+from .judge.choose_k import choose_k
 from .judge.stability import Stability, stability
 from .settings import checked_K, scikit_learn_rng
 from .solve.checkpoint import Checkpoint

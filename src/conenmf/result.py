@@ -19,13 +19,18 @@ from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
 from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
 from .judge import plots
-from .judge.certifying import AnyCertificate, quality_in_words
-from .judge.diagnosis import Diagnosis
+from .judge.certificate import AnyCertificate, quality_in_words
+from .judge.diagnosis import (
+    Diagnosis,
+    component_picture,
+    cones_in_words,
+    error_in_words,
+    error_picture,
+    shown_bound,
+)
 from .judge.judging import JudgesItself
-from .judge.named import NamedComponents
-from .judge.notebook import component_picture, error_picture
-from .judge.verdicts import Uniqueness
-from .judge.words import cones_in_words, error_in_words, shown_bound
+from .judge.scores import NamedComponents
+from .judge.uniqueness import Uniqueness
 from .linalg.spectrum import Spectrum
 from .names import Names
 from .pictures import card, table

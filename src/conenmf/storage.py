@@ -15,9 +15,9 @@ from .data.blocks import Array
 from .data.prepare import Preparation, Vocabulary
 from .data.saving import SavedArrays, arrays_of_names, reading, write_arrays
 from .errors import FileFormatError
-from .judge.certifying import AnyCertificate, certificate_of_numbers, numbers_of_certificate
+from .judge.certificate import AnyCertificate, certificate_of_numbers, numbers_of_certificate
 from .judge.diagnosis import Diagnosis
-from .judge.verdicts import Uniqueness
+from .judge.uniqueness import Uniqueness
 from .names import Names
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason

@@ -8,7 +8,7 @@ from conenmf.cells import programs as module
 from conenmf.cells.programs import find_programs
 from conenmf.data.disk import DiskMatrix
 from conenmf.errors import ComponentsError, DataTypeError, NegativeValueError, OptionError
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 
 def found(counts, K=3, n_runs=4, **options):

@@ -5,7 +5,7 @@ from scipy.stats import nbinom
 from conenmf import from_columns, stability, stability_over
 from conenmf.data.resampled import balanced
 from conenmf.judge.dispersion import dispersion, edge_of, quasi_divergence
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 
 
 def rates_of(seed=0, F=40, N=120, K=3):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from conenmf import factorize, from_columns
 from conenmf.errors import FactorError, NotADataMatrixError
 from conenmf.judge.identifiability import UNIQUE_RADIUS, uniqueness_radii
-from conenmf.judge.metrics import match_components, unit_columns
+from conenmf.judge.scores import match_components, unit_columns
 from conenmf.judge.uniqueness import component_freedom
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 from conenmf import ConeNMF, compare, factorize, from_columns, make_cones, select_k
 from conenmf.errors import ConeNMFError, FactorError, NotAvailableError, OptionError
 from conenmf.judge import plots
-from conenmf.judge.estimators import Vote
-from conenmf.judge.maps import abundance_maps
+from conenmf.judge.choose_k import Vote
+from conenmf.judge.scores import abundance_maps
 from conenmf.names import Names
 
 

@@ -1,9 +1,51 @@
-import numpy as np
-import pytest
+"""Tests of `judge.stability`."""
 
-from conenmf import factorize, from_columns, from_rows, stability, stability_over
-from conenmf.errors import ComponentsError, DataTypeError, OptionError
-from conenmf.judge.metrics import match_components
+import json
+import pickle
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_samples
+
+from conenmf import (
+    Stability,
+    certify,
+    factorize,
+    from_columns,
+    from_rows,
+    open_data,
+    stability,
+    stability_over,
+)
+from conenmf.data.resampled import bootstrapped, redrawn
+from conenmf.data.together import is_in_memory
+from conenmf.data.views import take_samples
+from conenmf.errors import (
+    ComponentsError,
+    DataTypeError,
+    DiskFullError,
+    FactorError,
+    FileFormatError,
+    NotAvailableError,
+    OptionError,
+)
+from conenmf.judge import stability as module
+from conenmf.judge.scores import match_components
+from conenmf.judge.stability import (
+    StabilityRange,
+    consensus,
+    distinct,
+    found_again,
+    replicate,
+    replicate_over,
+)
+from conenmf.solve.run import Stopping
 
 OPTIONS = {"max_iter": 12, "tol": 1e-3}
 
@@ -172,3 +214,361 @@ def test_a_component_is_found_where_its_cosine_is_above_nine_tenths():
     near = (found.cosines > 0.9) & (found.cosines < 0.99)
     assert near.any()
     np.testing.assert_array_equal(found.found_in, (found.cosines > 0.9).mean(axis=0))
+
+
+RESULT_OPTIONS = {"max_iter": 30, "tol": 1e-4}
+
+
+def labelled_counts(K=3, F=20, N=70):
+    rng = np.random.default_rng(0)
+    W = rng.exponential(size=(F, K)) * (rng.random((F, K)) < 0.4) + 1e-3
+    H = 300 * rng.exponential(size=(K, N)) * (rng.random((K, N)) < 0.6)
+    return rng.poisson(W / W.sum(axis=0) @ H).astype(float)
+
+
+@pytest.fixture(scope="module", params=["frobenius", "poisson"])
+def found(request):
+    table = pd.DataFrame(labelled_counts().T, columns=[f"type {f}" for f in range(20)])
+    return stability(from_rows(table), 3, 5, loss=request.param, **RESULT_OPTIONS)
+
+
+def check_equal(one, other):
+    for field in fields(Stability):
+        if field.name != "data":
+            first, second = getattr(one, field.name), getattr(other, field.name)
+            if isinstance(first, np.ndarray):
+                np.testing.assert_array_equal(first, second, strict=True)
+            else:
+                assert first == second
+
+
+@pytest.mark.parametrize("is_certified", [False, True])
+def test_it_is_saved_and_loaded_whole(tmp_path, found, is_certified):
+    if is_certified:
+        found = replace(found)
+        found.certify(effort=0)
+    found.save(tmp_path / "found.npz")
+    back = Stability.load(tmp_path / "found.npz")
+    check_equal(found, back)
+    assert back.names.feature_names[:2] == ("type 0", "type 1")
+    assert str(back) == str(found)
+    assert back.data is None
+    check_equal(pickle.loads(pickle.dumps(found)), found)
+
+
+def test_without_a_consensus_it_is_saved_too(tmp_path):
+    found = stability(
+        from_columns(labelled_counts()), 3, 3, density_threshold=1e-12, **RESULT_OPTIONS
+    )
+    assert found.problem
+    found.save(tmp_path / "found.npz")
+    check_equal(found, Stability.load(tmp_path / "found.npz"))
+
+
+def test_a_range_is_saved_and_loaded_whole(tmp_path):
+    V = from_columns(labelled_counts())
+    found = stability_over(V, [2, 3], 3, **RESULT_OPTIONS)
+    found.save(tmp_path / "range.npz")
+    back = StabilityRange.load(tmp_path / "range.npz")
+    assert (back.K, back.reason, str(back)) == (found.K, found.reason, str(found))
+    for k, one in found.found.items():
+        check_equal(one, back.found[k])
+    with pytest.raises(FileFormatError, match=r"range.npz is not .* its format is"):
+        Stability.load(tmp_path / "range.npz")
+
+
+def rewritten(path, **changed):
+    with np.load(path) as stored:
+        parts = {name: stored[name] for name in stored.files}
+    facts = json.loads(str(parts["facts"])) | changed.pop("facts", {})
+    np.savez(path, **{**parts, **changed, "facts": np.array(json.dumps(facts))})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"W": -np.ones((20, 3))}, "W holds negative or infinite numbers"),
+        ({"H": np.full((3, 70), np.nan)}, "H holds NaN"),
+        ({"cosines": np.ones((4, 3))}, "these parts do not belong together"),
+        ({"labels": np.full(70, 3)}, "its labels are not those of its components"),
+        ({"facts": {"resample": "dice"}}, "differ by 'dice', which is unknown"),
+        ({"facts": {"format": "conenmf-stability-9"}}, "this version reads 'conenmf-stability-2'"),
+    ],
+)
+def test_what_cannot_have_been_saved_is_refused(tmp_path, found, change, message):
+    target = tmp_path / "found.npz"
+    found.save(target)
+    rewritten(target, **{**change})
+    with pytest.raises(FileFormatError, match=message):
+        Stability.load(target)
+
+
+def test_a_full_disk_leaves_the_earlier_file(tmp_path, found, monkeypatch):
+    target = tmp_path / "found.npz"
+    found.save(target)
+    before = target.read_bytes()
+
+    def full_disk(stream, array):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("conenmf.data.saving.write_array", full_disk)
+    with pytest.raises(DiskFullError, match="the earlier one is intact"):
+        found.save(target)
+    assert target.read_bytes() == before
+
+
+def test_parts_that_do_not_belong_together_are_refused(found):
+    with pytest.raises(FactorError, match="these parts do not belong together"):
+        replace(found, W=found.W[:, :2])
+
+
+def test_certificates_of_the_consensus_and_of_the_best_run(found):
+    found = replace(found)
+    V, loss = found.data, found.loss
+    known = found.certify()
+    assert known is found.certificate
+    alone = certify(V, found.W, found.H, loss=loss)
+    assert known == alone
+    best = factorize(V, 3, init=found.best_run, solver=None, loss=loss, sketch=None)
+    beside = certify(V, best.W, best.H, loss=loss)
+    assert found.best_certificate.lower_bound == pytest.approx(beside.lower_bound, rel=1e-6)
+    assert found.best_certificate.gap == pytest.approx(beside.gap, rel=1e-6)
+    assert found.best_certificate.relative_error == pytest.approx(
+        found.best_relative_error, rel=1e-9
+    )
+    assert 0 <= known.lower_bound <= known.relative_error == pytest.approx(found.relative_error)
+    name = "component_gap" if loss == "poisson" else "kkt_residual"
+    assert getattr(found.best_certificate, name) == pytest.approx(getattr(beside, name), rel=1e-6)
+    said = "duality gaps of H, W" if loss == "poisson" else "no factorisation with 3 components"
+    assert said in str(found)
+    passes = V.passes
+    assert found.certify(effort=0) is known
+    assert V.passes == passes
+
+
+def test_certificates_need_the_data(found, tmp_path):
+    found.save(tmp_path / "found.npz")
+    with pytest.raises(NotAvailableError, match="needs the data"):
+        Stability.load(tmp_path / "found.npz").certify()
+
+
+def test_it_is_saved_from_any_storage(main_backend, small_blocks, tmp_path):
+    found = stability(main_backend(labelled_counts()), 2, 2, max_iter=2)
+    found.save(tmp_path / "found.npz")
+    back = Stability.load(tmp_path / "found.npz")
+    np.testing.assert_array_equal(back.H, np.asarray(found.H))
+    np.testing.assert_array_equal(back.labels, np.asarray(found.labels))
+
+
+RESAMPLED = {
+    "start": lambda V, rng, loss: V,
+    "samples": lambda V, rng, loss: bootstrapped(V, rng, loss=loss),
+    "counts": lambda V, rng, loss: redrawn(V, rng),
+}
+
+
+def run_counts(K=3, F=24, N=60, seed=0):
+    rng = np.random.default_rng(seed)
+    W = rng.exponential(size=(F, K)) * (rng.random((F, K)) < 0.3) + 1e-3
+    H = rng.exponential(size=(K, N)) * (rng.random((K, N)) < 0.6)
+    return rng.poisson(400 * (W / W.sum(axis=0)) @ H).astype(float)
+
+
+def check_runs_are_those_alone(V, loss, resample, *, max_iter=4):
+    """Every run together has the bits of the same fit by itself."""
+    stopping = Stopping(1e-2, max_iter=max_iter)
+    options = {"loss": loss, "resample": resample, "stopping": stopping}
+    together = replicate(V, 3, 3, rng=np.random.default_rng(7), **options)
+    for W, rng in zip(together.spectra, np.random.default_rng(7).spawn(3), strict=True):
+        data = RESAMPLED[resample](V, rng, loss)
+        if resample != "start" and is_in_memory(V):
+            data = take_samples(data, np.arange(V.shape[1]))
+        alone = factorize(
+            data, 3, init="random", sketch=None, rng=rng, loss=loss, tol=1e-2, max_iter=max_iter
+        )
+        if loss == "poisson":  # where a result is scaled to sums of one: that is a rounding
+            W = W / W.sum(axis=0)
+            np.testing.assert_allclose(sorted_columns(W), sorted_columns(alone.W), rtol=1e-13)
+        else:
+            np.testing.assert_array_equal(sorted_columns(W), sorted_columns(alone.W))
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("resample", RESAMPLED)
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_each_run_has_the_bits_of_the_same_fit_alone_on_every_storage(
+    main_backend, small_blocks, loss, resample
+):
+    check_runs_are_those_alone(main_backend(run_counts()), loss, resample)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_runs_leave_as_they_converge(tmp_path, monkeypatch, loss):
+    path = tmp_path / "counts.npy"
+    np.save(path, run_counts().T)
+    V = open_data(path, max_memory="2MB", block_samples=20)
+    options = {"loss": loss, "resample": "samples", "stopping": Stopping(1e-3, max_iter=90)}
+    before = V.passes
+    together = replicate(V, 3, 3, rng=np.random.default_rng(1), **options)
+    spent = V.passes - before
+    alone = []
+
+    def each_by_itself(V, row_bytes, count=1):
+        alone.append(V.passes)
+        return 1
+
+    monkeypatch.setattr(module, "room_for_aligned", each_by_itself)
+    monkeypatch.setattr(module, "measure_together", each_by_itself)
+    by_itself = replicate(V, 3, 3, rng=np.random.default_rng(1), **options)
+    np.testing.assert_array_equal(together.spectra, by_itself.spectra)
+    np.testing.assert_array_equal(together.errors, by_itself.errors)
+    passes = np.diff([*alone[1:], V.passes])  # from where each was measured
+    assert len(set(passes)) > 1
+    assert spent == passes.max()
+
+
+@pytest.mark.parametrize("resample", RESAMPLED)
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_a_file_is_read_as_often_as_for_one_fit(tmp_path, loss, resample):
+    path = tmp_path / "counts.npz"
+    sp.save_npz(path, sp.csr_array(run_counts(N=120).T), compressed=False)
+    limits = {"tol": 0.0, "max_iter": 40}
+    passes, size = [], []
+    for n in range(4):
+        V = open_data(path, max_memory="2MB", block_samples=60)
+        assert not is_in_memory(V)
+        before, began = V.passes, V.bytes_read
+        if n:
+            rng = np.random.default_rng(0).spawn(3)[n - 1]
+            data = RESAMPLED[resample](V, rng, loss)
+            factorize(data, 3, init="random", sketch=None, rng=rng, loss=loss, **limits)
+        else:
+            stability(V, 3, 3, loss=loss, resample=resample, **limits)
+        passes.append(V.passes - before)
+        size.append(V.bytes_read - began)
+    # Limits need the samples themselves once, to see how far components can move.
+    size[0] -= size[1] / passes[1]
+    passes[0] -= 1
+    assert passes[0] <= 1.1 * max(passes[1:])
+    assert size[0] <= 1.1 * max(size[1:])
+
+
+def test_runs_share_passes_in_groups_that_fit_into_memory(tmp_path, monkeypatch):
+    path = tmp_path / "counts.npy"
+    np.save(path, run_counts().T)
+    V = open_data(path, max_memory="2MB", block_samples=10)
+    options = {"loss": "frobenius", "resample": "samples", "stopping": Stopping(0.0, max_iter=5)}
+    before = V.passes
+    together = replicate(V, 3, 5, rng=np.random.default_rng(1), **options)
+    spent = V.passes - before
+    monkeypatch.setattr(module, "room_for_aligned", lambda V, row_bytes, count: 2)
+    before = V.passes
+    grouped = replicate(V, 3, 5, rng=np.random.default_rng(1), **options)
+    assert V.passes - before == 3 * spent
+    np.testing.assert_array_equal(grouped.spectra, together.spectra)
+    np.testing.assert_array_equal(grouped.errors, together.errors)
+
+
+def test_no_solver_of_replicates_leaves_a_floor():
+    X = np.kron(np.eye(3), np.ones((4, 9))) * np.random.default_rng(0).random((12, 27))
+    V = from_columns(X)
+    options = {"loss": "frobenius", "resample": "start", "stopping": Stopping(1e-6)}
+    spectra = replicate(V, 3, 2, rng=np.random.default_rng(0), **options).spectra
+    assert ((spectra > 0).sum(axis=1) == 4).all()
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_runs_of_several_numbers_of_components_share_passes_too(tmp_path, loss):
+    path = tmp_path / "counts.npy"
+    np.save(path, run_counts().T)
+    V = open_data(path, max_memory="2MB", block_samples=20)
+    options = {"loss": loss, "resample": "samples", "stopping": Stopping(0.0, max_iter=5)}
+    before, rng = V.passes, np.random.default_rng(1)
+    together = dict(replicate_over(V, {2: None, 4: None}, 3, rng=rng, **options))
+    spent, rng = V.passes - before, np.random.default_rng(1)
+    for K in (2, 4):
+        before = V.passes
+        alone = replicate(V, K, 3, rng=rng, **options)
+        assert V.passes - before == spent
+        np.testing.assert_array_equal(together[K].spectra, alone.spectra)
+        np.testing.assert_array_equal(together[K].errors, alone.errors)
+
+
+def noisy_runs(n_runs=10, F=20, K=4, noise=0.1, seed=0):
+    """Runs that find the same components, in another order, and one that finds others."""
+    rng = np.random.default_rng(seed)
+    W = rng.exponential(size=(F, K)) ** 2
+    runs = [(W + noise * rng.random((F, K)))[:, rng.permutation(K)] for _ in range(n_runs)]
+    runs[-1][:, 0] = rng.random(F)
+    return W, np.array(
+        [scale * run for run, scale in zip(runs, rng.random(n_runs) + 1, strict=True)]
+    )
+
+
+def test_the_consensus_is_that_of_cnmf():
+    _, runs = noisy_runs()
+    found = consensus(runs)
+    rows = np.concatenate([run.T for run in runs])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    distances = np.sort(np.linalg.norm(rows[:, None] - rows[None], axis=2), axis=1)
+    density = distances[:, 1:4].mean(axis=1)  # 3 = 0.3 * 10 neighbours
+    np.testing.assert_allclose(found.distances.ravel(), density, atol=1e-7)
+    kept = density < 0.5
+    assert kept.sum() == 39
+    labels = KMeans(4, n_init=10, random_state=1).fit(rows[kept]).labels_
+    medians = np.array([np.median(rows[kept][labels == k], axis=0) for k in range(4)])
+    medians /= medians.sum(axis=1, keepdims=True)
+    by_first = found.W.T[np.lexsort(found.W)]
+    np.testing.assert_allclose(by_first, medians[np.lexsort(medians.T)], rtol=0, atol=1e-12)
+    silhouettes = silhouette_samples(rows[kept], labels)
+    np.testing.assert_allclose(found.silhouettes.ravel()[kept], silhouettes, atol=1e-10)
+    assert np.isnan(found.silhouettes.ravel()[~kept]).all()
+
+
+@given(seed=st.integers(0, 100))
+@settings(max_examples=10)
+def test_neither_scale_nor_order_matters(seed):
+    W, runs = noisy_runs(noise=0.02, seed=seed)
+    found = consensus(runs)
+    shuffled = consensus(3 * runs[:, :, ::-1])
+    order, _ = match_components(shuffled.W, found.W)
+    np.testing.assert_allclose(found.W[:, order], shuffled.W, atol=1e-12)
+    np.testing.assert_allclose(found.W.sum(axis=0), 1)
+    assert (found_again(found.W, np.array([W])) > 0.99).all()
+
+
+def test_components_of_zeros_are_left_out():
+    _, runs = noisy_runs()
+    runs[3, :, 1] = 0
+    found = consensus(runs)
+    assert found.clusters[3, 1] == -1
+    assert np.isinf(found.distances[3, 1])
+    assert np.isfinite(found.W).all()
+
+
+@pytest.mark.parametrize(
+    ("runs", "problem"),
+    [
+        (np.eye(12).reshape(12, 4, 3).transpose(1, 0, 2), "far from those of other runs"),
+        (np.ones((4, 6, 3)), "only 1 component in common"),
+        (np.zeros((4, 6, 3)), "far from those of other runs"),
+    ],
+)
+def test_runs_without_a_consensus_say_why(runs, problem):
+    found = consensus(runs)
+    assert found.W is None
+    assert problem in found.problem
+
+
+def test_wrong_arguments_of_a_consensus_are_named():
+    with pytest.raises(FactorError, match="spectra"):
+        consensus(np.ones((3, 4)))
+    with pytest.raises(OptionError, match="density_threshold=0"):
+        consensus(np.ones((3, 4, 2)), density_threshold=0)
+
+
+def test_distinct_runs_are_counted():
+    W, _ = noisy_runs()
+    other = W.copy()
+    other[:, 0] = W[::-1, 0]
+    assert distinct(np.array([W, 2 * W[:, ::-1], other, W])) == 2

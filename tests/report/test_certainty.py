@@ -8,7 +8,7 @@ import pytest
 
 from conenmf import factorize, from_columns, make_cones, stability
 from conenmf.errors import ShapeError
-from conenmf.judge.metrics import match_components
+from conenmf.judge.scores import match_components
 from conenmf.names import Names
 from conenmf.report import render
 

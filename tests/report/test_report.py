@@ -12,7 +12,7 @@ import pytest
 
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
 from conenmf.errors import NotAvailableError, OptionError, OutputError
-from conenmf.judge.inspected import InspectedSamples
+from conenmf.judge.diagnosis import InspectedSamples
 from conenmf.judge.uniqueness import Freedom
 from conenmf.markup import Html, element, script_json
 from conenmf.names import Names

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf import factorize, from_columns, from_rows
-from conenmf.cones.certificate import certify, lower_bound
+from conenmf import certify, factorize, from_columns, from_rows
+from conenmf.cones.certificate import lower_bound
 from conenmf.data.sketch import sketch
 from conenmf.solve.inits import initialize
 from conenmf.solve.race import Prospect, prospect

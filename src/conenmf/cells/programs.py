@@ -33,9 +33,8 @@ from ..data.sampling import evenly_spaced
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
 from ..data.views import held, take_features, take_samples
 from ..errors import ComponentsError, OptionError
-from ..judge.replicates import Replicates, replicate
-from ..judge.selection import choose_k
-from ..judge.stability import Stability, judged_replicates
+from ..judge.choose_k import choose_k
+from ..judge.stability import Replicates, Stability, judged_replicates, replicate
 from ..names import Names
 from ..solve.coefficients import coefficients
 from ..solve.count_inits import initialize_counts

@@ -14,11 +14,9 @@ from ..comparison import Comparison
 from ..cones.certificate import Certificate
 from ..data.blocks import Array
 from ..export import REPORT_FILE
-from ..judge.certifying import AnyCertificate
-from ..judge.count_certificate import CountCertificate
-from ..judge.diagnosis import ConeDiagnosis, Diagnosis
-from ..judge.selection import Selection
-from ..judge.words import NO_GUARANTEE
+from ..judge.certificate import AnyCertificate, CountCertificate
+from ..judge.choose_k import Selection
+from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis, Diagnosis
 from ..result import Factorization
 from ..solve.race import Race
 from ..solve.run import StopReason

@@ -14,8 +14,7 @@ from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import facts
-from ..judge.estimators import METHODS
-from ..judge.selection import choose_k, select_k
+from ..judge.choose_k import METHODS, choose_k, select_k
 from ..pipeline import factorize
 from ..solve.inits import INITS
 from ..solve.run import Iteration

@@ -22,7 +22,7 @@ from ..data.resources import memory_budget
 from ..errors import ConeNMFError, FileFormatError, Message, NonFiniteError, Option, ShapeError
 from ..io.open import open_data
 from ..io.texts import read_names
-from ..judge.named import matched_rows
+from ..judge.scores import matched_rows
 from ..names import Names
 from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.goals import checked_loss

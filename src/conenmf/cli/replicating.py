@@ -17,9 +17,8 @@ from ..atomic import writing
 from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, RESULT_FILE, facts
-from ..judge.replicates import RESAMPLINGS
-from ..judge.selection import choose_k
-from ..judge.stability import Stability
+from ..judge.choose_k import choose_k
+from ..judge.stability import RESAMPLINGS, Stability
 from ..judge.stability import stability as judged
 from ..pipeline import factorize
 from ..report import write_report

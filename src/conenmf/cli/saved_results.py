@@ -19,8 +19,8 @@ from ..data.prepare import prepared
 from ..errors import OptionError, ShapeError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..io.texts import TABLE_SUFFIXES
-from ..judge.named import matched_rows
-from ..judge.stability_result import Stability
+from ..judge.scores import matched_rows
+from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..solve.constraints import Penalties

@@ -28,7 +28,7 @@ from .restricted import bound_given
 __all__ = [
     "BoundWarning",
     "Certificate",
-    "certify",
+    "certify_least_squares",
     "coordinate_steps",
     "first_certificate",
     "lower_bound",
@@ -89,7 +89,7 @@ class Certificate:
         No nonnegative factorisation with as many components has a smaller relative error.
     gap : float
         Their difference: the error is at most this far from the best possible. If it were
-        negative, one of the two would be wrong; `certify` warns then.
+        negative, one of the two would be wrong; `conenmf.certify` warns then.
     kkt_residual : float
         How far W and H are from a stationary point: the norm of the change of W H if each entry
         alone were minimised over, relative to ||V||. It is zero exactly at stationary points, and
@@ -153,7 +153,7 @@ class Certificate:
         return card("Certificate", (), picture, table(rows))
 
 
-def certify(
+def certify_least_squares(
     V: DataMatrix,
     W: npt.ArrayLike,
     H: Any,
@@ -193,7 +193,7 @@ def certify(
     >>> from conenmf import factorize, from_columns
     >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
     >>> result = factorize(V, 1, tol=1e-9)
-    >>> certificate = certify(V, result.W, result.H)
+    >>> certificate = certify_least_squares(V, result.W, result.H)
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """

@@ -1,7 +1,7 @@
 """The number of components by the paper's estimate.
 
 K is where the ratio of adjacent singular values is largest (Section V, Theorem 9). Other estimates,
-and the choice among them, are in `judge.selection`.
+and the choice among them, are in `judge.choose_k`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A diagnosis: how good a factorisation is, and a description of its data.
 
 It collects what other modules compute: the certificate and the bounds, how far components can be
-turned at the same error, the singular values, the cones and what is known of the geometric
-assumption (Section II of the paper). Cones get the numbers of the components they belong to. It
-keeps the data of some samples, so that the report can be drawn without the matrix. It computes no
-bound of its own.
+turned at the same error, the singular values, the cones and whether the geometric assumption
+(Section II of the paper) holds. Cones get the numbers of the components they belong to. It keeps
+some samples, evenly spread over the data, so that the report can be drawn without the matrix. It
+computes no bound of its own. Here are also the sentences and small pictures that a result, its
+report and the command line share.
 """
 
 from __future__ import annotations
@@ -22,21 +23,220 @@ from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.separation import Separation
-from ..data.blocks import Array, exact
-from ..data.holes import completed
+from ..data.blocks import Array, Block, dense, exact
+from ..data.holes import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, ShapeError
 from ..linalg.spectrum import Spectrum
+from ..markup import Html
+from ..names import Names
+from ..pictures import images, lines, shrink, words
 from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
-from .certifying import AnyCertificate, certify
-from .count_certificate import CountCertificate
-from .inspected import InspectedSamples, inspected_samples
-from .metrics import match_components
-from .typical import thumbnails_shape
+from ..text import counted
+from .certificate import AnyCertificate, CountCertificate, certify
+from .scores import largest_features, match_components
 from .uniqueness import Freedom, component_freedom
 
-__all__ = ["ConeDiagnosis", "Diagnosis", "InspectedSamples", "diagnose"]
+__all__ = [
+    "NO_GUARANTEE",
+    "ConeDiagnosis",
+    "Diagnosis",
+    "InspectedSamples",
+    "component_picture",
+    "cones_in_words",
+    "diagnose",
+    "error_in_words",
+    "error_picture",
+    "gathered",
+    "inspected_samples",
+    "shown_bound",
+    "thumbnails",
+    "thumbnails_shape",
+    "typical_samples",
+]
+
+# --- typical samples ----------------------------------------------------------------------------
+
+_MAX_SIDE = 48  # pixels of a thumbnail
+_MAX_PIXELS = 1_000_000  # of all thumbnails together
+_SHARE_DIGITS = 2  # to which shares count as equal, so that faint samples do not come first
+
+
+def typical_samples(coefficients: Array, count: int) -> Array:
+    """Return the samples (K, count) with the largest share of each component; -1 for none.
+
+    Among samples whose shares are equal to a hundredth, those with more of the component come
+    first.
+
+    Parameters
+    ----------
+    coefficients : array (S, K)
+        ||w_k|| H(k, n) of each sample.
+    """
+    total = coefficients.sum(axis=1, keepdims=True)
+    shares = np.divide(coefficients, total, out=np.zeros_like(coefficients), where=total > 0)
+    typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
+    for k, row in enumerate(typical):
+        rough = shares[:, k].round(_SHARE_DIGITS)
+        order = np.lexsort((-coefficients[:, k], -rough))[: row.size]
+        found = order[shares[order, k] > 0]
+        found = found[np.argsort(-shares[found, k], kind="stable")]
+        row[: found.size] = found
+    return typical
+
+
+def thumbnails(
+    V: DataMatrix, indices: Array, typical: Array, image_shape: tuple[int, int] | None
+) -> Array:
+    """Return typical samples as images (K T, rows, columns) from 0 to 255; none without a shape.
+
+    Each is as bright as it can be. A place without a sample is black.
+    """
+    places = typical.ravel()
+    if image_shape is None or not (places >= 0).any():
+        return np.zeros((0, 1, 1), dtype=np.uint8)
+    pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.shape[0] / _MAX_PIXELS))
+    factor = int(np.ceil(pixels))
+    known = np.flatnonzero(places >= 0)
+    images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
+    for first in range(0, known.size, V.max_gather):
+        part = known[first : first + V.max_gather]
+        for place, column in zip(part, dense(gathered(V, indices[places[part]])).T, strict=True):
+            image = shrink(column.reshape(image_shape), factor)
+            images[place] = (image * (255.0 / (image.max() or 1.0))).round()
+    return images
+
+
+def thumbnails_shape(stored: Array, count: int) -> tuple[int, ...]:
+    """The shape that stored thumbnails must have: one for each typical sample, or none at all."""
+    if stored.ndim != 3:
+        raise ShapeError("its thumbnails are not images")
+    return (count if len(stored) else 0, *stored.shape[1:])
+
+
+def gathered(V: DataMatrix, indices: Array) -> Block:
+    """Return samples in the order of their indices, which may repeat; each is read once."""
+    unique, back = np.unique(indices, return_inverse=True)
+    block: Block = V.columns(unique)[:, back]
+    return block
+
+
+# --- inspected samples --------------------------------------------------------------------------
+
+_MAX_INSPECTED_SAMPLES = 2000
+_MAX_EXAMPLES = 6  # inspected samples that are kept with all their features
+_MAX_TYPICAL_SAMPLES = 6  # of a component
+
+
+@dataclass(frozen=True, eq=False)
+class InspectedSamples:
+    """Samples evenly spread over the data, each judged by itself.
+
+    Attributes
+    ----------
+    indices : array (S,)
+        Their places in the data.
+    coefficients : array (S, K)
+        ||w_k|| H(k, n): the norm of the contribution of each component.
+    labels : array (S,)
+        The component of each, -1 for none.
+    errors : array (S,)
+        Relative error of each; 0 for a zero sample.
+    examples : array (E,)
+        Positions within `indices` of the samples kept with all their features, from the best
+        reconstructed to the worst.
+    originals : array (F, E)
+        Those samples; 0 where an entry is missing.
+    typical : array (K, T)
+        Positions within `indices` of the samples with the largest share of each component, -1
+        where there is none.
+    thumbnails : array (K T, rows, columns), integers from 0 to 255
+        The typical samples as small images, if features are known to be pixels; else empty.
+    missing : array (F, E), booleans, or None
+        Which entries of `originals` are missing; None if none of the data are.
+    """
+
+    indices: Array
+    coefficients: Array
+    labels: Array
+    errors: Array
+    examples: Array
+    originals: Array
+    typical: Array
+    thumbnails: Array
+    missing: Array | None = None
+
+
+def inspected_samples(
+    V: DataMatrix, described: DataMatrix, W: Array, H: Aligned, labels: Aligned
+) -> InspectedSamples:
+    """Judge samples that are evenly spread over V (F, N), and keep some of them.
+
+    `described` is V, or a view of it without missing or negative entries, for small images.
+    """
+    indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
+    Ht = np.asarray(H[:, indices], dtype=np.float64).T
+    errors, is_zero = np.concatenate(
+        [
+            _errors(*_gathered(V, batch), W, Ht[first : first + batch.size])
+            for first in range(0, indices.size, V.max_gather)
+            if (batch := indices[first : first + V.max_gather]).size
+        ],
+        axis=1,
+    )
+    by_error = np.lexsort((errors, is_zero))  # zero samples last: there is nothing to see
+    count = int((is_zero == 0).sum()) or indices.size
+    examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
+    coefficients = Ht * np.linalg.norm(W, axis=0)
+    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
+    originals, missing = _originals(V, indices[examples])
+    return InspectedSamples(
+        indices=indices,
+        coefficients=coefficients,
+        labels=np.asarray(labels[indices]),
+        errors=errors,
+        examples=examples,
+        originals=originals,
+        typical=typical,
+        thumbnails=thumbnails(described, indices, typical, V.names.image_shape),
+        missing=missing,
+    )
+
+
+def _gathered(V: DataMatrix, batch: Array) -> tuple[Block, Array | None]:
+    """Some samples, and the weights of their entries if not all count alike."""
+    block = V.columns(batch)
+    if V.observed is None:
+        return block, None
+    if V.observed.weights is None:
+        return block, known_entries(block, None)
+    return block, exact(np.asarray(V.observed.weights[batch]))
+
+
+def _originals(V: DataMatrix, batch: Array) -> tuple[Array, Array | None]:
+    """Samples with all their features, (F, n), and which of their entries are missing."""
+    originals = dense(gathered(V, batch))
+    if V.observed is None:
+        return originals, None
+    each = (_gathered(V, batch[n : n + 1])[1] for n in range(batch.size))
+    return originals, np.hstack([weights.T == 0 for weights in each if weights is not None])
+
+
+def _errors(block: Block, weights: Array | None, W: Array, Ht: Array) -> Array:
+    """Relative errors of what is known, and whether samples are zero, (2, n)."""
+    columns = dense(block)
+    residual = columns - W @ Ht.T
+    if weights is not None:
+        columns, residual = (part * np.sqrt(weights.T) for part in (columns, residual))
+    norms = np.linalg.norm(columns, axis=0)
+    residual = np.linalg.norm(residual, axis=0)
+    errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
+    return np.stack([errors, norms == 0])
+
+
+# --- the diagnosis ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,3 +528,86 @@ def _renumber(index: range, labels: Array, *, component: Array) -> tuple[Array, 
 def _component_sizes(labels: Aligned, K: int) -> Array:
     components = np.asarray(labels)
     return np.bincount(components[components >= 0], minlength=K)
+
+
+# --- sentences ----------------------------------------------------------------------------------
+
+NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones does not apply"
+
+
+def error_in_words(
+    loss: str, relative_error: float, objective: float, observed: Mapping[str, Any] | None = None
+) -> str:
+    """Say how large the error is: for counts, how much of the deviance is explained.
+
+    `observed` is what the settings of a result say about missing and weighted entries.
+    """
+    of = _known_in_words(observed)
+    if loss == "frobenius":
+        return f"relative error {relative_error:.4g}{of}"
+    explained = max(1 - relative_error, 0.0)
+    return f"divergence {objective:.6g}{of}, {explained:.1%} of the deviance explained"
+
+
+def _known_in_words(observed: Mapping[str, Any] | None) -> str:
+    if not observed:
+        return ""
+    missing = float(observed.get("missing", 0.0))
+    if not missing:
+        return " of the weighted entries"
+    weighted = "weighted " * bool(observed.get("weighted"))
+    return f" of the {weighted}entries that are known ({missing:.3g} of all are missing)"
+
+
+def shown_bound(certificate: AnyCertificate | None) -> float | None:
+    """Return the lower bound if there is one, and it is high enough to be shown."""
+    if certificate is None:
+        return None
+    return certificate.lower_bound if certificate.is_bound_telling else None
+
+
+def cones_in_words(cones: ConeDiagnosis | None) -> str:
+    """Say that samples fall into cones; an empty text if they do not, as is usual."""
+    geometry = None if cones is None else cones.geometry
+    if geometry is None or geometry.angles.size == 1:  # any data are in one cone
+        return ""
+    if geometry.holds:
+        return f"the data fall into cones: yes, margin {geometry.margin:.3g} rad"
+    apart = geometry.pairwise.value
+    if apart <= 0:
+        return ""
+    return (
+        f"the data fall into cones: yes, samples of different cones are {apart:.3g} rad farther "
+        "apart than samples of one; the paper's stricter assumption is not shown to hold"
+    )
+
+
+# --- pictures for notebooks ---------------------------------------------------------------------
+
+_MAX_COMPONENTS = 12
+_MAX_WORDS = 6
+_CURVE_POINTS = 120
+
+
+def component_picture(W: Array, names: Names) -> Html:
+    """Return the first components (F, K) as images, as their largest features, or as curves."""
+    K = W.shape[1]
+    shown = exact(W[:, :_MAX_COMPONENTS]).T
+    caption = counted(K, "component") if K <= _MAX_COMPONENTS else f"{len(shown)} of {K} components"
+    if names.image_shape is not None:
+        return images([w.reshape(names.image_shape) for w in shown], caption)
+    positions = names.feature_positions
+    if names.feature_names is not None and positions is None:
+        return words(largest_features(shown.T, names, _MAX_WORDS), caption)
+    x = np.arange(W.shape[0]) if positions is None else positions
+    order = np.argsort(x, kind="stable")
+    starts = np.unique(np.linspace(0, x.size, _CURVE_POINTS + 1).astype(np.intp)[:-1])
+    curves = [(x[order][starts], np.maximum.reduceat(w[order], starts)) for w in shown]
+    return lines(curves, f"{caption}, over the features", colours=range(len(curves)))
+
+
+def error_picture(errors: Array, below: float | None) -> Html:
+    """Return the relative error by iteration, and its lower bound if that is known."""
+    caption = "relative error by iteration" + ", dashed: its lower bound" * (below is not None)
+    steps = np.arange(1, errors.size + 1)
+    return lines([(steps, errors)], caption, levels=[] if below is None else [below])

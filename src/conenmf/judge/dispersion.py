@@ -20,14 +20,15 @@ from ..data.blocks import Array, Block, dense
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resampled import holds_counts
+from ..data.sampling import draw_samples
 from ..data.together import is_in_memory
 from ..data.validate import checked_components, require_data_matrix
+from ..data.views import take_samples
 from ..io.open import from_columns
 from ..solve.count_inits import initialize_counts, warmed_up
 from ..solve.goals import best_coefficients, goal_of
 from ..solve.inits import InitialFactors
 from ..solve.run import Solution, Stopping, alternate
-from .votes import some_samples
 
 __all__ = [
     "POISSON",
@@ -38,9 +39,11 @@ __all__ = [
     "noise_of",
     "quasi_divergence",
     "scan",
+    "some_samples",
 ]
 
 _MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at
+_MIN_SAMPLES = 50  # even of very many features
 _MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory
 _MIN_RATE = 1.0  # of counts whose residuals are looked at
 _ACTIVE_SHARE = 1e-3  # of a sample or component, from which on a coefficient counts as fitted
@@ -173,6 +176,19 @@ def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
     with V.own_threads():
         (total,) = V.sweep(_diverge, H.T, W=np.asarray(W, np.float64), phi=phi)
     return float(total)
+
+
+def some_samples(
+    V: DataMatrix, rng: np.random.Generator, size: int, max_entries: int
+) -> DataMatrix:
+    """Return V itself if it is small, otherwise some of its nonzero samples.
+
+    At most `size` of them, and fewer, but not fewer than 50, if they have more nonzero entries.
+    """
+    size = min(size, max(_MIN_SAMPLES, max_entries // (1 + V.n_entries // V.shape[1])))
+    if V.nonzero <= size and V.nonzero == V.shape[1]:
+        return V
+    return take_samples(V, np.sort(draw_samples(V, size, rng)))
 
 
 class _Part(NamedTuple):

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
-from .metrics import unit_columns
+from .scores import unit_columns
 
 __all__ = ["UNIQUE_RADIUS", "precision_of", "radii_of_factors", "uniqueness_radii"]
 

@@ -21,10 +21,9 @@ from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
 from ..linalg.spectrum import Spectrum
 from ..solve.constraints import Penalties
-from .certifying import AnyCertificate, certify, usual_effort
+from .certificate import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose
-from .other_factors import uniqueness
-from .verdicts import Uniqueness
+from .uniqueness import Uniqueness, uniqueness
 
 __all__ = ["JudgesItself"]
 

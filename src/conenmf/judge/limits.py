@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from ..data.blocks import Array
-from .metrics import unit_columns
+from .scores import unit_columns
 
 __all__ = ["LEVEL", "MAX_MOVE", "Ranges", "entry_limits", "moved_ranges", "without_clipping"]
 

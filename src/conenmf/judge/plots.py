@@ -22,7 +22,7 @@ from ..data.blocks import Array
 from ..errors import Message, Option, OptionError
 from ..names import Names
 from ..solve.run import History
-from .maps import abundance_maps
+from .scores import abundance_maps
 
 __all__ = [
     "bands",

@@ -1,37 +1,824 @@
 """Which components would be found again: many fits, what they have in common, and how well.
 
-`stability` runs the same fit many times (`replicates`), forms the consensus (`consensus`), and says
-of each of its components in what share of the runs it appears, how close it is there, and within
-which limits each of its entries lies.
+`stability` runs the same fit many times from random inits, on the data or on data drawn again,
+forms the consensus, and says of each of its components in what share of the runs it appears, how
+close it is there, and within which limits each of its entries lies. `stability_over` does so for
+several numbers of components.
+
+All runs, also of several numbers of components, share every pass over V until each has converged,
+in groups if their coefficients take too much memory. Runs on data that are drawn again are each on
+a view of V, which is drawn from every block that is read. Only if V is in memory and small, the
+drawn data are kept, one run after the other: reading costs nothing there, drawing does.
+
+The consensus is the one of cNMF: components of all runs, of unit norm, are points. Those that have
+few others near them are left out, the rest are clustered by k-means, and the median of each cluster
+is a component of the consensus (Kotliar et al., "Identifying gene expression programs of cell-type
+identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). On equal components the
+result is that of the package cnmf.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from ..arguments import choice, generator, integer, number, optional, path
+from ..arguments import (
+    choice,
+    components,
+    factor,
+    function,
+    generator,
+    integer,
+    number,
+    optional,
+    path,
+    several,
+)
+from ..cones.edge import count_above_edge
 from ..data.blocks import Array, dense, exact
+from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix
+from ..data.memory import by_entries
+from ..data.resampled import balanced, bootstrapped, holds_counts, redrawn
 from ..data.sampling import evenly_spaced
+from ..data.saving import SavedArrays, arrays_of_names, reading, write_arrays
+from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.validate import checked_components, require_data_matrix
-from ..solve.checkpoint import Checkpoint
+from ..data.views import take_samples
+from ..errors import (
+    ComponentsError,
+    FactorError,
+    FileFormatError,
+    Message,
+    NotAvailableError,
+    Option,
+)
+from ..linalg.spectrum import Spectrum
+from ..names import Names
+from ..solve.checkpoint import Checkpoint, held_folder
 from ..solve.coefficients import squared_errors
-from ..solve.count_inits import with_all_features
-from ..solve.goals import LOSSES, checked_loss
+from ..solve.count_inits import initialize_counts, warmed_up_together, with_all_features
+from ..solve.goals import LOSSES, best_coefficients, checked_loss, goal_of
+from ..solve.inits import InitialFactors, initialize
 from ..solve.losses.objective import Loss
-from ..solve.losses.poisson import divergences
-from ..solve.run import Stopping
-from .consensus import Consensus, consensus, distinct, found_again
-from .dispersion import POISSON, Noise, noise_of
+from ..solve.losses.poisson import divergences, margins_together
+from ..solve.methods import Method
+from ..solve.run import Run, Stopping, ending
+from ..text import counted
+from . import plots
+from .certificate import (
+    AnyCertificate,
+    CountCertificate,
+    certificate_of_numbers,
+    certify,
+    certify_beside,
+    numbers_of_certificate,
+    quality_in_words,
+)
+from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
-from .limits import MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
-from .replicates import RESAMPLINGS, Replicates, replicate
-from .stability_result import Stability
+from .kept_runs import KeptRuns
+from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
+from .scores import NamedComponents, match_components, unit_columns
 
-__all__ = ["Stability", "judged_replicates", "stability"]
+__all__ = [
+    "LIMITS",
+    "RESAMPLINGS",
+    "Consensus",
+    "Replicates",
+    "Stability",
+    "StabilityRange",
+    "consensus",
+    "distinct",
+    "found_again",
+    "judged_replicates",
+    "of_saved",
+    "plain",
+    "replicate",
+    "replicate_over",
+    "stability",
+    "stability_over",
+]
+
+# --- the consensus ------------------------------------------------------------------------------
+
+_NEIGHBOUR_SHARE = 0.3  # of the replicates, that are near a point; cNMF's
+_KMEANS_SEED, _KMEANS_INITS = 1, 10  # cNMF's
+_SAME_COSINE = 0.99  # from which on two components are the same minimum
+
+
+class Consensus(NamedTuple):
+    """What replicates have in common.
+
+    Attributes
+    ----------
+    W : array (F, K) or None
+        The medians, scaled to a sum of one; None if there is no consensus.
+    clusters : array (n_runs, K), integers
+        The component of the consensus to which each one belongs; -1 for those left out.
+    distances : array (n_runs, K)
+        The mean distance of each to its nearest neighbours; infinite for components that are zero.
+    silhouettes : array (n_runs, K)
+        Of each in its cluster; NaN for those left out, and without a consensus.
+    problem : str
+        Why there is no consensus, else empty.
+    """
+
+    W: Array | None
+    clusters: Array
+    distances: Array
+    silhouettes: Array
+    problem: str
+
+
+def consensus(spectra: npt.ArrayLike, *, density_threshold: float = 0.5) -> Consensus:
+    """Return the consensus of the components of several runs.
+
+    Parameters
+    ----------
+    spectra : array (n_runs, F, K)
+        W of each run.
+    density_threshold : float
+        Components whose mean distance to their nearest neighbours is not below this are left out;
+        with 2 or more all are kept. Of unit norm, and nonnegative, they are at most 1.41 apart.
+
+    Examples
+    --------
+    >>> runs = np.array([np.eye(3)[:, [0, 1]], np.eye(3)[:, [1, 0]], np.eye(3)[:, [0, 1]]])
+    >>> found = consensus(runs)
+    >>> found.clusters.tolist()
+    [[0, 1], [1, 0], [0, 1]]
+    """
+    spectra = factor("spectra", spectra, ("n_runs", "F", "K")).astype(float)
+    threshold = number("density_threshold", density_threshold, above=0)
+    n_runs, F, K = spectra.shape
+    points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
+    distances = _mean_distances(points, max(int(_NEIGHBOUR_SHARE * n_runs), 1))
+    kept = np.flatnonzero(distances < threshold)
+    clusters = np.full(n_runs * K, -1)
+    silhouettes = np.full(n_runs * K, np.nan)
+    problem = "" if kept.size else "every component is far from those of other runs"
+    W: Array | None = None
+    if not problem:
+        found = _clustered(points[kept], K)
+        medians = [np.median(points[kept][found == k], axis=0) for k in np.unique(found)]
+        n_found = sum(bool(median.any()) for median in medians)
+        if n_found < K:
+            problem = f"the runs have only {counted(n_found, 'component')} in common"
+        else:
+            W = np.array(medians).T
+            order = _in_order(W, spectra[0])
+            W, found = W[:, order], np.argsort(order)[found]
+            W /= W.sum(axis=0)
+            clusters[kept] = found
+            silhouettes[kept] = _silhouettes(points[kept], found, K)
+    shape = (n_runs, K)
+    return Consensus(
+        W, clusters.reshape(shape), distances.reshape(shape), silhouettes.reshape(shape), problem
+    )
+
+
+def _mean_distances(points: Array, n_neighbours: int) -> Array:
+    """The mean distance of each point to its nearest neighbours; infinite for zero points."""
+    from sklearn.metrics import euclidean_distances  # slow to import
+
+    n_neighbours = min(n_neighbours, len(points) - 1)
+    distances: Array = euclidean_distances(points)
+    distances.partition(n_neighbours, axis=1)  # the nearest is the point itself
+    means = distances[:, : n_neighbours + 1].sum(axis=1) / max(n_neighbours, 1)
+    return np.where(points.any(axis=1), means, np.inf)
+
+
+def _clustered(points: Array, K: int) -> Array:
+    """Labels of k-means; fewer than K of them if there are not as many different points."""
+    if len(points) < K:
+        return np.arange(len(points))
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
+        labels: Array = model.fit(points).labels_
+    return labels
+
+
+def _in_order(W: Array, first: Array) -> Array:
+    """The order of the first run, so that it does not depend on k-means."""
+    return np.argsort(match_components(W, first)[0])
+
+
+def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
+    if K == 1 or len(points) == K:
+        return np.ones(len(points)) if K == 1 else np.zeros(len(points))
+    from sklearn.metrics import silhouette_samples
+
+    silhouettes: Array = silhouette_samples(points, clusters)
+    return silhouettes
+
+
+def found_again(W: Array, spectra: Array) -> Array:
+    """Return the cosines (n_runs, K) of components with their partners, one to one, in each run."""
+    return np.array([match_components(W, run)[1] for run in spectra])
+
+
+def distinct(spectra: Array) -> int:
+    """Return how many of the runs are different: some component has no partner nearly equal to it.
+
+    >>> distinct(np.array([np.eye(2), 3 * np.eye(2)[::-1], [[1, 0], [1, 1]]]))
+    2
+    """
+    different: list[Array] = []
+    for run in np.asarray(spectra, dtype=float):
+        is_same = (match_components(other, run)[1].min() >= _SAME_COSINE for other in different)
+        if not any(is_same):
+            different.append(run)
+    return len(different)
+
+
+# --- runs ---------------------------------------------------------------------------------------
+
+_MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memory
+_FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
+_ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
+
+_End: TypeAlias = tuple[Array, float]
+_Resampling: TypeAlias = Callable[[DataMatrix, np.random.Generator, str], DataMatrix]
+
+
+def _samples(V: DataMatrix, rng: np.random.Generator, loss: str) -> DataMatrix:
+    view = bootstrapped(V, rng, loss=loss)
+    while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
+        view = bootstrapped(V, rng, loss=loss)
+    return view
+
+
+def _counts(
+    V: DataMatrix,
+    rng: np.random.Generator,
+    loss: str,
+    dispersion: float = 0.0,
+    balance: bool = False,
+) -> DataMatrix:
+    return redrawn(V, rng, dispersion=dispersion, balance=balance)
+
+
+RESAMPLINGS: dict[str, _Resampling | None] = {"start": None, "samples": _samples, "counts": _counts}
+"""What replicates differ by, besides their random init."""
+
+
+class Replicates(NamedTuple):
+    """The components of replicates.
+
+    Attributes
+    ----------
+    spectra : array (n_runs, F, K)
+        W of each run.
+    errors : array (n_runs,)
+        The relative error of each, on its own data.
+    """
+
+    spectra: Array
+    errors: Array
+
+
+class _Task(NamedTuple):
+    """A run to be made."""
+
+    K: int
+    number: int
+    rng: np.random.Generator
+    kept: KeptRuns | None
+
+
+def replicate(
+    V: DataMatrix,
+    K: int,
+    n_runs: int,
+    *,
+    loss: str,
+    resample: str,
+    rng: np.random.Generator,
+    stopping: Stopping,
+    noise: Noise = POISSON,
+    checkpoint: Checkpoint | None = None,
+) -> Replicates:
+    """Fit V from random inits; arguments are those of `stability`, checked."""
+    how: dict[str, Any] = {"loss": loss, "resample": resample, "stopping": stopping, "noise": noise}
+    ((_, runs),) = replicate_over(V, {K: checkpoint}, n_runs, rng=rng, **how)
+    return runs
+
+
+def replicate_over(
+    V: DataMatrix,
+    ks: Mapping[int, Checkpoint | None],
+    n_runs: int,
+    *,
+    loss: str,
+    resample: str,
+    rng: np.random.Generator,
+    stopping: Stopping,
+    noise: Noise = POISSON,
+) -> Iterator[tuple[int, Replicates]]:
+    """Do the same for several numbers of components, each with the checkpoint of its runs.
+
+    All runs share their passes. Each number is returned with its runs when all of them have ended.
+    """
+    method = goal_of(loss, "auto")[2]
+    if method is None:
+        raise AssertionError("every loss has a solver")
+    fits = _Fits(*_for_noise(V, loss, resample, noise), loss, method, stopping, noise)
+    ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
+    with ExitStack() as stack:
+        known = digest(V) if any(place is not None for place in ks.values()) else ""
+        limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
+        settings = {"loss": loss, "resample": resample, "dispersion": noise.dispersion, **limits}
+        tasks = []
+        for K, place in ks.items():
+            generators, kept = rng.spawn(n_runs), None
+            if place is not None:
+                opened = KeptRuns.open(place, V, K, settings, generators[0], known)
+                kept = stack.enter_context(opened)
+                found = {number: kept.load(number) for number in range(n_runs)}
+                ends[K] = {number: end for number, end in found.items() if end is not None}
+            tasks += [_Task(K, number, one, kept) for number, one in enumerate(generators)]
+        rest = [task for task in tasks if task.number not in ends[task.K]]
+        yield from _complete(ends, n_runs)
+        for group in fits.groups(rest):
+            for task, end in fits.run(group):
+                ends[task.K][task.number] = end
+                if task.kept is not None:
+                    task.kept.keep(task.number, *end)
+                yield from _complete(ends, n_runs)
+
+
+def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[int, Replicates]]:
+    """The numbers of components whose runs have all ended, which are taken out."""
+    for K in [K for K, each in ends.items() if len(each) == n_runs]:
+        each = ends.pop(K)
+        W, errors = zip(*(each[number] for number in range(n_runs)), strict=True)
+        yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
+
+
+def _for_noise(
+    V: DataMatrix, loss: str, resample: str, noise: Noise
+) -> tuple[DataMatrix, _Resampling | None]:
+    """The data that runs are on, and how they are drawn from them."""
+    has_weights = noise.weights is not None
+    if resample == "counts":
+        balance = loss == "poisson" and not has_weights
+        return V, partial(_counts, dispersion=noise.dispersion, balance=balance)
+    if resample == "start" and has_weights:
+        V = noise.weighed(V)
+    elif loss == "poisson" and not has_weights:
+        V = balanced(V, noise.dispersion)
+        V = by_entries(V) if resample == "start" else V
+    return V, RESAMPLINGS[resample]
+
+
+class _Fits(NamedTuple):
+    """What all replicates have in common."""
+
+    V: DataMatrix
+    draw: _Resampling | None
+    loss: str
+    method: Method
+    stopping: Stopping
+    noise: Noise
+
+    @property
+    def holds_draws(self) -> bool:
+        """Whether data that are drawn are kept in memory, which the fit then reads."""
+        is_small = self.V.n_entries <= _MAX_HELD_ENTRIES
+        return self.draw is not None and is_small and is_in_memory(self.V)
+
+    def groups(self, tasks: list[_Task]) -> Iterator[list[_Task]]:
+        """The runs that share their passes: as many as there is memory for their H."""
+        group: list[_Task] = []
+        for task in tasks:
+            room = room_for_aligned(self.V, task.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
+            size = 1 if self.holds_draws else room
+            if len(group) >= max(1, size):  # the last one has the largest rows
+                yield group
+                group = []
+            group.append(task)
+        if group:
+            yield group
+
+    def run(self, tasks: list[_Task]) -> Iterator[tuple[_Task, _End]]:
+        """W and the relative error of each run, as soon as it has ended."""
+        V, views = self.V, [self._drawn(task.rng) for task in tasks]
+        if self.holds_draws:
+            (V,) = views
+        measure_together(V, views)
+        if self.loss == "poisson":
+            margins_together(V, views)
+        for place, run in ending(V, self._begun(V, views, tasks)):
+            yield tasks[place], _end(run)
+
+    def _begun(self, V: DataMatrix, views: list[DataMatrix], tasks: list[_Task]) -> list[Run]:
+        """The runs, each from its init or from where it was saved."""
+        saves = [
+            None if task.kept is None else task.kept.unfinished(task.number, view)
+            for task, view in zip(tasks, views, strict=True)
+        ]
+        saved = [None if save is None else save.load(self.stopping.max_iter) for save in saves]
+        new = [place for place, state in enumerate(saved) if state is None]
+        initials = [self._initial(views[place], tasks[place]) for place in new]
+        if self.loss == "poisson" and new:
+            initials = warmed_up_together(V, [views[place] for place in new], initials)
+        begins = dict(zip(new, initials, strict=True))
+        del initials  # their H may be large
+        runs = []
+        for place, (task, save) in enumerate(zip(tasks, saves, strict=True)):
+            begin = begins.pop(place, None)
+            W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, task.K)), None)
+            how = (views[place], W, H, self.method, self.stopping)
+            keep = None if save is None else save.save_if_due
+            runs.append(Run(*how, resume=saved[place], save=keep))
+            saved[place] = None
+        return runs
+
+    def _drawn(self, rng: np.random.Generator) -> DataMatrix:
+        if self.draw is None:
+            return self.V
+        view = self.draw(self.V, rng, self.loss)
+        if not self.holds_draws:
+            return view
+        held = take_samples(view, np.arange(view.shape[1]))
+        has_weights = self.noise.weights is not None
+        if self.loss == "poisson" and not has_weights:
+            return by_entries(held)
+        return self.noise.weighed(held)
+
+    def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
+        if self.loss == "poisson":
+            return initialize_counts(V, task.K, "random", task.rng)
+        return initialize(V, task.K, "random", self.method.H.solver, task.rng)
+
+
+def _end(run: Run) -> _End:
+    errors = run.log.relative_error
+    return run.factors()[0], float(errors[-1]) if errors else np.inf
+
+
+# --- the result ---------------------------------------------------------------------------------
+
+LIMITS = (0.05, 0.95)
+"""Quantiles: the limits of entries, and of cosines."""
+
+FORMAT = "conenmf-stability-2"  # 1 had limits without moves
+_STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
+_STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
+_DIFFERENCES = {
+    "start": "random inits",
+    "samples": "random inits, samples drawn with replacement",
+    "counts": "random inits, counts drawn again",
+}
+_FACTORS = ("W", "H", "best_run", "spectra")
+_NUMBERS = ("found_in", "cosines", "run_errors")
+_WITH_NAN = ("silhouettes", "lower", "upper", "moves")  # without a consensus, or withheld
+_TEXTS = ("loss", "resample", "problem", "no_moves")
+_FLOATS = ("objective", "relative_error", "best_objective", "best_relative_error")
+_INTEGERS = ("n_left_out", "n_minima")
+_CERTIFICATES = ("certificate", "best_certificate")
+
+
+@dataclass(frozen=True, eq=False)
+class Stability(NamedComponents):
+    """What many fits have in common.
+
+    Components are sorted by their share of the reconstruction, the largest first.
+
+    Attributes
+    ----------
+    W : array (F, K)
+        The components of the consensus: medians over runs, each with a sum of one. Those of the
+        best run if there is no consensus, see `problem`.
+    H : array (K, N)
+        The best coefficients for W.
+    labels : array (N,), integers
+        The component that contributes most to each sample; -1 for samples that are zero.
+    found_in : array (K,)
+        The share of the runs that have such a component: matched one to one, with a cosine above
+        0.9.
+    silhouettes : array (K,)
+        The mean silhouette of those that belong to each component; NaN without a consensus.
+    cosines : array (n_runs, K)
+        Of each component with its partner in each run.
+    lower, upper : arrays (F, K)
+        Limits of the entries of W, made to cover at least nine in ten of what W estimates. Their
+        distance from W combines the error over runs, see `entry_limits`, with how far noise lets
+        the component be moved, see `moved_ranges`; for least squares they allow for noise that was
+        clipped at zero, see `without_clipping`. NaN where they are withheld.
+    moves : array (K,)
+        How far each component can be moved within the noise of the data, in radians; NaN if that
+        is not known, see `no_moves`. A component may be stable, and yet be moved: all runs then
+        end at the same one of several answers.
+    objective, relative_error : float
+        Of W and H.
+    best_run : array (F, K)
+        Of the run with the lowest objective.
+    best_objective, best_relative_error : float
+        With the best coefficients for it.
+    is_kept : array (n_runs,)
+        Whether each run takes part in the consensus, see `max_excess`.
+    n_left_out : int
+        How many components of these runs are left out, since few others are near them.
+    n_minima : int
+        How many of the runs are different: with a component whose cosine with its partner is below
+        0.99. Of runs on data drawn again, all may be.
+    spectra : array (n_runs, F, K)
+        W of each run.
+    run_errors : array (n_runs,)
+        The relative error of each, on the data that it drew.
+    loss, resample : str
+    names : Names
+        Of samples and features.
+    problem : str
+        Why there is no consensus; empty if there is one.
+    no_moves : str
+        Why it is not known how far components can be moved; empty if it is.
+    certificate, best_certificate : Certificate, CountCertificate or None
+        Of W and H, and of the best run; None until `certify()` is called.
+    data : DataMatrix or None
+        For `certify()`; None once this was pickled or loaded.
+    """
+
+    W: Array
+    H: Aligned
+    labels: Aligned
+    found_in: Array
+    silhouettes: Array
+    cosines: Array
+    lower: Array
+    upper: Array
+    moves: Array
+    objective: float
+    relative_error: float
+    best_run: Array
+    best_objective: float
+    best_relative_error: float
+    is_kept: Array
+    n_left_out: int
+    n_minima: int
+    spectra: Array
+    run_errors: Array
+    loss: str
+    resample: str
+    names: Names
+    problem: str
+    no_moves: str = ""
+    certificate: AnyCertificate | None = None
+    best_certificate: AnyCertificate | None = None
+    data: DataMatrix | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        n_runs, F, K = self.spectra.shape if self.spectra.ndim == 3 else (-1, -1, -1)
+        N = self.H.shape[1] if self.H.ndim == 2 else -1
+        shapes = {
+            (F, K): (self.W, self.lower, self.upper, self.best_run),
+            (K, N): (self.H,),
+            (N,): (self.labels,),
+            (K,): (self.found_in, self.silhouettes, self.moves),
+            (n_runs, K): (self.cosines,),
+            (n_runs,): (self.is_kept, self.run_errors),
+        }
+        if any(one.shape != shape for shape, parts in shapes.items() for one in parts):
+            raise FactorError(
+                f"these parts do not belong together: W {self.W.shape}, H {self.H.shape}, runs "
+                f"{self.spectra.shape}"
+            )
+        self.names.checked(N, F)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the data."""
+        return {**vars(self), "data": None}
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return int(self.W.shape[1])
+
+    @property
+    def n_runs(self) -> int:
+        """The number of runs."""
+        return len(self.spectra)
+
+    @property
+    def difference(self) -> str:
+        """What the runs differ by, in words."""
+        return _DIFFERENCES[self.resample]
+
+    @property
+    def is_stable(self) -> Array:
+        """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
+        silhouettes = np.nan_to_num(self.silhouettes)
+        stable: Array = (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
+        return stable
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Why each component has no limits; empty if it has."""
+        if self.no_moves:
+            return (self.no_moves,) * self.K
+        reasons = ["" if known else "fewer than two runs have it" for known in self.upper[0] >= 0]
+        for k in map(int, np.flatnonzero(self.moves > MAX_MOVE)):
+            reasons[k] = f"can be moved by {self.move_in_words(k)} within the noise"
+        return tuple(reasons)
+
+    @property
+    def verdict(self) -> str:
+        """One of "stable", "partly stable" and "unstable": all, at least half, or fewer are."""
+        share = self.is_stable.mean()
+        return "stable" if share == 1 else "partly stable" if share >= 0.5 else "unstable"
+
+    @property
+    def cosine_limits(self) -> Array:
+        """The quantiles 0.05 and 0.95 of the cosines of each component, (2, K)."""
+        return np.quantile(self.cosines, LIMITS, axis=0)
+
+    def certify(self, *, effort: int | None = None) -> AnyCertificate:
+        """Return the certificate of the consensus; `best_certificate` then is that of the best run.
+
+        The first call reads the data, some tens of times. Both have the same lower bound.
+
+        Parameters
+        ----------
+        effort : int, optional
+            As in `conenmf.certify`; a later call computes it again only if it is higher.
+        """
+        effort = optional(integer, "effort", effort, at_least=0)
+        known = self.certificate
+        if known is not None and (effort is None or effort <= known.effort):
+            effort = known.effort
+        else:
+            known = None
+        if known is None or self.best_certificate is None:
+            if self.data is None:
+                raise NotAvailableError(
+                    "certify() needs the data, which are not kept when this is pickled or saved: "
+                    "call it before"
+                )
+            V, best, spectrum = self.data, self.best_run, Spectrum(self.data)
+            if known is None:
+                known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
+            H = best_coefficients(V, best, self.loss)[0]
+            beside = certify_beside(V, known, best, H, spectrum=spectrum)
+            for name, value in (("certificate", known), ("best_certificate", beside)):
+                object.__setattr__(self, name, value)
+        return known
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything but the data to one ``.npz`` file, without pickle.
+
+        The file appears under exactly this name, and only when it is complete.
+        """
+        write_arrays(path, *plain(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Stability:
+        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        with reading(path, FORMAT, "what stability() found, as") as saved:
+            return of_saved(saved)
+
+    def __str__(self) -> str:
+        low, high = self.cosine_limits
+        rows = [f"{counted(self.K, 'component')}, {self.n_runs} runs: {self.difference}"]
+        rows.append("component  found in  silhouette  cosine  [5 %, 95 %]     can move")
+        for k, middle in enumerate(np.median(self.cosines, axis=0)):
+            rows.append(
+                f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
+                f"  [{low[k]:.3f}, {high[k]:.3f}]  {self.move_in_words(k):>8}"
+                f"{'' if self.is_stable[k] else '  not stable'}"
+            )
+        return "\n".join([*rows, *self.in_sentences()])
+
+    def move_in_words(self, k: int) -> str:
+        """Return how far noise lets component k be moved: "3.1°"."""
+        angle = math.degrees(self.moves[integer("k", k, at_least=0, at_most=self.K - 1)])
+        return f"{angle:.1f}°" if math.isfinite(angle) else "unknown"
+
+    def limits_in_words(self) -> str:
+        """Return which components have limits, and why the others have none."""
+        reasons: dict[str, list[str]] = {}
+        for k, reason in enumerate(self.withheld):
+            reasons.setdefault(reason, []).append(str(k))
+        n_limits = len(reasons.pop("", []))
+        words = f"limits of {LEVEL:.0%} for {n_limits} of {counted(self.K, 'component')}"
+        for reason, which in reasons.items():
+            words += f"; withheld for {', '.join(which)}: {reason}"
+        return words
+
+    def in_sentences(self) -> list[str]:
+        """Return the verdict, the errors and the number of distinct solutions, in sentences."""
+        n_stable = int(self.is_stable.sum())
+        named = "relative divergence" if self.loss == "poisson" else "relative error"
+        errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"
+        n_kept = int(self.is_kept.sum())
+        left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs"
+        sentences = [
+            f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
+            f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
+            f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
+            "lets a component move",
+            f"{named}: {errors} the best run",
+            f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
+            f"{left_out}",
+        ]
+        if self.problem:
+            sentences[1:] = [
+                self.limits_in_words(),
+                f"no consensus: {self.problem}; the components are those of the best run",
+                f"{named}: {self.best_relative_error:.4g}",
+                f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
+            ]
+        if self.K > (F := self.W.shape[0]):
+            sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
+        return [*sentences, *self._certified()]
+
+    def _certified(self) -> list[str]:
+        """What the certificates say: the bound that both share, and how far each is from it."""
+        if self.certificate is None or self.best_certificate is None:
+            return []
+        lines, best = quality_in_words(self.certificate, self.K), _distances(self.best_certificate)
+        for what, distance in _distances(self.certificate).items():
+            both = f" of the consensus, {best.get(what, '-')} of the best run"
+            lines.append(f"{what}: {distance}{'' if self.problem else both}")
+        if not self.problem:
+            lines.append("a consensus is made of medians: it need not be a minimum, as a run is")
+        return lines
+
+    def plot(self, axes: Any = None) -> Array:
+        """Draw the components with the limits of their entries; return the matplotlib axes."""
+        titles = [
+            f"component {k}: in {share:.0%}{', limits withheld' * bool(self.withheld[k])}"
+            for k, share in enumerate(self.found_in)
+        ]
+        lower, upper = (self.W, self.W) if self.problem else (self.lower, self.upper)
+        return plots.bands(self.W, lower, upper, axes, titles=titles)
+
+
+def _distances(certificate: AnyCertificate) -> dict[str, str]:
+    """How far factors are from the best, by what is known of it."""
+    gap = {"gap to the lower bound": f"{certificate.gap:.2g}"}
+    if isinstance(certificate, CountCertificate):
+        gaps = f"{certificate.coefficient_gap:.2g}, {certificate.component_gap:.2g}"
+        return (gap if certificate.is_bound_telling else {}) | {"duality gaps of H, W": gaps}
+    return gap | {"distance from a stationary point": f"{certificate.kkt_residual:.2g}"}
+
+
+def plain(found: Stability, prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays and the facts to save, with a prefix to the names of arrays."""
+    arrays = {
+        name: getattr(found, name)
+        for name in (*_FACTORS, *_NUMBERS, *_WITH_NAN, "labels", "is_kept")
+    }
+    for name in _CERTIFICATES:
+        if (certificate := getattr(found, name)) is not None:
+            arrays[name] = numbers_of_certificate(certificate)
+    names, shapes = arrays_of_names(found.names)
+    facts = {name: getattr(found, name) for name in (*_TEXTS, *_FLOATS, *_INTEGERS)}
+    named = {prefix + name: array for name, array in arrays.items()}
+    return {**named, **names}, {"format": FORMAT, **shapes, **facts}
+
+
+def of_saved(
+    saved: SavedArrays, prefix: str = "", facts: dict[str, Any] | None = None
+) -> Stability:
+    """Return what `plain` took apart; refuse what does not fit together."""
+    facts = saved.facts if facts is None else facts
+    values: dict[str, Any] = {name: saved.factor(prefix + name) for name in _FACTORS}
+    values |= {name: saved.numbers(prefix + name) for name in _NUMBERS}
+    values |= {name: saved.numbers(prefix + name, nan=True) for name in _WITH_NAN}
+    values["labels"] = saved.numbers(prefix + "labels", "i")
+    values["is_kept"] = saved.numbers(prefix + "is_kept", "b")
+    for names, kind in ((_TEXTS, str), (_FLOATS, float), (_INTEGERS, int)):
+        values |= {name: kind(facts[name]) for name in names}
+    for name in _CERTIFICATES:
+        if prefix + name in saved:
+            numbers = saved.numbers(prefix + name)
+            values[name] = certificate_of_numbers(numbers, values["loss"])
+    found = Stability(**values, names=saved.names_of_data())
+    labels = found.labels
+    if labels.size and not -1 <= labels.min() <= labels.max() < found.K:
+        raise FileFormatError("its labels are not those of its components")
+    if found.resample not in _DIFFERENCES:
+        raise FileFormatError(f"its runs differ by {found.resample!r}, which is unknown")
+    return found
+
+
+# --- one number of components -------------------------------------------------------------------
 
 _FOUND_COSINE = 0.9  # above which a component counts as found in a run
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
@@ -311,3 +1098,250 @@ def _some_samples(V: DataMatrix, end: _Ended) -> tuple[Array, Array]:
     X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
     is_used = X.any(axis=0)
     return X[:, is_used], H[:, is_used] * exact(end.W).sum(axis=0)[:, None]
+
+
+# --- several numbers of components --------------------------------------------------------------
+
+_MAX_DEFAULT = 50  # components that are tried by default
+_PATIENCE = 2  # numbers of components beyond the best one that are tried
+
+_FORMAT = "conenmf-stability-range-2"
+
+
+@dataclass(frozen=True, eq=False)
+class StabilityRange:
+    """What is found again for several numbers of components.
+
+    Attributes
+    ----------
+    K : int
+        The recommended number.
+    reason : str
+        Why.
+    found : dict
+        From each number to its `Stability`.
+    """
+
+    K: int
+    reason: str
+    found: dict[int, Stability]
+
+    @property
+    def ks(self) -> Array:
+        """The numbers of components."""
+        return np.array(list(self.found))
+
+    @property
+    def silhouettes(self) -> Array:
+        """The mean silhouette for each number; 0 where there is no consensus."""
+        return np.array([np.nan_to_num(one.silhouettes).mean() for one in self.found.values()])
+
+    @property
+    def relative_errors(self) -> Array:
+        """The relative error of the best run for each number."""
+        return np.array([one.best_relative_error for one in self.found.values()])
+
+    def __str__(self) -> str:
+        rows = ["   K  stable  silhouette  error, consensus  error, best run"]
+        for (k, one), silhouette in zip(self.found.items(), self.silhouettes, strict=True):
+            rows.append(
+                f"{k:>4}  {int(one.is_stable.sum()):>6}  {silhouette:>10.3f}"
+                f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
+            )
+        return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything but the data to one ``.npz`` file, as `Stability.save` does."""
+        arrays: dict[str, Any] = {}
+        each = []
+        for k, one in self.found.items():
+            parts, facts = plain(one, f"{k}_")
+            arrays |= parts
+            each.append({"K": k, **facts})
+        facts = {"format": _FORMAT, "K": self.K, "reason": self.reason, "each": each}
+        shapes = {name: each[0][name] for name in ("image_shape", "pixels_shape")}
+        write_arrays(path, arrays, facts | shapes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> StabilityRange:
+        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        with reading(path, _FORMAT, "what stability_over() found, as") as saved:
+            each = {int(facts["K"]): facts for facts in saved.facts["each"]}
+            found = {k: of_saved(saved, f"{k}_", facts) for k, facts in each.items()}
+            if int(saved.facts["K"]) not in found or any(k != one.K for k, one in found.items()):
+                raise FileFormatError("its numbers of components are not those of its parts")
+            return cls(int(saved.facts["K"]), str(saved.facts["reason"]), found)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw stability and error against K; return the two matplotlib axes."""
+        return plots.stability_and_error(
+            self.ks, self.silhouettes, self.relative_errors, self.K, ax
+        )
+
+
+def stability_over(
+    V: DataMatrix,
+    ks: Iterable[int] | None = None,
+    n_runs: int = 20,
+    *,
+    loss: str = "frobenius",
+    resample: str = "samples",
+    dispersion: float | Noise | None = None,
+    density_threshold: float = 0.5,
+    max_excess: float = 0.01,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    rng: np.random.Generator | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    callback: Callable[[Stability], object] | None = None,
+) -> StabilityRange:
+    """Return what is found again for several numbers of components, and recommend one.
+
+    For the Poisson loss of counts it is the number with the lowest divergence if every component
+    costs what it would explain of noise, (sqrt F + sqrt N)^2 / 2: that is half of the square of the
+    largest singular value of F x N numbers of variance one. Otherwise it is the largest number of
+    which all components are stable; without any, the one with the largest mean silhouette.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    ks : integers, optional
+        By default numbers around one that is estimated; for the Poisson loss of counts one after
+        the other, until two more and two fewer than the best one have been tried.
+    n_runs : int
+    loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
+        As in `stability`; the dispersion is estimated with the largest of the numbers.
+    checkpoint : path or Checkpoint, optional
+        A folder, with one for each number in it, in which runs are kept as `stability` does.
+    callback : callable, optional
+        Called with the `Stability` of each number as soon as it is known.
+
+    Notes
+    -----
+    The runs of all numbers share their passes over V, as those of one do in `stability`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
+    [2, 3]
+    """
+    require_data_matrix(V, nonzero=True)
+    optional(function, "callback", callback, takes=1)
+    checked = checked_options(
+        n_runs=n_runs,
+        loss=loss,
+        resample=resample,
+        density_threshold=density_threshold,
+        max_excess=max_excess,
+        max_iter=max_iter,
+        tol=tol,
+        rng=rng,
+        checkpoint=checkpoint,
+    )
+    if checked.checkpoint is not None:
+        with held_folder(Path(checked.checkpoint.folder)):  # it is made, and can be written to
+            pass
+    with V.own_threads():
+        numbers = _Numbers.of(V, ks, **checked.of_noise)
+        noise = checked_noise(V, numbers.most, dispersion, **checked.of_noise)
+        trial = _Trial(V, checked, noise, callback)
+        if not numbers.are_counts:
+            found = trial.of(numbers.candidates)
+            return StabilityRange(*_recommended(found), found)
+        costs = trial.costs(numbers) if ks is not None else trial.search(numbers)
+    K = min(costs, key=costs.__getitem__)
+    reason = "more would explain no more than noise allows"
+    return StabilityRange(K, reason, dict(sorted(trial.found.items())))
+
+
+class _Numbers(NamedTuple):
+    """The numbers of components to be tried."""
+
+    candidates: list[int]
+    are_counts: bool
+
+    @property
+    def most(self) -> int:
+        return self.candidates[-1]
+
+    @classmethod
+    def of(cls, V: DataMatrix, ks: Iterable[int] | None, loss: str, resample: str) -> _Numbers:
+        """Check the numbers, or find those from a good one on to the most that are likely."""
+        are_counts = loss == "poisson" and V.observed is None and holds_counts(V)
+        if ks is None:
+            most = min(*V.shape, _MAX_DEFAULT)
+            if are_counts:
+                first, most = scan(V, np.random.default_rng(0))
+            else:
+                first, most = min(2, most), min(count_above_edge(V, most).K + 2, most)
+            return cls(list(range(first, most + 1)), are_counts)
+        candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
+        if candidates.size == 0:
+            raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
+        checked_components(int(candidates[-1]), V)
+        return cls(candidates.tolist(), are_counts)
+
+
+class _Trial:
+    """Runs of several numbers of components, and what each number costs."""
+
+    def __init__(
+        self,
+        V: DataMatrix,
+        options: Options,
+        noise: Noise,
+        callback: Callable[[Stability], object] | None,
+    ) -> None:
+        self.V, self.options, self.noise, self.callback = V, options, noise, callback
+        self.found: dict[int, Stability] = {}
+
+    def of(self, ks: list[int]) -> dict[int, Stability]:
+        """Return what is found for these numbers, whose runs share their passes."""
+        place = self.options.checkpoint
+        places: dict[int, Checkpoint | None] = dict.fromkeys(ks)
+        if place is not None:
+            places = {k: replace(place, folder=Path(place.folder) / f"K-{k}") for k in places}
+        runs_of = replicate_over(self.V, places, **self.options.of_runs, noise=self.noise)
+        for k, runs in runs_of:
+            self.found[k] = judged_replicates(self.V, runs, **self.options.of_consensus)
+            if self.callback is not None:
+                self.callback(self.found[k])
+        return {k: self.found[k] for k in sorted(ks)}
+
+    def costs(self, numbers: _Numbers) -> dict[int, float]:
+        """Return what each number costs."""
+        return {k: self._cost(one) for k, one in self.of(numbers.candidates).items()}
+
+    def search(self, numbers: _Numbers) -> dict[int, float]:
+        """Return the costs of numbers around the first, until two beyond the best one."""
+        first = numbers.candidates[0]
+        costs = {first: self._cost(self.of([first])[first])}
+        for step in (-1, 1):
+            k = first + step
+            while 1 <= k <= min(self.V.shape) and _distance(costs, k) * step <= _PATIENCE:
+                costs[k] = self._cost(self.of([k])[k])
+                k += step
+        return costs
+
+    def _cost(self, one: Stability) -> float:
+        """The divergence of the best fit to V, and what every component explains of noise."""
+        V, W = self.V, one.best_run
+        if one.resample != "start":  # then it was fitted to other data
+            W = continued(V, W, self.noise, self.options.of_runs["stopping"])
+        H = best_coefficients(V, W, "poisson")[0]
+        return quasi_divergence(V, W, H, self.noise.dispersion) + one.K * edge_of(V.shape)
+
+
+def _distance(costs: dict[int, float], k: int) -> int:
+    """How far a number is from the best one."""
+    return k - min(costs, key=costs.__getitem__)
+
+
+def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
+    stable = [k for k, one in found.items() if one.is_stable.all()]
+    if stable:
+        return stable[-1], "the most that are all stable"
+    means = {k: float(np.nan_to_num(one.silhouettes).mean()) for k, one in found.items()}
+    return max(means, key=means.__getitem__), "none is stable; this has the largest silhouette"

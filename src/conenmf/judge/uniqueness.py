@@ -1,44 +1,86 @@
-"""Whether components are unique: how far each can be turned without changing W H.
+"""Whether components are unique: other factors that are as good, or a proof that there are none.
 
-A small error does not make components true: other factors may have the same product. For any t,
+A small error does not make components true. *Can be moved*: other nonnegative factors with K
+components were found, with an error of at most 1.001 times that of W H, of which no component is
+within 5 degrees of it. *Unique*: it is proved (`identifiability`) that all exact factors of W H
+have a component within its radius, and the radius is at most 1 degree. *Not found to move*: a
+thorough search found no factors that move it; this is no proof. *Undecided*: none of these.
+*Given*: it was fixed. The band of a component is the range of each entry over all factors found.
+
+Exact turns come first: for any t,
 
     w_l + sum_k t_k w_k   and   h_k - t_k h_l for every k != l
 
 have the product W H, and are factors as long as nothing is negative: t_k is at most the least
-h_k(n) / h_l(n) over the samples that use component l, and w_l + sum_k t_k w_k >= 0. This module
-looks for such t that turn w_l far. What it finds is a proof that a component is not unique; where
-it finds nothing, `identifiability` may have a proof that it is. V is not read: the error is that
-of W H before and after.
+h_k(n) / h_l(n) over the samples that use component l, and w_l + sum_k t_k w_k >= 0. They are found
+without reading V.
+
+For components that are not turned far enough, moves are tried at errors of up to 1.001 times:
+beyond these limits W H changes by what is set to zero, and the square of that change, in units of
+what the error may grow by, is the cost of a move. It is estimated from some of the samples; counts
+are taken relative to their margins, as in the chi squared statistic. The component is put where it
+costs little and held there as one that is given (`solve.fixed`), and the others follow it. The
+error of all is computed on V with the exact coefficients, and a component is moved by the angle to
+the nearest one of the other factors.
+
+The short search costs about as much as a fit: about `max_iter` iterations in all, two places for
+each component, which share passes over V. It may miss factors, so what it does not find stays
+undecided. The thorough one tries 28 directions for each component, and the others are refitted
+until they converge; from the best half of these places the component slides on, at 5 degrees or
+more from where it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import factor, integer, several, text
-from ..data.blocks import Array, exact
+from ..arguments import factor, flag, instance, integer, several, text
+from ..data.blocks import Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
+from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
-from ..errors import NotAvailableError
-from .identifiability import precision_of, radii_of_factors
-from .metrics import unit_columns
+from ..errors import NotAvailableError, ShapeError
+from ..solve.constraints import Penalties
+from ..solve.goals import LOSSES, checked_loss, goal_of
+from ..solve.methods import Method, without_floor
+from ..solve.run import Iteration, Run, Solution, Stopping, iterate
+from ..solve.terms import Terms
+from ..text import counted
+from . import plots
+from .identifiability import UNIQUE_RADIUS, precision_of, radii_of_factors
+from .scores import match_components, unit_columns
 
 __all__ = [
+    "MAX_ERROR_RATIO",
+    "VERDICTS",
     "VISIBLE_ANGLE",
     "Freedom",
+    "Move",
+    "Referee",
+    "Refit",
+    "Uniqueness",
+    "all_moves",
     "between",
     "component_freedom",
+    "exact_uniqueness",
+    "moved_component",
     "other_components",
     "places_of_turns",
+    "proposed_moves",
+    "refit",
+    "slide",
     "turn_sum",
+    "uniqueness",
     "whole_degrees",
 ]
+
+# --- exact turns --------------------------------------------------------------------------------
 
 VISIBLE_ANGLE = math.radians(5)
 """A turn that can be seen: components that are closer look alike as curves or images."""
@@ -349,3 +391,887 @@ def between(U: Array, X: Array) -> Array:
 def whole_degrees(radians: float) -> str:
     """Return an angle in whole degrees; a lower bound is not rounded up."""
     return f"{math.floor(math.degrees(radians) + 1e-9)}°"
+
+
+# --- the verdict --------------------------------------------------------------------------------
+
+MAX_ERROR_RATIO = 1.001
+"""How many times the error of the given factors other factors may have."""
+
+VERDICTS = ("unique", "can be moved", "not found to move", "undecided", "given")
+
+_SHAPES = {  # of what is saved
+    **dict.fromkeys(("angles", "error_ratios", "given", "directions"), "K"),
+    **dict.fromkeys(("lower", "upper"), "FK"),
+    **dict.fromkeys(("was_searched", "passes"), ""),
+}
+_FREEDOM_SHAPES = {
+    **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_radii"), "K"),
+    **dict.fromkeys(("freedom_exchange", "freedom_limits"), "KK"),
+}
+_NEWER = {"directions": 0, "freedom_radii": np.inf}  # what is known if it was not saved: nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Uniqueness:
+    """Whether each component is the only one; see `uniqueness`.
+
+    Attributes
+    ----------
+    freedom : Freedom
+        What is known of exact factors of W H: turns, spare components, proofs.
+    angles : array (K,)
+        By how much each component is moved in the factors that move it most, in radians.
+    error_ratios : array (K,)
+        The error of these factors, in units of that of W H; 1 if there are none.
+    lower, upper : arrays (F, K)
+        The band: the least and the largest value of each entry over all factors that were found,
+        scaled to the sum that the component has in W.
+    given : array (K,), bool
+        Which components were given, and so are not judged.
+    was_searched : bool
+        Whether factors were sought at errors up to 1.001 times that of W H; exact turns always are.
+    passes : float
+        How often V was read.
+    others : mapping
+        The components W' (F, K) of other factors, by the number of the component that they move
+        most. It is empty in a result that was saved, and may be of very large ones.
+    directions : array (K,)
+        In how many directions a thorough search has tried to move each component; 0 if there was
+        none, or if it did not come to its end.
+    """
+
+    freedom: Freedom
+    angles: Array
+    error_ratios: Array
+    lower: Array
+    upper: Array
+    given: Array
+    was_searched: bool
+    passes: float = 0.0
+    others: Mapping[int, Array] = field(default_factory=dict, repr=False)
+    directions: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        if not self.directions.size:
+            object.__setattr__(self, "directions", np.zeros(self.K, dtype=np.int64))
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return int(self.angles.size)
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Of each component one of `VERDICTS`."""
+        places = np.select(
+            [
+                self.given.astype(bool),
+                self.angles >= VISIBLE_ANGLE,
+                self.freedom.radii <= UNIQUE_RADIUS,
+                self.directions > 0,
+            ],
+            [4, 1, 0, 2],
+            default=3,
+        )
+        return tuple(VERDICTS[place] for place in places)
+
+    def in_words(self, k: int, names: Sequence[str] | None = None) -> str:
+        """Return what is known of a component, in a line; `names` are those of all components."""
+        k = integer("k", k, at_least=0, at_most=self.K - 1)
+        return _LINES[self.verdicts[k]](self, k, self._names(names))
+
+    def summary(self) -> str:
+        """Return how many components have each verdict, in a sentence."""
+        counts = {name: self.verdicts.count(name) for name in VERDICTS}
+        parts = [f"{counts[name]} {_COUNTED[name]}" for name in VERDICTS if counts[name]]
+        return f"of {counted(self.K, 'component')}, {', '.join(parts)}"
+
+    def lines(self, names: Sequence[str] | None = None) -> list[str]:
+        """Return the summary, and a line for each component."""
+        called = self._names(names)
+        words = (f"{called[k]}: {self.in_words(k, called)}" for k in range(self.K))
+        return [self.summary(), *words]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        if names is None:
+            return tuple(f"component {k}" for k in range(self.K))
+        called = tuple(text("names", name) for name in several("names", names, "a list of names"))
+        if len(called) != self.K:
+            raise ShapeError(f"there are {len(called)} names for {self.K} components")
+        return called
+
+    def other(self, k: int) -> Array:
+        """Return the components W' (F, K) of other factors, in which component k is moved.
+
+        The coefficients that belong to them are the best ones: ``best_coefficients(V, W')``, with
+        ``penalties=Penalties(sum_to_one=True)`` if those of the fit sum to one.
+
+        Raises
+        ------
+        NotAvailableError
+            If no such factors were found, or they were not kept.
+        """
+        k = integer("k", k, at_least=0, at_most=self.K - 1)
+        if k in self.others:
+            return self.others[k]
+        why = "none were found" if self.angles[k] < VISIBLE_ANGLE else "they were not kept"
+        raise NotAvailableError(f"no other factors that move component {k}: {why}")
+
+    def arrays(self) -> dict[str, Array]:
+        """Return what is saved with a result, by name; `from_arrays` re-creates it."""
+        arrays = {name: np.asarray(getattr(self, name)) for name in _SHAPES}
+        return arrays | {f"freedom_{key}": value for key, value in vars(self.freedom).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], F: int, K: int) -> Uniqueness:
+        """Re-create what `arrays` returned, for factors with F features and K components.
+
+        Raises
+        ------
+        ShapeError
+            If an array is missing, or does not fit the factors.
+        """
+        sides = {"F": F, "K": K}
+        arrays = {name: np.full(K, value) for name, value in _NEWER.items()} | dict(arrays)
+        for name, letters in (_SHAPES | _FREEDOM_SHAPES).items():
+            shape = tuple(sides[letter] for letter in letters)
+            if name not in arrays or arrays[name].shape != shape:
+                raise ShapeError(f"its uniqueness_{name} does not fit the factors")
+        values: dict[str, Any] = {name: arrays[name] for name in _SHAPES}
+        values |= {name: values[name].item() for name in ("was_searched", "passes")}
+        parts = {name.removeprefix("freedom_"): arrays[name] for name in _FREEDOM_SHAPES}
+        return cls(Freedom(**parts), **values)
+
+    def plot(self, W: npt.ArrayLike, axes: Any = None) -> Array:
+        """Draw the components W (F, K) with their bands; return the matplotlib axes."""
+        W = factor("W", W, self.lower.shape)
+        titles = [f"component {k}: {verdict}" for k, verdict in enumerate(self.verdicts)]
+        return plots.bands(W, self.lower, self.upper, axes, titles=titles)
+
+
+# --- in words ---------------------------------------------------------------------------------
+
+
+def _unique_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    tried = found.directions[k]
+    searched = f"; none at up to {MAX_ERROR_RATIO} times the error were found" if tried else ""
+    return f"unique: {_radius_in_words(found, k)}{searched}"
+
+
+def _radius_in_words(found: Uniqueness, k: int) -> str:
+    degrees = math.ceil(100 * math.degrees(found.freedom.radii[k]) + 1e-6) / 100  # not rounded down
+    return f"exact factors of WH move it by at most {degrees:.2f}°"
+
+
+def _moved_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    freedom = found.freedom
+    is_exact = found.angles[k] <= freedom.angles[k] + 1e-9 and found.error_ratios[k] < 1.00005
+    if is_exact:
+        return f"can be moved {freedom.turn_in_words(k, names)}, at the same error"
+    angle, ratio = whole_degrees(float(found.angles[k])), found.error_ratios[k]
+    is_known = np.isfinite(freedom.radii[k])
+    exactly = f"; {_radius_in_words(found, k)}" if is_known else ""
+    return f"can be moved by {angle}, at an error of {ratio:.4f} times this one{exactly}"
+
+
+def _not_found_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    return (
+        f"not found to move by 5° at an error of up to {MAX_ERROR_RATIO} times, in "
+        f"{found.directions[k]} directions; no proof"
+    )
+
+
+def _undecided_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    known = "not proved unique"
+    if np.isfinite(found.freedom.radii[k]):
+        known = _radius_in_words(found, k)
+    search = "no factors with the same error were found to move it by 5°"
+    if found.was_searched:
+        search = f"a short search up to {MAX_ERROR_RATIO} times the error did not move it by 5°"
+    return f"undecided: {known}, and {search}"
+
+
+def _given_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
+    return "given, and so not judged"
+
+
+_LINES = {
+    "unique": _unique_in_words,
+    "can be moved": _moved_in_words,
+    "not found to move": _not_found_in_words,
+    "undecided": _undecided_in_words,
+    "given": _given_in_words,
+}
+_COUNTED = {
+    "unique": "unique (exact factors of WH move them by at most 1°)",
+    "can be moved": "can be moved by 5° or more",
+    "not found to move": "not found to move",
+    "undecided": "undecided",
+    "given": "given",
+}
+
+
+# --- moves --------------------------------------------------------------------------------------
+
+_ANGLES = tuple(math.radians(degrees) for degrees in (5.1, 7.5, 11.0, 16.0, 24.0, 36.0))
+_SLIDE_STEPS = 20  # until an angle is reached in spite of zeros
+_MIN_ANGLE = math.radians(5.05)  # after what is negative was set to zero
+
+
+class Move(NamedTuple):
+    """A place for a component: to w_l + sum_k t_k w_k, with zeros for what would be negative.
+
+    Attributes
+    ----------
+    component : int
+    t : array (K,)
+    angle : float
+        By which it moves the component, in radians.
+    cost : float
+        What it adds to the loss at most, in units of what may be added; an estimate.
+    shift : array (F,) or None
+        Added to the component too, if it leaves the span of the components.
+    """
+
+    component: int
+    t: Array
+    angle: float
+    cost: float
+    shift: Array | None = None
+
+
+def moved_component(W: Array, move: Move) -> Array:
+    """Return the component (F,) where a move brings it."""
+    moved: Array = W[:, move.component] + W @ move.t
+    return np.maximum(moved if move.shift is None else moved + move.shift, 0)
+
+
+def proposed_moves(
+    W: Array, H: Array, exchange: Array, allowed: float, *, counts: bool
+) -> list[list[Move]]:
+    """Return moves for each component, the most promising first.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    H : array (K, n)
+        Coefficients of some samples.
+    exchange : array (K, K)
+        The exact turns of `Freedom`, in units of norm 1.
+    allowed : float
+        How much the loss of these samples may grow.
+    counts : bool
+        Whether the loss is that of counts.
+    """
+    norms = np.linalg.norm(W, axis=0)
+    if counts:
+        W_seen, H_seen = _relative_to_margins(W, H)
+        allowed = 2 * allowed  # the divergence is half the square
+    else:
+        W_seen, H_seen = W, H
+    judge = _Judge(W, W_seen, H_seen, max(allowed, np.finfo(float).tiny))
+    return [
+        judge.moves(l, exchange[:, l] * norms[l]) if norms[l] > 0 else [] for l in range(norms.size)
+    ]
+
+
+def all_moves(
+    W: Array, proposed: list[Move], l: int, beyond: Array, n_moves: int, rng: np.random.Generator
+) -> list[Move]:
+    """Return `n_moves` moves of component l in different directions, each by about 5 degrees.
+
+    First those that were proposed, towards and away from each other component; then along the
+    directions `beyond` (F, r) and against them, which leave the span of the components; then along
+    random ones, in the span and beyond it in turn.
+    """
+    U, norm, zero = unit_columns(W), float(np.linalg.norm(W[:, l])), np.zeros(W.shape[1])
+    sizes = np.linalg.norm(W, axis=0)
+    moves = list({(move.t.tobytes()): move for move in proposed}.values())[:n_moves]
+    for direction in (sign * d for d in beyond.T for sign in (1.0, -1.0)):
+        step = _step_of(U[:, l], direction)
+        if step and len(moves) < n_moves:
+            moves.append(Move(l, zero, _ANGLES[0], math.nan, step * norm * direction))
+    for trial in range(20 * n_moves):
+        if len(moves) >= n_moves:
+            break
+        mix = rng.standard_normal(W.shape[1]) * (sizes > 0)
+        own = rng.standard_normal(len(W)) * (U[:, l] if trial % 4 == 1 else U.mean(axis=1))
+        direction = own if trial % 2 else U @ mix
+        step = _step_of(U[:, l], direction)
+        if step and trial % 2:
+            moves.append(Move(l, zero, _ANGLES[0], math.nan, step * norm * direction))
+        elif step:
+            t = np.divide(step * norm * mix, sizes, where=sizes > 0, out=np.zeros_like(sizes))
+            moves.append(Move(l, t, _ANGLES[0], math.nan))
+    return moves
+
+
+def _step_of(u: Array, direction: Array) -> float:
+    """How far u goes in a direction until it has turned by the least angle; 0 if it never does."""
+    low, high = 0.0, 0.01 / (float(np.linalg.norm(direction)) or 1.0)
+    while _turned(u, high * direction) < _ANGLES[0]:
+        low, high = high, 2 * high
+        if high * float(np.abs(direction).max(initial=0)) > 1e3 or not direction.any():
+            return 0.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _turned(u, middle * direction) < _ANGLES[0] else (low, middle)
+    return high
+
+
+def slide(
+    W: Array, VH: Array, HH: Array, l: int, w: Array, angle: float, step: float
+) -> Move | None:
+    """Return a move of component l of W to where the error is less, at least an angle from w.
+
+    With a step of 1 that is the best place for the coefficients H of W, given as VH' (F, K) and HH'
+    (K, K), or what is nearly the nearest to it at this angle; None if there is none.
+    """
+    if not HH[l, l] > 0:
+        return None
+    fall = step * (VH[:, l] - W @ HH[l]) / HH[l, l]
+    u, best = w / np.linalg.norm(w), np.maximum(W[:, l] + fall, 0)
+    for _ in range(_SLIDE_STEPS):
+        across = best - (best @ u) * u
+        if not across.any():
+            return None
+        if (turned := _turned(u, best - u)) >= angle - 1e-9:
+            return Move(l, np.zeros(W.shape[1]), turned, math.nan, best - W[:, l])
+        there = math.cos(angle) * u + math.sin(angle) * across / np.linalg.norm(across)
+        best = np.maximum(np.linalg.norm(best) * there, 0)  # zeros may bring it nearer again
+    return None
+
+
+def _turned(u: Array, step: Array) -> float:
+    moved = np.maximum(u + step, 0)
+    norm = float(np.linalg.norm(moved))
+    return float(np.arccos(np.clip(u @ moved / norm, -1, 1))) if norm > 1e-6 else 0.0
+
+
+class _Judge:
+    """The cost of moves."""
+
+    def __init__(self, W: Array, W_seen: Array, H_seen: Array, allowed: float) -> None:
+        self.W, self.W_seen, self.H = W, W_seen, H_seen
+        self.U, self.norms, self.allowed = unit_columns(W), np.linalg.norm(W, axis=0), allowed
+        self.between = np.arccos(np.clip(self.U.T @ self.U, -1, 1))
+        self.squares, self.H_squares = (W_seen**2).sum(axis=0), (H_seen**2).sum(axis=1)
+
+    def moves(self, l: int, turn: Array) -> list[Move]:
+        """Return the farthest move that is allowed, if one is, and others by their cost."""
+        K = self.norms.size
+        ways = [(k, sign) for k in range(K) if k != l and self.norms[k] > 0 for sign in (1, -1)]
+        found = [self._along(l, *way) for way in ways]
+        turns = self._turns(l, np.divide(turn, self.norms, where=self.norms > 0, out=0 * turn))
+        nearest = [turns, *(moves[:1] for moves in found)]
+        cheapest = sorted((move for moves in nearest for move in moves), key=_by_cost)
+        allowed = [moves[-1] for moves in found if moves and moves[-1].cost <= 1]
+        return [*sorted(allowed, key=_by_angle)[:1], *cheapest]
+
+    def _along(self, l: int, k: int, sign: int) -> list[Move]:
+        """The nearest move towards or away from component k, and the farthest that is allowed."""
+        found: list[Move] = []
+        for angle in _ANGLES:
+            left = self.between[l, k] - sign * angle
+            if left <= 0 or left >= math.pi:
+                break
+            t = np.zeros(self.norms.size)
+            t[k] = sign * math.sin(angle) / math.sin(left) * self.norms[l] / self.norms[k]
+            reached = angle
+            if sign < 0:  # what would be negative is zero, so that it turns less
+                reached = self._angle(l, self.W[:, l] + t[k] * self.W[:, k])
+            move = Move(l, t, reached, self._cost_along(l, k, t[k]) / self.allowed)
+            if move.angle < _MIN_ANGLE:
+                continue
+            if found and move.cost > 1:
+                break
+            found = [*found[:1], move]
+        return found
+
+    def _cost_along(self, l: int, k: int, t: float) -> float:
+        if t > 0:
+            lost = np.maximum(t * self.H[l] - self.H[k], 0)
+            return float(self.squares[k] * (lost @ lost))
+        below = np.maximum(-t * self.W_seen[:, k] - self.W_seen[:, l], 0)
+        return float(self.H_squares[l] * (below @ below))
+
+    def _turns(self, l: int, turn: Array) -> list[Move]:
+        """An exact turn that is too small to be seen, continued."""
+        angle = self._angle(l, self.W[:, l] + self.W @ turn) if turn.any() else 0.0
+        if angle < math.radians(0.5) or angle >= _ANGLES[0]:
+            return []
+        t = turn * (math.tan(_ANGLES[0]) / math.tan(angle))
+        lost = np.maximum(np.outer(t, self.H[l]) - self.H, 0) * (t > 0)[:, None]
+        changed = self.W_seen @ lost
+        below = np.maximum(-(self.W_seen[:, l] + self.W_seen @ t), 0)
+        cost = float((changed**2).sum() + self.H_squares[l] * (below @ below))
+        reached = self._angle(l, self.W[:, l] + self.W @ t)
+        return [Move(l, t, reached, cost / self.allowed)] if reached >= _MIN_ANGLE else []
+
+    def _angle(self, l: int, w: Array) -> float:
+        """The angle between a component and its new place, without what is negative there."""
+        moved = np.maximum(w, 0)
+        norm = float(np.linalg.norm(moved))
+        if norm <= 1e-6 * self.norms[l]:
+            return 0.0
+        return float(np.arccos(np.clip(self.U[:, l] @ moved / norm, -1, 1)))
+
+
+def _by_cost(move: Move) -> float:
+    return move.cost
+
+
+def _by_angle(move: Move) -> float:
+    return -move.angle
+
+
+def _relative_to_margins(W: Array, H: Array) -> tuple[Array, Array]:
+    """Scale rates so that their squares are relative to the product of the margins."""
+    features, samples = W @ H.sum(axis=1), W.sum(axis=0) @ H
+    total = float(samples.sum()) or 1.0
+    rows = np.sqrt(np.where(features > 0, features, 1) / total)
+    columns = np.sqrt(np.where(samples > 0, samples, 1))
+    return W / rows[:, None], H / columns
+
+
+# --- refits -------------------------------------------------------------------------------------
+
+_MAX_HELD_NUMBERS = 1 << 26  # in the factors of runs that share passes
+_COPIES = 4  # of them, that a run has
+_MAX_FALLS = 100  # of the error as in the last five iterations, before it is low enough
+
+
+class Referee:
+    """The error of components on V, with their best coefficients."""
+
+    def __init__(self, V: DataMatrix, loss: str, *, sum_to_one: bool = False) -> None:
+        self.goal = Terms(observed=V.observed, loss=loss).goal(V, LOSSES[loss])
+        self.how = {"penalties": Penalties(sum_to_one=True)} if sum_to_one else {}
+
+    def error(self, W: Array) -> float:
+        """Return the relative error of W with its best H; one pass."""
+        W = np.ascontiguousarray(W, self.goal.V.dtype)
+        end = self.goal.finish(W, n_first=W.shape[1], **self.how)
+        return self.goal.relative_error(end.squared_error)
+
+    def coefficients(self, W: Array) -> Aligned:
+        """Return the best H (K, N) for W; one pass."""
+        W = np.ascontiguousarray(W, self.goal.V.dtype)
+        return self.goal.finish(W, n_first=W.shape[1], **self.how).H
+
+    def allowed(self, error: float, limit: float) -> float:
+        """Return by how much the loss may grow between two relative errors."""
+        power = 1 if self.goal.name == "poisson" else 2  # of least squares it is a root
+        return (limit**power - error**power) / self.goal.relative_error(1.0) ** power
+
+
+class Refit(NamedTuple):
+    """Where a trial ended: W (F, K), its relative error, and the iterations that it took."""
+
+    W: Array
+    error: float
+    n_iter: int
+
+
+def refit(
+    V: DataMatrix,
+    W: Array,
+    Ht: Aligned,
+    moves: list[Move],
+    *,
+    loss: str,
+    n_given: int,
+    limit: float,
+    max_iter: int,
+    tol: float = 1e-4,
+) -> Iterator[Refit]:
+    """Yield where each move ended: its component is where it was put, and the others followed it.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    Ht : array (N, K)
+    moves : list of Move
+    loss : str
+    n_given : int
+        The first components are given, and stay.
+    limit : float
+        A trial ends when its relative error is below.
+    max_iter : int
+        Of each.
+    tol : float
+        A trial ends when its error falls by less than this share in five iterations.
+    """
+    at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * sum(V.shape) * W.shape[1]))
+    for first in range(0, len(moves), at_once):
+        trials = [_Trial(V, W, move, loss, n_given) for move in moves[first : first + at_once]]
+        runs = [trial.run(Ht, limit, Stopping(tol, max_iter=max_iter)) for trial in trials]
+        for trial, solution in zip(trials, iterate(V, runs), strict=True):
+            errors = solution.history.relative_error
+            yield Refit(trial.end(solution), float(errors[-1]), errors.size)
+
+
+class _Trial:
+    """One move: its run has the components that are held first."""
+
+    def __init__(self, V: DataMatrix, W: Array, move: Move, loss: str, n_given: int) -> None:
+        self.V, self.move = V, move
+        W = np.array(W)
+        W[:, move.component] = moved_component(W, move)
+        rest = [k for k in range(n_given, W.shape[1]) if k != move.component]
+        self.order = np.array([*range(n_given), move.component, *rest])
+        self.W = np.ascontiguousarray(W[:, self.order])
+        self.method = _holding(V, self.W[:, : n_given + 1], loss)
+
+    def run(self, Ht: Aligned, limit: float, stopping: Stopping) -> Run:
+        """Return the run, which has not begun."""
+        l, V = self.move.component, self.V
+        H, _ = V.map(_moved_rows, Ht, t=self.move.t, l=l, order=self.order, dtype=V.dtype)
+
+        errors: list[float] = []
+
+        def is_enough(now: Iteration) -> bool:
+            """Whether the error is low enough, or falls too slowly to become so."""
+            errors.append(now.relative_error)
+            fall = errors[-6] - errors[-1] if len(errors) > 5 else math.inf
+            return errors[-1] <= limit or errors[-1] - limit > _MAX_FALLS * max(fall, 0.0)
+
+        W = self.W.astype(V.dtype)
+        return Run(V, W, H.T, self.method, stopping, callback=is_enough)
+
+    def end(self, solution: Solution) -> Array:
+        """Return W in its own order."""
+        W = solution.W
+        if self.method.H.solver.floored:
+            W = without_floor(self.V, W, solution.H)
+        W = exact(W)[:, np.argsort(self.order)]
+        W[:, self.move.component] = self.W[:, np.argsort(self.order)][:, self.move.component]
+        return W
+
+
+def _holding(V: DataMatrix, W: Array, loss: str) -> Method:
+    """How the loop updates factors of which the first are given."""
+    plain = goal_of(loss, "auto")[2]
+    assert plain is not None
+    solver = plain.H.solver
+    return Method.of(Terms.of(V, W, None, solver, loss).method(V, solver))
+
+
+def _moved_rows(
+    index: range, H: Array, *, t: Array, l: int, order: Array, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    H = exact(H)
+    moved = np.maximum(H - H[:, l, None] * t, 0)
+    return np.ascontiguousarray(moved[:, order], dtype), None
+
+
+# --- the search ---------------------------------------------------------------------------------
+
+_MAX_SAMPLES = 4000  # by which moves are proposed
+_MAX_TRIALS = 2  # of each component
+_MAX_COST = 300.0  # of a move, in units of what is allowed: a refit seldom brings down more
+_TRIAL_ITERATIONS = 3, 12  # of a trial, at least and at most
+_DIRECTIONS = 28  # of each component, in a thorough search
+_LEADING = 4  # directions of the residual, which are among them, each with both signs
+_THOROUGH: Any = {"max_iter": 500, "tol": 1e-5}  # of each trial
+_SLIDING, _MAX_SLIDES = 14, 50  # the trials of each component that slide, and how often they may
+_SLIDE_ANGLE = math.radians(5.01)  # from where the component was
+_HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
+_ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
+_MIN_TURN = math.radians(1)  # of an exact turn that is checked
+_MAX_KEPT_BYTES = 1 << 27  # of other factors
+
+
+def exact_uniqueness(
+    W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0, sum_to_one: bool = False
+) -> Uniqueness:
+    """Return what is known without reading V, from exact turns and proofs alone.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    freedom : Freedom
+        That of these factors.
+    n_given : int
+        The first components were given, and are not judged.
+    sum_to_one : bool
+        The coefficients of each sample sum to one: turns that this rules out do not count.
+    """
+    instance("freedom", freedom, Freedom, "component_freedom(V, W, H)")
+    W = exact(factor("W", W, ("F", freedom.angles.size)))
+    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
+    found, sum_to_one = _Found(W, freedom, n_given), flag("sum_to_one", sum_to_one)
+    for l in range(n_given, W.shape[1]):
+        if sum_to_one and (freedom.spare[l] or turn_sum(freedom, W, l) <= 0):
+            continue
+        found.widen_by_turns(l)
+        found.angles[l] = freedom.angles[l]
+    return found.uniqueness(was_searched=False, passes=0.0)
+
+
+def uniqueness(
+    V: DataMatrix,
+    W: npt.ArrayLike,
+    H: Any,
+    *,
+    loss: str = "frobenius",
+    n_given: int = 0,
+    max_iter: int = 200,
+    thorough: bool = False,
+    sum_to_one: bool = False,
+) -> Uniqueness:
+    """Say of each component of V ~ W H whether it is unique, can be moved, or neither is known.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+    loss : {"frobenius", "poisson"}
+        That of the fit.
+    n_given : int
+        The first components were given (`fixed`): they stay, and are not judged.
+    max_iter : int
+        About how many iterations the search takes in all; each is one of a fit. With 0, exact turns
+        and proofs alone are sought.
+    thorough : bool
+        Search until it can be said that a component was not found to move: 28 directions for each,
+        the other components refitted until they converge. It takes up to tens of
+        times the CPU time of the fit. Fits that are exact but for rounding are not searched.
+    sum_to_one : bool
+        The coefficients of each sample sum to one, here and in other factors. Then exact turns and
+        proofs alone are sought.
+
+    Examples
+    --------
+    No sample is pure: the components can be moved, here without changing W H.
+
+    >>> from conenmf import from_columns
+    >>> W, H = np.eye(2), np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
+    >>> found = uniqueness(from_columns(W @ H), W, H)
+    >>> found.verdicts
+    ('can be moved', 'can be moved')
+    >>> found.in_words(0)
+    'can be moved by 18° towards component 1, at the same error'
+    """
+    require_data_matrix(V, nonzero=True, holes=True)
+    loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
+    sum_to_one, thorough = flag("sum_to_one", sum_to_one), flag("thorough", thorough)
+    if sum_to_one or V.observed is not None:
+        max_iter = 0  # V has zeros where entries are missing
+    freedom = component_freedom(V, W, H)
+    W, Ht = check_factors(V, W, H)
+    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
+    passes = V.passes_here
+    with V.own_threads():
+        search = _Search(V, W, Ht, freedom, loss, n_given, sum_to_one)
+        search.exact_turns()
+        if max_iter and W.shape[1] > 1:
+            search.refits(max_iter)
+            if thorough:
+                search.everywhere()
+    return search.found.uniqueness(was_searched=max_iter > 0, passes=V.passes_here - passes)
+
+
+class _Found:
+    """The factors that were found so far, and what they say about each component."""
+
+    def __init__(self, W: Array, freedom: Freedom, n_given: int) -> None:
+        self.W, self.freedom, self.sums = W, freedom, W.sum(axis=0)
+        self.given = np.arange(W.shape[1]) < n_given
+        self.angles, self.ratios = np.zeros(W.shape[1]), np.ones(W.shape[1])
+        self.lower, self.upper = W.copy(), W.copy()
+        self.directions = np.zeros(W.shape[1], dtype=np.int64)
+        self.others: dict[int, Array] = {}
+
+    def widen(self, l: int, w: Array) -> None:
+        """Take another place of a component into its band."""
+        total = float(w.sum())
+        if total > 0:
+            w = w * (self.sums[l] / total)
+            np.minimum(self.lower[:, l], w, out=self.lower[:, l])
+            np.maximum(self.upper[:, l], w, out=self.upper[:, l])
+
+    def widen_by_turns(self, l: int) -> None:
+        """Take all exact turns of a component into its band; a spare one may be anything."""
+        if self.freedom.spare[l]:
+            self.lower[:, l], self.upper[:, l] = 0, self.sums[l]
+        for w in places_of_turns(self.freedom, self.W, l):
+            self.widen(l, w)
+
+    def add(self, W: Array, ratio: float) -> None:
+        """Take other components that were checked; they may move more than one.
+
+        A component that the others have too is not moved, whichever it is paired with; a spare one
+        is, since another is then the same.
+        """
+        order, _ = match_components(self.W, W)
+        U, U_other = unit_columns(self.W), unit_columns(W)
+        angles = between(U, U_other[:, order])
+        for l in map(int, np.flatnonzero(~self.given & ~self.freedom.spare)):
+            to_each = between(U[:, l, None], U_other)
+            order[l] = to_each.argmin()
+            angles[l] = to_each[order[l]]
+        for l in map(int, np.flatnonzero(~self.given)):
+            self.widen(l, W[:, order[l]])
+            if angles[l] > self.angles[l] and W[:, order[l]].any():
+                self.angles[l], self.ratios[l] = angles[l], ratio
+                self.others[l] = W
+
+    def pending(self) -> list[int]:
+        """The components that were not moved far enough to be seen."""
+        pending: list[int] = np.flatnonzero(~self.given & (self.angles < VISIBLE_ANGLE)).tolist()
+        return pending
+
+    def uniqueness(self, *, was_searched: bool, passes: float) -> Uniqueness:
+        """Return the verdicts."""
+        kept, held = {}, 0
+        for l, W in self.others.items():
+            held += W.nbytes
+            if self.angles[l] >= VISIBLE_ANGLE and held <= _MAX_KEPT_BYTES:
+                kept[l] = W
+        facts = (self.freedom, self.angles, self.ratios, self.lower, self.upper, self.given)
+        return Uniqueness(*facts, was_searched, passes, kept, self.directions)
+
+
+class _Search:
+    """Looks for other factors, and has each checked on V."""
+
+    def __init__(
+        self,
+        V: DataMatrix,
+        W: Array,
+        Ht: Aligned,
+        freedom: Freedom,
+        loss: str,
+        n_given: int,
+        sum_to_one: bool,
+    ) -> None:
+        self.V, self.W, self.Ht, self.loss, self.n_given = V, W, Ht, loss, n_given
+        self.found, self.sum_to_one = _Found(W, freedom, n_given), sum_to_one
+        self.referee = Referee(V, loss, sum_to_one=sum_to_one)
+        self.error = self.referee.error(W)
+        self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
+        self.limit = MAX_ERROR_RATIO * self.error + self.rounding
+
+    def check(self, end: Refit) -> bool:
+        """Check where a trial ended, unless its error is far too large."""
+        return end.error <= _HOPEFUL_RATIO * self.limit and self.check_components(end.W)
+
+    def check_components(self, W: Array) -> bool:
+        """Compute the error of other components on V, and take them if it is low enough."""
+        error = self.referee.error(W)
+        if error <= self.limit:
+            ratio = error / self.error if self.error > self.rounding else 1.0
+            self.found.add(W, ratio)
+        return error <= self.limit
+
+    def exact_turns(self) -> None:
+        """Check the farthest turn of each component; all turns are in the band if it holds."""
+        freedom = self.found.freedom
+        for l in range(self.n_given, self.W.shape[1]):
+            if freedom.angles[l] < _MIN_TURN:
+                continue
+            others = other_components(freedom, self.V, self.W, self.Ht, l)
+            if self.sum_to_one and not freedom.spare[l]:  # W H has the same sums with this scale
+                total = turn_sum(freedom, self.W, l)
+                scale = np.where(np.arange(self.W.shape[1]) == l, total, 1)
+                others = iter([W / scale for W in others] if total > 0 else [])
+            if any(self.check_components(W) for W in others):
+                self.found.widen_by_turns(l)
+
+    def refits(self, max_iter: int) -> None:
+        """Put the other components elsewhere, and let the rest follow."""
+        proposed, limits = self.proposed(), _TRIAL_ITERATIONS
+        for trial in range(_MAX_TRIALS):
+            pending = set(self.found.pending())
+            moves = [
+                own[trial]
+                for own in proposed
+                if len(own) > trial and own[trial].component in pending
+            ]
+            if not moves or max_iter <= 0:
+                return
+            each = int(np.clip(max_iter // len(moves), *limits))
+            options: Any = {"loss": self.loss, "n_given": self.n_given, "max_iter": each}
+            for end in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
+                max_iter -= end.n_iter
+                self.check(end)
+
+    def everywhere(self) -> None:
+        """Try many directions for every component that was not moved, until the rest converges."""
+        if self.error**2 < self.rounding:  # 0.1 % of it is less than rounding
+            return
+        rng, K = np.random.default_rng(0), self.W.shape[1]
+        beyond = _leading_residual(self.V, self.W, self.Ht, rng)
+        proposed, most = self.proposed(math.inf), _DIRECTIONS - 2 * _LEADING
+        moves = [
+            all_moves(self.W, proposed[l][:most], l, beyond, _DIRECTIONS, rng) for l in range(K)
+        ]
+        ends: list[list[Refit]] = [[] for _ in range(K)]
+        for trial in range(_DIRECTIONS):
+            now = [moves[l][trial] for l in self.found.pending() if len(moves[l]) > trial]
+            for move, end in zip(now, self.converged(self.W, self.Ht, now), strict=True):
+                ends[move.component].append(end)
+                self.check(end)
+        for l in self.found.pending():
+            converged = [end for end in ends[l] if end.n_iter < _THOROUGH["max_iter"]]
+            self.found.directions[l] = len(converged) if len(converged) == _DIRECTIONS else 0
+            for end in sorted(ends[l], key=_by_error)[:_SLIDING]:
+                if self.found.angles[l] < VISIBLE_ANGLE:
+                    self.slide(l, end)
+
+    def slide(self, l: int, end: Refit) -> None:
+        """Let the component go where the error is less, as long as that is 5 degrees away."""
+        step = 1.0
+        for _ in range(_MAX_SLIDES):
+            Ht = self.referee.coefficients(end.W).T
+            (VH, HH) = self.V.sweep(_cross_and_gram, Ht)[0]
+            move = slide(end.W, VH, HH, l, self.W[:, l], _SLIDE_ANGLE, step)
+            if move is None:
+                return
+            (new,) = self.converged(end.W, Ht, [move])
+            fall = end.error - new.error
+            if self.check(new) or (step == 1 and new.error - self.limit > _MAX_SLIDES * fall):
+                return
+            end, step = (new, 2 * step) if fall > 0 else (end, 1.0)
+
+    def converged(self, W: Array, Ht: Aligned, moves: list[Move]) -> Iterator[Refit]:
+        """Yield where moves end, the others refitted until they converge."""
+        options: Any = {"loss": self.loss, "n_given": self.n_given, "limit": self.limit}
+        return refit(self.V, W, Ht, moves, **options, **_THOROUGH)
+
+    def proposed(self, max_cost: float = _MAX_COST) -> list[list[Move]]:
+        """Moves for each component: the one that goes farthest, and others, the cheapest first."""
+        N = self.V.shape[1]
+        samples = evenly_spaced(N, _MAX_SAMPLES)
+        H = np.asarray(self.Ht[samples], dtype=np.float64).T
+        allowed = self.referee.allowed(self.error, self.limit) * samples.size / N
+        counts = self.loss == "poisson"
+        proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
+        return [[move for move in own if move.cost <= max_cost] for own in proposed]
+
+
+def _by_error(end: Refit) -> float:
+    return end.error
+
+
+def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned, rng: np.random.Generator) -> Array:
+    """Return leading left singular vectors (F, r) of V - W H, roughly; 6 passes."""
+    (VH, HH) = V.sweep(_cross_and_gram, Ht)[0]
+    X = rng.standard_normal((len(W), min(_LEADING, len(W))))
+    for _ in range(5):
+        WX = W.T @ X
+        X = exact(V.square_times(X)) - VH @ WX - W @ (VH.T @ X) + W @ (HH @ WX)
+        X = np.linalg.qr(X)[0]
+    return X
+
+
+def _cross_and_gram(block: Block, H: Array) -> tuple[tuple[Array, Array]]:
+    H = exact(H)
+    return ((exact(weighted_sums(exact(block), H)), H.T @ H),)

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
 from ..atomic import output_file, writing, written_whole
-from ..judge.stability_result import Stability
-from ..judge.words import error_in_words
+from ..judge.diagnosis import error_in_words
+from ..judge.stability import Stability
 from ..markup import Html, element, join, script_json
 from ..result import Factorization
 from ..text import counted, visible

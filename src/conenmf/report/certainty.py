@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..judge.stability_result import Stability
+from ..judge.stability import Stability
 from ..markup import Html, element
 from . import charts
 from .context import ReportContext

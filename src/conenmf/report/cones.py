@@ -10,8 +10,7 @@ import numpy as np
 from ..cones.geometry import ConeGeometry
 from ..cones.separation import Separation
 from ..data.blocks import Array
-from ..judge.diagnosis import ConeDiagnosis
-from ..judge.words import NO_GUARANTEE
+from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis
 from ..markup import Html, element, join, style
 from .context import ReportContext
 from .page import Section, degrees, number, readout, rounded, sentence, tiles

@@ -13,11 +13,9 @@ import numpy as np
 from ..arguments import array, choice, optional, several, text
 from ..data.blocks import Array, exact
 from ..errors import Message, Option, OptionError, ShapeError
-from ..judge.diagnosis import Diagnosis
-from ..judge.metrics import cosines, unit_columns
-from ..judge.other_factors import exact_uniqueness
-from ..judge.typical import thumbnails
-from ..judge.verdicts import MAX_ERROR_RATIO, Uniqueness
+from ..judge.diagnosis import Diagnosis, thumbnails
+from ..judge.scores import cosines, unit_columns
+from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness, exact_uniqueness
 from ..markup import Html, element
 from ..names import Names
 from ..pictures import png, shrink

@@ -9,8 +9,8 @@ import numpy as np
 from ..arguments import instance
 from ..data.blocks import Array
 from ..errors import ShapeError
-from ..judge.metrics import match_components
-from ..judge.stability_result import Stability
+from ..judge.scores import match_components
+from ..judge.stability import Stability
 
 __all__ = ["FoundAgain"]
 

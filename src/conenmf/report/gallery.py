@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
-from ..judge.metrics import unit_columns
+from ..judge.scores import unit_columns
 from ..markup import Html, element, join
 from ..pictures import png
 from ..text import counted, visible

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..judge.maps import abundance_maps
+from ..judge.scores import abundance_maps
 from ..markup import Html, element
 from ..pictures import png
 from . import charts

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..export import no_formula
-from ..judge.metrics import unit_columns
-from ..judge.named import largest_features
+from ..judge.scores import largest_features, unit_columns
 from ..markup import Html, element, join, style
 from . import charts
 from .charts import Axis

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..cones.certificate import Certificate
 from ..data.blocks import Array
-from ..judge.count_certificate import CountCertificate
-from ..judge.words import shown_bound
+from ..judge.certificate import CountCertificate
+from ..judge.diagnosis import shown_bound
 from ..markup import Html, element, join
 from ..result import Factorization
 from ..solve.race import Race

@@ -1,3 +1,5 @@
+"""Tests of `judge.dual_bound`."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,8 +9,8 @@ from scipy.special import kl_div
 from sklearn.decomposition import NMF
 
 from conenmf import from_columns
-from conenmf.judge import divergence_bound as module
-from conenmf.judge.divergence_bound import divergence_bound
+from conenmf.judge import dual_bound as module
+from conenmf.judge.dual_bound import divergence_bound
 
 
 def tiny(seed):

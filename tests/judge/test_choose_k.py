@@ -1,11 +1,22 @@
+"""Tests of `judge.choose_k`."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
-from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError
-from conenmf.judge.estimators import METHODS, OF_COUNTS, Vote, masked_nnls
-from conenmf.judge.selection import _Evidence, choose_k
+from conenmf.errors import ComponentsError, DataTypeError, NotADataMatrixError, OptionError
+from conenmf.judge import choose_k as module
+from conenmf.judge.choose_k import (
+    METHODS,
+    OF_COUNTS,
+    Vote,
+    _Evidence,
+    by_thinning,
+    choose_k,
+    determine_relevance,
+    masked_nnls,
+)
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.inits import mixing
 
@@ -330,3 +341,149 @@ def test_a_ratio_that_samples_of_unit_norm_do_not_have_is_not_trusted():
     assert decision.K == 4
     assert decision.decided_by == "parallel"
     assert "samples as they are and of unit norm disagree (2 and 4)" in decision.reason
+
+
+def noisy(seed=0):
+    rng = np.random.default_rng(seed)
+    return make_cones(60, 3, 0.2, n_samples=200, noise=0.1, rng=rng).V
+
+
+def published(V, W, H, phi, a, prior, n_iter):
+    """The updates of Tan and Fevotte for beta = 2, written out for a whole matrix."""
+    (F, N), K = V.shape, W.shape[1]
+    if prior == "l2":
+        c, b = (F + N) / 2 + a + 1, np.pi * (a - 1) * V.mean() / (2 * K)
+    else:
+        c, b = F + N + a + 1, np.sqrt((a - 1) * (a - 2) * V.mean() / K)
+
+    def scales():
+        if prior == "l2":
+            return ((W**2).sum(axis=0) / 2 + (H**2).sum(axis=1) / 2 + b) / c
+        return (W.sum(axis=0) + H.sum(axis=1) + b) / c
+
+    scale = scales()
+    for _ in range(n_iter):
+        shrink = phi / np.tile(scale[:, None], (1, N))
+        H = H * (W.T @ V) / (W.T @ (W @ H) + (shrink * H if prior == "l2" else shrink))
+        shrink = phi / np.tile(scale[None, :], (F, 1))
+        W = W * (V @ H.T) / ((W @ H) @ H.T + (shrink * W if prior == "l2" else shrink))
+        scale = scales()
+    fit = ((V - W @ H) ** 2).sum() / (2 * phi)
+    if prior == "l2":
+        sizes = (W**2).sum(axis=0) / 2 + (H**2).sum(axis=1) / 2
+    else:
+        sizes = W.sum(axis=0) + H.sum(axis=1)
+    return W, H, scale, b / c, fit + ((sizes + b) / scale + c * np.log(scale)).sum()
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("prior", ["l1", "l2"])
+def test_the_updates_are_the_published_ones(prior, main_backend, small_blocks):
+    """From where one iteration has led, nine more."""
+    V, options = noisy(), {"prior": prior, "noise": 0.01, "shape": 6.0, "tol": 0.0}
+    D = main_backend(V)
+    first = determine_relevance(D, 5, max_iter=1, rng=np.random.default_rng(1), **options)
+    last = determine_relevance(D, 5, max_iter=10, rng=np.random.default_rng(1), **options)
+    H = np.asarray(first.H)
+    W, H, scale, bound, objective = published(V, first.W, H, 0.01, 6.0, prior, 9)
+    np.testing.assert_allclose(last.W, W, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(last.H), H, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(last.scales, scale, rtol=1e-9)
+    assert last.bound == pytest.approx(bound, rel=1e-12)
+    assert last.objectives[-1] == pytest.approx(objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("prior", ["l1", "l2"])
+def test_the_objective_never_rises(prior):
+    found = determine_relevance(from_columns(noisy()), 6, prior=prior, max_iter=200, tol=0.0)
+    steps = np.diff(found.objectives)
+    assert (steps <= 1e-10 * np.abs(found.objectives[:-1])).all()
+    assert (found.scales >= found.bound).all()
+
+
+def test_irrelevant_components_vanish():
+    found = determine_relevance(from_columns(noisy()), 10)
+    assert found.n_relevant == 3
+    kept = found.scales > 2 * found.bound
+    assert kept.sum() == 3
+    assert found.W[:, ~kept].max() < 1e-6 * found.W.max()
+    noisier = determine_relevance(from_columns(noisy()), 10, noise=10.0)  # than anything there is
+    assert noisier.n_relevant < 3
+
+
+def test_data_without_noise_keep_too_many():
+    """As the paper says of samples in cones: what is beside the axes counts as components."""
+    V = make_cones(60, 3, 0.2, n_samples=200, rng=np.random.default_rng(0)).V
+    assert determine_relevance(from_columns(V), 10, max_iter=300).n_relevant > 3
+
+
+def topics(rng, K, n_samples=200, n_features=150, length=120):
+    patterns = rng.dirichlet(np.full(n_features, 0.1), K)
+    shares = rng.dirichlet(np.full(K, 0.3), n_samples) * rng.gamma(4, length / 4, (n_samples, 1))
+    return rng.poisson(shares @ patterns)
+
+
+def signatures(rng, K, n_samples=200, n_features=60):
+    return rng.poisson(rng.gamma(0.7, 300, (n_samples, K)) @ rng.dirichlet([0.1] * n_features, K))
+
+
+@pytest.mark.parametrize("make", [topics, signatures])
+@pytest.mark.parametrize("K", [1, 3, 6])
+def test_it_finds_the_number_of_components_of_drawn_counts(make, K):
+    X = make(np.random.default_rng(K), K)
+    vote = by_thinning(from_rows(sp.csr_array(X)), np.arange(1, 11), np.random.default_rng(0))
+    assert vote.K == K
+    assert np.nanargmin(vote.scores) == K - 1
+    assert vote.scores[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_it_ends_when_more_components_predict_worse():
+    X = topics(np.random.default_rng(0), 2)
+    vote = by_thinning(from_rows(X), np.arange(1, 21), np.random.default_rng(0))
+    assert vote.K == 2
+    assert np.isfinite(vote.scores[:6]).all()
+    assert np.isnan(vote.scores[7:]).all()
+
+
+def test_a_limit_of_thinned_counts_is_not_an_estimate():
+    X = topics(np.random.default_rng(0), 5)
+    vote = by_thinning(from_rows(X), np.array([2, 3]), np.random.default_rng(0))
+    assert vote.K == 3
+    assert vote.reason.startswith("at least 3")
+
+
+def test_dense_and_sparse_counts_have_the_same_vote():
+    X = topics(np.random.default_rng(1), 3, 80, 60)
+    dense, sparse = (
+        by_thinning(from_rows(data), np.arange(1, 6), np.random.default_rng(0))
+        for data in (X, sp.csr_array(X))
+    )
+    np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-6)
+    assert dense.K == sparse.K
+
+
+def test_it_votes_where_there_are_counts_only():
+    X = topics(np.random.default_rng(2), 2, 30, 12)
+    assert "thinning" in select_k(from_rows(X), [1, 2, 3]).votes
+    assert "thinning" not in select_k(from_rows(X / 7), [1, 2, 3]).votes
+    with pytest.raises(DataTypeError, match="not counts"):
+        select_k(from_rows(X / 7), [1, 2], methods=["thinning"])
+
+
+def test_few_counts_are_no_reason_to_fail():
+    X = np.zeros((5, 4))
+    X[2, 1] = 1
+    vote = by_thinning(from_rows(X), np.arange(1, 4), np.random.default_rng(0))
+    assert vote.K == 1
+    assert "too few" in vote.reason
+
+
+def test_a_count_that_one_part_has_not_seen_is_no_reason_to_fail(monkeypatch):
+    monkeypatch.setattr(module, "_THINNED_SAMPLES", 60)
+    X = topics(np.random.default_rng(3), 2, 70, 40)
+    X[5] = 0
+    X[5, 3] = 1  # a sample whose only count is in one part
+    X[:, 7] = 0
+    X[6, 7] = 1
+    vote = by_thinning(from_rows(X), np.arange(1, 4), np.random.default_rng(0))
+    assert np.isfinite(vote.scores).all()

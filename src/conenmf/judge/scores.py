@@ -1,0 +1,285 @@
+"""Scores of clusterings, pairs of components, abundance maps, and components by feature names.
+
+Normalised mutual information is scikit-learn's, with the geometric mean, as in the paper.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import array, classes, factor, instance, integer, optional, rows_and_columns
+from ..data.blocks import Array
+from ..data.matrix import DataMatrix
+from ..errors import FactorError, ShapeError
+from ..names import Names, places_of
+
+__all__ = [
+    "NamedComponents",
+    "abundance_maps",
+    "cosines",
+    "dice",
+    "largest_features",
+    "match_components",
+    "matched_rows",
+    "purity",
+    "scores",
+    "unit_columns",
+]
+
+# --- clusterings and pairs of components --------------------------------------------------------
+
+
+def dice(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
+    """Return the mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
+
+    >>> dice([0, 0, 1, 1], [1, 1, 1, 0])
+    0.7333333333333334
+    """
+    table = _contingency(labels_true, labels_pred)
+    sizes = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True)
+    return float((2 * table / sizes).max(axis=1).mean())
+
+
+def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
+    """Return the share of the samples that are of the majority class of their cluster.
+
+    >>> purity([0, 0, 1, 1], [1, 1, 1, 0])
+    0.75
+    """
+    table = _contingency(labels_true, labels_pred)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
+    """Return how many samples each pair of a class (row) and a cluster (column) shares."""
+    true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
+    if true.shape != pred.shape:
+        raise ShapeError(
+            f"labels have shapes {true.shape} and {pred.shape}: "
+            "expected two lists of the same length"
+        )
+    from sklearn.metrics.cluster import contingency_matrix  # slow to import
+
+    table: Array = contingency_matrix(true, pred)
+    return table
+
+
+def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, float]:
+    """Return all scores of the paper: normalised mutual information, purity and Dice.
+
+    >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
+    {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
+    """
+    shares = {"purity": purity(labels_true, labels_pred), "dice": dice(labels_true, labels_pred)}
+    true, pred = (classes("labels", labels) for labels in (labels_true, labels_pred))
+    from sklearn.metrics import normalized_mutual_info_score
+
+    nmi = normalized_mutual_info_score(true, pred, average_method="geometric")
+    return {"nmi": float(nmi), **shares}
+
+
+def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, Array]:
+    """Pair the components of two factorisations so that the sum of their cosines is largest.
+
+    Parameters
+    ----------
+    W, W_other : arrays (F, K), (F, K')
+        Components as columns; K <= K'.
+
+    Returns
+    -------
+    order : array (K,)
+        Column order[k] of `W_other` is the partner of column k of `W`.
+    cosines : array (K,)
+
+    Raises
+    ------
+    FactorError
+        If the shapes differ in F, or K > K'.
+
+    Examples
+    --------
+    >>> order, cosines = match_components(np.eye(3), 2 * np.eye(3)[:, [2, 0, 1]])
+    >>> order.tolist(), cosines.tolist()
+    ([1, 2, 0], [1.0, 1.0, 1.0])
+    """
+    first, second = (
+        unit_columns(array(name, value, ("F", "K"), error=FactorError).astype(float))
+        for name, value in (("W", W), ("W_other", W_other))
+    )
+    if first.shape[0] != second.shape[0]:
+        raise FactorError(
+            f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "
+            "the same number of rows, one for each feature"
+        )
+    if first.shape[1] > second.shape[1]:
+        raise FactorError(
+            f"W has {first.shape[1]} components and W_other only {second.shape[1]}: swap them, "
+            "each component of the first gets one of the second"
+        )
+    similarity = first.T @ second
+    from scipy.optimize import linear_sum_assignment
+
+    rows, order = linear_sum_assignment(-similarity)
+    return order, similarity[rows, order]
+
+
+def cosines(W: Array) -> Array:
+    """Return the cosines between the columns of W (F, K); 0 where one is zero."""
+    unit = unit_columns(W)
+    return unit.T @ unit
+
+
+def unit_columns(W: Array) -> Array:
+    """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
+    norms = np.linalg.norm(W, axis=0)
+    unit: Array = np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
+    return unit
+
+
+# --- abundance maps -----------------------------------------------------------------------------
+
+
+def abundance_maps(
+    W: npt.ArrayLike, H: Any, pixels_shape: tuple[int, int], *, max_pixels: int | None = None
+) -> Array:
+    """Return the share of each component in every pixel, (K, rows, columns).
+
+    The share of component k in pixel n is ||w_k|| H(k, n) / sum_j ||w_j|| H(j, n); all are 0 in a
+    pixel without any. So shares do not depend on how scale is divided between W and H.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    H : array (K, N)
+    pixels_shape : (rows, columns)
+        The samples are the pixels of an image of this shape, row by row.
+    max_pixels : int, optional
+        Of all maps together: of larger ones every second pixel of every second row is taken, or
+        every third, and so on.
+
+    Examples
+    --------
+    >>> W, H = np.eye(2), np.array([[3.0, 1.0, 0.0, 0.0], [1.0, 1.0, 2.0, 0.0]])
+    >>> abundance_maps(W, H, (2, 2))[0].tolist()
+    [[0.75, 0.5], [0.0, 0.0]]
+    """
+    W = factor("W", W, ("F", "K"))
+    rows, columns = rows_and_columns("pixels_shape", pixels_shape)
+    max_pixels = optional(integer, "max_pixels", max_pixels, at_least=1)
+    K = W.shape[1]
+    if isinstance(H, np.ndarray) or not hasattr(H, "dtype"):  # else one that is read in parts
+        H = factor("H", H, (K, rows * columns))
+    if tuple(H.shape) != (K, rows * columns):
+        raise FactorError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
+    step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
+    pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
+    amounts = np.asarray(H[:, pixels.ravel()], dtype=np.float64)
+    amounts = amounts * np.linalg.norm(W, axis=0)[:, None]
+    total = amounts.sum(axis=0)
+    shares = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
+    maps: Array = shares.reshape(K, *pixels.shape)
+    return maps
+
+
+# --- components by the names of their features --------------------------------------------------
+
+
+def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
+    """The names of the n largest features of each component, a column of W (F, K).
+
+    Largest first; features that are zero in a component are left out, and features that are equal
+    keep their order. A feature without a name is called "feature" and its index.
+
+    >>> W = np.array([[0.1, 2.0], [3.0, 0.0], [0.5, 1.0]])
+    >>> largest_features(W, Names.of(feature_names=["oak", "elm", "ash"]), 2)
+    [['elm', 'ash'], ['oak', 'ash']]
+    """
+    W, n = array("W", W, ("F", "K")), integer("n", n, at_least=1)
+    instance("names", names, Names).checked(None, len(W))
+    return [
+        [names.feature(f) for f in np.argsort(-w, kind="stable")[:n].tolist() if w[f] > 0]
+        for w in W.T
+    ]
+
+
+def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model") -> Array:
+    """W (F, K) with its rows, which have these names, in the order of the features of V.
+
+    Where both have names, features are matched by them; the error names those that are missing in
+    V, and those that only V has, and calls W what `owner` says.
+    """
+    known, given = names.feature_names, V.names.feature_names
+    if known is not None and given is not None:
+        order = places_of(given, known, owner)
+        return W if order is None else W[order]
+    if len(W) != V.shape[0]:
+        raise ShapeError(
+            f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
+        )
+    return W
+
+
+class NamedComponents:
+    """What a result and an estimator say about their components by the names of features."""
+
+    W: Array
+    names: Names
+
+    def _named_components(self) -> tuple[Array, Names]:
+        """W (F, K) and the names of its rows."""
+        return self.W, self.names
+
+    def top_features(
+        self, n: int = 10, *, feature_names: Iterable[object] | None = None
+    ) -> list[list[str]]:
+        """Return the names of the n largest features of each component, largest first.
+
+        Features that are zero in a component are left out.
+
+        Parameters
+        ----------
+        n : int
+        feature_names : names, optional
+            By default those that came with the data; without any, features are called "feature 0"
+            and so on.
+
+        Returns
+        -------
+        list of lists of str
+            One list for each component.
+        """
+        return largest_features(*self._with_names(feature_names), n)
+
+    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
+        """Return the components as a pandas data frame: a row each, features in columns.
+
+        Parameters
+        ----------
+        feature_names : names, optional
+            As in `top_features`.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError as problem:
+            raise ImportError(
+                "data frames need the package pandas: pip install pandas"
+            ) from problem
+        W, names = self._with_names(feature_names)
+        F, K = W.shape
+        columns = [names.feature(f) for f in range(F)]
+        result = getattr(self, "result_", self)
+        index = getattr(result, "component_names", [f"component {k}" for k in range(K)])
+        return pandas.DataFrame(np.ascontiguousarray(W.T), index=index, columns=columns)
+
+    def _with_names(self, feature_names: Iterable[object] | None) -> tuple[Array, Names]:
+        W, names = self._named_components()
+        if feature_names is not None:
+            names = Names.of(feature_names=feature_names).checked(None, len(W))
+        return W, names
