@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import conenmf
-from conenmf.errors import ComponentsError, ScaleError, ZeroDataError
+from conenmf.errors import ComponentsError, DataError
 from conenmf.solve.inits import INITS
 from conenmf.solve.solvers import SOLVERS
 
@@ -103,7 +103,7 @@ def attack(case: Case) -> Ending:
             same = np.array_equal(again.W, result.W) and np.array_equal(again.H, result.H)
             problem = "" if same else "two threads give other bits than one"
     except Exception as error:
-        if isinstance(error, ComponentsError | ScaleError | ZeroDataError):
+        if isinstance(error, ComponentsError | DataError):
             unfounded = _unfounded(error, X, K)
             return Ending("factors" if unfounded else "refused", f"{unfounded}{error}"[:200] + note)
         return Ending("factors", judged(error).note + note)
@@ -113,9 +113,9 @@ def attack(case: Case) -> Ending:
 def _unfounded(error: Exception, X: Any, K: int) -> str:
     """What speaks against an error that a fit may raise; empty if it is justified."""
     values = X[X > 0].astype(float)
-    if isinstance(error, ZeroDataError):
+    if isinstance(error, DataError) and "zero" in str(error):
         return "but the data are not zero: " if values.size else ""
-    if isinstance(error, ScaleError):
+    if isinstance(error, DataError):
         limit = 1e15 if X.dtype.itemsize <= 4 and X.dtype.kind == "f" else 1e70
         inside = values.size and values.max() < limit and values.max() > 1 / limit
         return "but the scale is ordinary: " if inside else ""

@@ -41,7 +41,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from conenmf import ConeNMF, datasets, from_rows
-from conenmf.errors import DatasetMissingError
+from conenmf.errors import DatasetError
 from conenmf.judge.dual_bound import divergence_bound
 
 SETS = {
@@ -67,7 +67,7 @@ def load(name: str) -> Any:
     if name in datasets.DATASETS:
         try:
             return datasets.load(name, weights="counts").X.astype(np.float64)
-        except DatasetMissingError:
+        except DatasetError:
             return None
     folder = Path(os.environ.get("CONENMF_DATA", "data"))
     if name == "pbmc_facs":

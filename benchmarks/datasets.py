@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from conenmf import make_cones
 from conenmf.datasets import load as load_dataset
 from conenmf.datasets import tf_idf
-from conenmf.errors import DatasetMissingError
+from conenmf.errors import DatasetError
 
 SEED = 0
 
@@ -80,7 +80,7 @@ def stored(name: str) -> Any:
     """A dataset that is on this machine, counts as tf-idf; None if it is not there."""
     try:
         return load_dataset(name).X
-    except DatasetMissingError:
+    except DatasetError:
         print(f"{name}: neither in CONENMF_DATA nor in the cache, left out")
         return None
 

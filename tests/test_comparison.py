@@ -6,7 +6,7 @@ import pytest
 
 from conenmf import from_columns, make_cones
 from conenmf.comparison import compare
-from conenmf.errors import ComponentsError, OptionError, ShapeError
+from conenmf.errors import ComponentsError, DataError, OptionError
 from conenmf.solve.inits import initialize
 from conenmf.solve.solvers import Solver, mult
 
@@ -92,7 +92,7 @@ def test_wrong_options(model):
         compare(V, 3, solvers=["auto"])
     with pytest.raises(OptionError, match="nothing to compare"):
         compare(V, 3, inits=[])
-    with pytest.raises(ShapeError, match="2 labels for 120 samples"):
+    with pytest.raises(DataError, match="2 labels for 120 samples"):
         compare(V, 3, labels=[0, 1])
 
 

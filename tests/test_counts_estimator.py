@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from scipy.special import kl_div
 
 from conenmf import ConeNMF
-from conenmf.errors import NotAvailableError, UnseenFeaturesError, UnseenFeaturesWarning
+from conenmf.errors import DataError, InputWarning, NotAvailableError
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def test_unseen_words(counts):
     model = ConeNMF(3, loss="poisson").fit(seen, feature_names=names)
     new = seen[:5].copy()
     new[0, 40] = 3
-    with pytest.warns(UnseenFeaturesWarning, match="1 feature with counts, in all 3: 40"):
+    with pytest.warns(InputWarning, match="1 feature with counts, in all 3: 40"):
         A = model.transform(new)
     np.testing.assert_array_equal(A, model.transform(seen[:5]))
-    with pytest.raises(UnseenFeaturesError, match="leave them out"):
+    with pytest.raises(DataError, match="leave them out"):
         model.transform(new, unseen="raise")
 
 

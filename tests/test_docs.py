@@ -120,7 +120,7 @@ def test_modules_that_contributors_are_shown_exist():
     for folder, modules in folders:
         for module in re.split(r"\s*·\s*", re.sub(r" \(.*?\)", "", modules)):
             home = ROOT / "src" / "conenmf" / folder
-            assert (home / f"{module}.py").is_file() or module in ("the inits",), module
+            assert (home / f"{module}.py").is_file() or (home / module).is_dir(), module
 
 
 def quoted(text):

@@ -10,7 +10,7 @@ import pytest
 from anndata import AnnData, read_h5ad
 
 from conenmf import export, factorize, from_rows, make_cones, open_data
-from conenmf.errors import DiskFullError, MaskedDataError, OptionError, OutputError, ShapeError
+from conenmf.errors import DataError, DataTypeError, OptionError, OutputError
 from conenmf.export import (
     annotate,
     annotate_file,
@@ -91,7 +91,7 @@ def test_tables_are_replaced_together(tmp_path, result, monkeypatch):
         original(*arguments)
 
     monkeypatch.setattr(export, "_write_batches", full)
-    with pytest.raises(DiskFullError, match=r"history\.csv: .*the earlier one is intact"):
+    with pytest.raises(OutputError, match=r"history\.csv: .*the earlier one is intact"):
         write_tables(result, tmp_path, batch_rows=5)
     assert [path.read_bytes() for path in paths] == before
     assert len(os.listdir(tmp_path)) == 4
@@ -155,7 +155,7 @@ def test_coefficients_in_the_format_of_the_name(tmp_path, result):
 @pytest.mark.parametrize("name", ["a.npy", "a.csv", "a.parquet"])
 def test_coefficients_that_are_no_numbers_are_refused(tmp_path, name):
     A = np.ones((3, 2))
-    with pytest.raises(MaskedDataError, match="A: some entries are masked"):
+    with pytest.raises(DataTypeError, match="A: some entries are masked"):
         write_coefficients(tmp_path / name, np.ma.masked_array(A, mask=A > 0), Names.of())
     A[1, 1] = np.nan
     with pytest.raises(OptionError, match=r"A is nan at \(1, 1\), expected finite numbers"):
@@ -188,7 +188,7 @@ def test_annotations(result, frame, tmp_path):
     np.testing.assert_array_equal(adata.obs["nmf"].astype(int), result.labels)
     assert json.loads(adata.uns["nmf"])["n_components"] == 3
     adata.write_h5ad(tmp_path / "again.h5ad")
-    with pytest.raises(ShapeError, match="of 70 cells and 20 genes, the AnnData has"):
+    with pytest.raises(DataError, match="of 70 cells and 20 genes, the AnnData has"):
         annotate(AnnData(np.ones((3, 3))), result)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
-from conenmf.errors import OptionError, ShapeError
+from conenmf.errors import DataError, OptionError
 from conenmf.names import Names, in_order, names_of
 from conenmf.text import visible
 
@@ -54,9 +54,9 @@ def test_an_opened_matrix_knows_the_names():
 def test_there_is_a_name_for_each():
     names = Names(("x",), ("a", "b"))
     assert names.checked(1, 2) is names
-    with pytest.raises(ShapeError, match="1 names for 3 samples"):
+    with pytest.raises(DataError, match="1 names for 3 samples"):
         names.checked(3, 2)
-    with pytest.raises(ShapeError, match="2 names for 5 features"):
+    with pytest.raises(DataError, match="2 names for 5 features"):
         names.checked(1, 5)
     with pytest.raises(OptionError, match=r"image_shape: images of 2 x 3 .* there are 5 features"):
         Names(image_shape=(2, 3)).checked(1, 5)
@@ -95,13 +95,13 @@ def test_tables_of_other_names_are_refused():
         "the data have 2 features, mask has 2; missing in the data: 'u'; not in mask: 'y': give "
         "both the same features"
     )
-    with pytest.raises(ShapeError, match=problem):
+    with pytest.raises(DataError, match=problem):
         in_order(names, "mask", pd.DataFrame(values, ["a", "b"], ["x", "u"]), "sample", "feature")
-    with pytest.raises(ShapeError, match="2 samples, weights has 2; missing in the data: 'c'"):
+    with pytest.raises(DataError, match="2 samples, weights has 2; missing in the data: 'c'"):
         in_order(names, "weights", pd.DataFrame(values, ["a", "c"]), "sample", "feature")
     both = Names.of(feature_names=["x", "x", "y"])
     table = pd.DataFrame(np.ones((2, 3)), columns=["y", "x", "x"])
-    with pytest.raises(ShapeError, match="features share names and differ in order from mask"):
+    with pytest.raises(DataError, match="features share names and differ in order from mask"):
         in_order(both, "mask", table, "", "feature")
 
 
@@ -110,7 +110,5 @@ def test_a_shuffled_index_is_refused_where_the_data_have_no_names():
     assert in_order(Names(), "sample_weight", weights, "sample") is weights
     other = weights.set_axis([5, 2, 9])  # of a part of a table: places decide
     assert in_order(Names(), "sample_weight", other, "sample") is other
-    with pytest.raises(
-        ShapeError, match="sample_weight has its samples in the order '2', '1', '0'"
-    ):
+    with pytest.raises(DataError, match="sample_weight has its samples in the order '2', '1', '0'"):
         in_order(Names(), "sample_weight", weights[::-1], "sample")

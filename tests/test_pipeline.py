@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from conenmf import Factorization, factorize, from_columns, from_rows, make_cones
 from conenmf.data.sketch import sketch
-from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
+from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.run import alternate
@@ -333,9 +333,9 @@ def test_bad_options(options, message, cones):
 
 
 def test_bad_data(cones):
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         factorize(cones, 4)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         factorize(from_columns(np.zeros((3, 3))), 1)
 
 

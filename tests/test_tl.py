@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 
 import conenmf
-from conenmf.errors import NegativeValueError, OptionError
+from conenmf.errors import DataError, OptionError
 
 
 @pytest.fixture
@@ -63,15 +63,13 @@ def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata)
     adata.X = np.array(adata.X.toarray())
     adata.X[7, 4] = -2.0
     way = r"layer='raw'"
-    with pytest.raises(
-        NegativeValueError, match=rf"\(cell 'cell 7'\), .* \(gene 'gene 4'\).*{way}"
-    ):
+    with pytest.raises(DataError, match=rf"\(cell 'cell 7'\), .* \(gene 'gene 4'\).*{way}"):
         conenmf.tl.nmf(adata, 3)
     del adata.layers["raw"]
-    with pytest.raises(NegativeValueError, match=r"adata\.raw\.to_adata\(\) has them"):
+    with pytest.raises(DataError, match=r"adata\.raw\.to_adata\(\) has them"):
         conenmf.tl.nmf(adata, 3)
     adata.raw = None
-    with pytest.raises(NegativeValueError, match=r"before sc\.pp\.scale keeps them"):
+    with pytest.raises(DataError, match=r"before sc\.pp\.scale keeps them"):
         conenmf.tl.nmf(adata, 3)
 
 

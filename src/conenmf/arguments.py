@@ -23,12 +23,11 @@ import numpy.typing as npt
 from .errors import (
     ComponentsError,
     ConeNMFError,
-    FactorError,
-    MaskedDataError,
+    DataError,
+    DataTypeError,
     Message,
     Option,
     OptionError,
-    ShapeError,
 )
 from .text import shown
 
@@ -84,7 +83,7 @@ def optional(
         return None
     try:
         return check(name, value, *args, **limits)
-    except (OptionError, ShapeError) as problem:
+    except (OptionError, DataError) as problem:
         parts = getattr(problem.args[0], "parts", problem.args[:1])
         raise type(problem)(Message(*parts, ", or None")) from None
 
@@ -342,7 +341,7 @@ def array(
 
 def factor(name: str, value: Any, shape: tuple[int | str, ...]) -> Array:
     """Return a factor: finite, nonnegative numbers."""
-    return array(name, value, shape, at_least=0, error=FactorError)
+    return array(name, value, shape, at_least=0, error=DataError)
 
 
 def indices(name: str, value: Any, count: int) -> Array:
@@ -369,7 +368,7 @@ def classes(name: str, value: Any) -> Array:
             return np.unique(labels, return_inverse=True)[1]
     except Exception:  # classes that cannot be compared, or an object of the caller's own
         pass
-    raise _refused(name, value, "a list of classes, one for each sample", ShapeError)
+    raise _refused(name, value, "a list of classes, one for each sample", DataError)
 
 
 def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
@@ -390,7 +389,7 @@ def _numbers(
     except Exception:  # rows that differ in length, or an object of the caller's own
         is_masked, numbers = False, np.empty((), dtype=object)
     if is_masked:
-        raise MaskedDataError(Message(Option(name), ": some entries are masked; fill them first"))
+        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
     if numbers.dtype.kind not in "fiub":
         raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)
     return numbers

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import ConeNMFError, DiskFullError, OptionError, OutputError, is_disk_full
+from .errors import ConeNMFError, OptionError, OutputError, is_disk_full
 
 __all__ = [
     "LOCK_FILE",
@@ -72,7 +72,7 @@ def writing(target: Path) -> Iterator[None]:
 def _raise_if_full(problem: OSError, target: Path) -> None:
     if is_disk_full(problem):
         remains = "the earlier one is intact" if target.exists() else "nothing of it was written"
-        raise DiskFullError(
+        raise OutputError(
             f"not enough disk space to write {target}: free some and try again ({remains})"
         ) from problem
 

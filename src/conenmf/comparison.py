@@ -19,7 +19,7 @@ from .data.matrix import DataMatrix
 from .data.sampling import evenly_spaced
 from .data.validate import require_data_matrix, require_nonnegative
 from .data.views import take_samples
-from .errors import ComponentsError, ConeNMFError, OptionError, ShapeError
+from .errors import ComponentsError, ConeNMFError, DataError, OptionError
 from .judge import plots
 from .judge.scores import scores
 from .markup import element
@@ -210,9 +210,7 @@ def compare(
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
     if true is not None and true.size != V.shape[1]:
-        raise ShapeError(
-            f"there are {true.size} labels for {V.shape[1]} samples: give one for each"
-        )
+        raise DataError(f"there are {true.size} labels for {V.shape[1]} samples: give one for each")
     _warm_up(V, K, solvers)
     contenders, problem = [], None
     for init in inits:

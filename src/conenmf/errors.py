@@ -17,36 +17,21 @@ __all__ = [
     "CheckpointError",
     "CheckpointWarning",
     "ClusterError",
-    "ColumnWarning",
     "ComponentsError",
     "ConeNMFError",
     "DataChangedError",
+    "DataError",
     "DataTypeError",
     "DatasetError",
-    "DatasetMissingError",
-    "DiskFullError",
-    "EmptyDataError",
-    "FactorError",
     "FileFormatError",
-    "HeaderWarning",
     "InputWarning",
-    "MaskedDataError",
     "Message",
-    "NegativeValueError",
-    "NonFiniteError",
-    "NotADataMatrixError",
     "NotAvailableError",
     "Option",
     "OptionError",
     "OutOfMemoryError",
     "OutputError",
     "ReadError",
-    "ScaleError",
-    "ShapeError",
-    "ShapeWarning",
-    "UnseenFeaturesError",
-    "UnseenFeaturesWarning",
-    "ZeroDataError",
     "is_disk_full",
     "name_out_of_memory",
 ]
@@ -98,92 +83,12 @@ class ConeNMFError(Exception):
     """Base of all errors that this library raises on purpose."""
 
 
-class DataTypeError(ConeNMFError, TypeError, ValueError):
-    """The data are not real numbers: strings, objects, complex numbers."""
+class DataError(ConeNMFError, ValueError):
+    """The data cannot be used: NaN, negative or zero entries, a wrong shape or scale."""
 
 
-class MaskedDataError(DataTypeError):
-    """Some entries of the data are masked, and no value is known for them."""
-
-
-class NotADataMatrixError(ConeNMFError, TypeError):
-    """A function got a bare array, which does not say whether samples are rows or columns."""
-
-
-class ShapeError(ConeNMFError, ValueError):
-    """Something has the wrong shape: data, labels, names, or parts that belong together."""
-
-
-class EmptyDataError(ShapeError):
-    """The matrix has no samples or no features."""
-
-
-class NonFiniteError(ConeNMFError, ValueError):
-    """The matrix holds NaN or infinity."""
-
-
-class NegativeValueError(ConeNMFError, ValueError):
-    """The matrix holds a negative entry."""
-
-
-class UnseenFeaturesError(ConeNMFError, ValueError):
-    """Samples have counts of features that no component has."""
-
-
-class ZeroDataError(ConeNMFError, ValueError):
-    """Every entry of the matrix is zero."""
-
-
-class ScaleError(ConeNMFError, ValueError):
-    """The entries are so large or so small that their squares overflow or underflow."""
-
-
-class ComponentsError(ConeNMFError, ValueError):
-    """The number of components is not an integer, is below 1, or exceeds what the data allow."""
-
-
-class FactorError(ConeNMFError, ValueError):
-    """A factor, from the user or from a solver, has the wrong shape, sign or values."""
-
-
-class FileFormatError(ConeNMFError, ValueError):
-    """A file is damaged, or does not hold what its name or its header claims."""
-
-
-class DatasetError(ConeNMFError, OSError):
-    """A dataset could not be downloaded, or the downloaded file is not the expected one."""
-
-
-class DatasetMissingError(DatasetError, FileNotFoundError):
-    """A dataset is not on this computer; the message says where to get it and where to put it."""
-
-
-class ReadError(ConeNMFError, OSError):
-    """Some of the data could not be read: a damaged file, an unreadable chunk."""
-
-
-class DataChangedError(ReadError):
-    """The data changed while they were in use."""
-
-
-class DiskFullError(ConeNMFError, OSError):
-    """The disk is full, so a file could not be written; the message says what is left."""
-
-
-class OutOfMemoryError(MemoryError, ConeNMFError):  # in this order it can be pickled
-    """There is not enough memory; the message says for what, and what to do."""
-
-
-class OutputError(ConeNMFError, OSError):
-    """A result cannot be written to the file or folder that was named."""
-
-
-class CheckpointError(ConeNMFError, ValueError):
-    """A checkpoint is damaged, in use, of other data or settings, or its folder cannot be used."""
-
-
-class ClusterError(ConeNMFError, RuntimeError):
-    """The connection to the cluster was lost, or a task failed on it."""
+class DataTypeError(DataError, TypeError):
+    """The data have the wrong type: strings, objects, complex or masked numbers, a bare array."""
 
 
 class OptionError(ConeNMFError, ValueError):
@@ -197,28 +102,48 @@ class OptionError(ConeNMFError, ValueError):
         return cls(Message(Option(option, value), f" is unknown; {advice}"))
 
 
+class ComponentsError(ConeNMFError, ValueError):
+    """The number of components is not an integer, is below 1, or exceeds what the data allow."""
+
+
 class NotAvailableError(OptionError, AttributeError):
     """Not available with these settings; an AttributeError, so `hasattr` returns False."""
 
 
+class FileFormatError(ConeNMFError, ValueError):
+    """A file is damaged, or does not hold what its name or its header claims."""
+
+
+class ReadError(ConeNMFError, OSError):
+    """Some of the data could not be read: a damaged file, an unreadable chunk."""
+
+
+class DataChangedError(ReadError):
+    """The data changed while they were in use."""
+
+
+class DatasetError(ConeNMFError, OSError):
+    """A dataset is not on this computer, cannot be downloaded, or is not the expected one."""
+
+
+class OutOfMemoryError(MemoryError, ConeNMFError):  # in this order it can be pickled
+    """There is not enough memory; the message says for what, and what to do."""
+
+
+class OutputError(ConeNMFError, OSError):
+    """A file or folder cannot be written; the disk may be full."""
+
+
+class CheckpointError(ConeNMFError, ValueError):
+    """A checkpoint is damaged, in use, of other data or settings, or its folder cannot be used."""
+
+
+class ClusterError(ConeNMFError, RuntimeError):
+    """The connection to the cluster was lost, or a task failed on it."""
+
+
 class InputWarning(UserWarning):
     """Data may have been read in another way than they are meant; the message says what to do."""
-
-
-class HeaderWarning(InputWarning):
-    """The first line of a table may be titles or a sample: the evidence leaves a doubt."""
-
-
-class ColumnWarning(InputWarning):
-    """A column that was read as data looks like numbers of rows, identifiers or dates."""
-
-
-class ShapeWarning(InputWarning):
-    """The three axes of a cube may be others than rows, columns and bands."""
-
-
-class UnseenFeaturesWarning(InputWarning):
-    """Counts of features that no component has are left out."""
 
 
 class CheckpointWarning(UserWarning):
@@ -246,6 +171,9 @@ take fewer samples
         ) from problem
 
 
-def is_disk_full(problem: OSError) -> bool:
-    """Return whether an error of the operating system means that the disk is full."""
-    return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+def is_disk_full(problem: BaseException | None) -> bool:
+    """Return whether an error, or its cause, means that the disk is full."""
+    if not isinstance(problem, OSError):
+        return False
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return problem.errno in full or is_disk_full(problem.__cause__)

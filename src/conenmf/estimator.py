@@ -22,7 +22,7 @@ from .data.blocks import Array
 from .data.known import weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import Negative
-from .errors import FactorError, NotAvailableError, OptionError
+from .errors import DataError, NotAvailableError, OptionError
 from .handover import sklearn_init
 from .inputs import ReadsInputs
 from .io.open import is_elsewhere
@@ -329,9 +329,9 @@ class ConeNMF(
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the samples (n_samples, n_features) that these coefficients represent."""
         check_is_fitted(self)
-        A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=FactorError)
+        A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
-            raise FactorError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
+            raise DataError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         reconstruction = A @ self.components_
         unknown = getattr(self, "_unknown", None)
         if unknown is None or not unknown.any():

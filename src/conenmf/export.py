@@ -22,7 +22,7 @@ from .arguments import array, choice, instance, integer, optional, several, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array
-from .errors import DataTypeError, Message, Option, OptionError, OutputError, ShapeError
+from .errors import DataError, DataTypeError, Message, Option, OptionError, OutputError
 from .h5ad import Annotation, annotated_copy, categories
 from .names import Names
 from .result import Factorization
@@ -191,7 +191,7 @@ def write_coefficients(
     if isinstance(A, np.ndarray) or not hasattr(A, "dtype"):  # else one that is read in parts
         A = array("A", A, ("N", "K"))
     if len(A.shape) != 2 or A.dtype.kind not in "fiub":
-        raise ShapeError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
+        raise DataError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
     instance("names", names, Names).checked(A.shape[0], None)
     titles = optional(several, "component_names", component_names)
     titles = titles and [text("component_names", title) for title in titles]
@@ -284,7 +284,7 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     key = _checked_key(key)
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
     if tuple(adata.shape) != (N, F):
-        raise ShapeError(
+        raise DataError(
             f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}: use the same"
         )
     for place, name, values in _annotations(result, key):

@@ -19,7 +19,7 @@ from .data.known import Given, is_of_features, observed_only
 from .data.matrix import DataMatrix
 from .data.prepare import prepared
 from .data.validate import checked_components, unmasked
-from .errors import DataTypeError, FactorError, OptionError
+from .errors import DataError, DataTypeError, OptionError
 from .io.open import from_rows, is_elsewhere
 from .judge.scores import matched_rows
 from .names import Names, in_order, names_of
@@ -120,7 +120,7 @@ class ReadsInputs:
         F, N = V.shape
         pair = init if isinstance(init, tuple) else (None, init)
         if len(pair) != 2:
-            raise FactorError(
+            raise DataError(
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import indices, instance, integer, optional, rows_and_columns, several
-from .errors import Message, Option, OptionError, ShapeError
+from .errors import DataError, Message, Option, OptionError
 from .text import excerpt, shown, visible
 
 __all__ = ["Names", "in_order", "names_of", "places_of"]
@@ -76,7 +76,7 @@ class Names:
             ("features", self.feature_names, n_features),
         ):
             if names is not None and count is not None and len(names) != count:
-                raise ShapeError(
+                raise DataError(
                     f"there are {len(names)} names for {count} {kind}: give one for each"
                 )
         for option, shape, kind, count in (
@@ -218,10 +218,10 @@ def places_of(
             parts.append(f"; missing in the data: {_listed(missing)}")
         if extra:
             parts += ["; not in ", owner, f": {_listed(extra)}"]
-        raise ShapeError(Message(*parts, f": give both the same {side}s"))
+        raise DataError(Message(*parts, f": give both the same {side}s"))
     if len(place) < len(given) or len(own) != len(given):
         problem = f"{side}s share names and differ in order from "
-        raise ShapeError(Message(problem, owner, ": give each its own name"))
+        raise DataError(Message(problem, owner, ": give each its own name"))
     return [place[name] for name in own]
 
 
@@ -230,9 +230,7 @@ def _refuse_shuffled(option: str, given: tuple[str, ...], side: str) -> None:
     places = [str(place) for place in range(len(given))]
     if sorted(given) == sorted(places) and [*given] != places:
         problem = f" has its {side}s in the order {_listed(given)}, and those of the data have no "
-        raise ShapeError(
-            Message(Option(option), problem, "names: sort its index, or give an array")
-        )
+        raise DataError(Message(Option(option), problem, "names: sort its index, or give an array"))
 
 
 def _listed(names: Sequence[str]) -> str:

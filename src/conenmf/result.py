@@ -17,7 +17,7 @@ from typing import Any
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
-from .errors import FactorError, Message, NotAvailableError, Option, ShapeError
+from .errors import DataError, Message, NotAvailableError, Option
 from .judge import plots
 from .judge.certificate import AnyCertificate, quality_in_words
 from .judge.diagnosis import (
@@ -136,15 +136,15 @@ class Factorization(NamedComponents, JudgesItself):
         K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
         fits = self.W.ndim == 2 and self.W.shape[1] == K and self.labels.shape == (N,)
         if not (fits and self.relative_error >= 0):
-            raise FactorError(
+            raise DataError(
                 f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
                 f"labels {self.labels.shape}, relative error {self.relative_error}"
             )
         self.names.checked(N, self.W.shape[0])
         if self.shares is not None and self.shares.shape != (K,):
-            raise ShapeError(f"there are shares of {self.shares.shape} for {K} components")
+            raise DataError(f"there are shares of {self.shares.shape} for {K} components")
         if len({part.shape for part in vars(self.history).values()}) != 1:
-            raise ShapeError("the arrays of the history differ in length")
+            raise DataError("the arrays of the history differ in length")
         self._remember(
             seconds=MappingProxyType(dict(self.seconds)),
             settings=MappingProxyType(dict(self.settings)),

@@ -13,7 +13,7 @@ from typing import Any
 
 from .arguments import choice, optional, text
 from .data.matrix import DataMatrix
-from .errors import NegativeValueError, OptionError
+from .errors import DataError, OptionError
 from .export import annotate, check_annotated
 from .io.open import from_rows
 from .judge.stability import Stability, stability
@@ -146,12 +146,14 @@ def _opened(
     names = Names.of(adata.obs_names, adata.var_names)
     try:
         V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
-    except NegativeValueError as problem:
-        raise NegativeValueError(_in_words_of_cells(problem, adata, layer)) from None
+    except DataError as problem:
+        if not str(problem).startswith("Negative"):
+            raise
+        raise DataError(_in_words_of_cells(problem, adata, layer)) from None
     return V, others
 
 
-def _in_words_of_cells(problem: NegativeValueError, adata: Any, layer: str | None) -> str:
+def _in_words_of_cells(problem: DataError, adata: Any, layer: str | None) -> str:
     """The message with what to do about counts that were centred or scaled."""
     where = str(problem).partition(";")[0]
     where = where.replace("(sample ", "(cell ").replace("(feature ", "(gene ")

@@ -7,7 +7,7 @@ from conenmf import factorize, from_rows, open_data
 from conenmf.cells import programs as module
 from conenmf.cells.programs import find_programs
 from conenmf.data.disk import DiskMatrix
-from conenmf.errors import ComponentsError, DataTypeError, NegativeValueError, OptionError
+from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 from conenmf.judge.scores import match_components
 
 
@@ -117,7 +117,7 @@ def test_other_seeds_are_other_runs_and_the_same_seed_is_the_same(counts):
 def test_bad_input_is_named(counts):
     with pytest.raises(DataTypeError, match=r"no count: give raw counts"):
         found(np.log1p(counts))
-    with pytest.raises(NegativeValueError):
+    with pytest.raises(DataError, match=r"[Nn]egative"):
         find_programs(from_rows(counts - 1.0, negative="keep"), 3)
     with pytest.raises(ComponentsError, match=r"50 genes to factor, fewer than the 51 programs"):
         found(counts, 51)

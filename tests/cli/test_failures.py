@@ -14,7 +14,7 @@ import pytest
 import conenmf
 from conenmf.cli import app
 from conenmf.cli.failures import error_line, flags_of
-from conenmf.errors import DiskFullError, FileFormatError, Message, Option, OptionError
+from conenmf.errors import FileFormatError, Message, Option, OptionError, OutputError
 
 
 def test_options_become_flags_and_nothing_else_changes():
@@ -82,7 +82,7 @@ def test_flags_are_found_by_the_names_of_python(name, flag):
 
 
 def test_messages_survive_copies_and_processes():
-    problem = DiskFullError(Message("raise ", Option("max_memory"), " or make room"))
+    problem = OutputError(Message("raise ", Option("max_memory"), " or make room"))
     for copied in (pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
         assert str(copied) == "raise max_memory or make room"
         line = error_line(copied, flags_of(app.commands["fit"]))

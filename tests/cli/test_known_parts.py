@@ -132,7 +132,7 @@ def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
         ("fixed", lambda A: A[:4], 4, "4 components are fixed, more than the 3"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::conenmf.data.known.MissingWarning")
+@pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 def test_files_that_do_not_suit_the_data(folder, run, capsys, option, change, code, problem):
     np.save("wrong.npy", change(np.ones((90, 30))))
     assert run("fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN) == code

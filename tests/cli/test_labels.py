@@ -6,7 +6,7 @@ import pytest
 
 from conenmf import Factorization, from_rows
 from conenmf.cli.labels import read_labels
-from conenmf.errors import FileFormatError, ShapeError
+from conenmf.errors import DataError, FileFormatError
 from conenmf.io.hdf5 import read_annotation, read_coordinates
 from conenmf.names import Names
 
@@ -25,7 +25,7 @@ def test_labels_in_files(tmp_path):
     with pytest.raises(FileFormatError, match="no label for the sample 'x'"):
         read_labels(path, V)
     path.write_text("a\n")
-    with pytest.raises(ShapeError, match="has 1 labels for 3 samples"):
+    with pytest.raises(DataError, match="has 1 labels for 3 samples"):
         read_labels(path, V)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileFormatError, match="is not a text file of labels"):

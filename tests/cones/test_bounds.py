@@ -16,7 +16,7 @@ from conenmf.cones.bounds import (
 )
 from conenmf.cones.geometry import enclosing_cones
 from conenmf.cones.rank_one import cr1_error
-from conenmf.errors import FactorError, OptionError, ShapeError
+from conenmf.errors import DataError, OptionError
 
 
 def f(alpha):
@@ -83,12 +83,12 @@ def test_sines(main_backend, both_twins, sample_matrix):
 def test_labels_and_axes_that_do_not_fit(sample_matrix):
     V = from_columns(sample_matrix)
     W, _, cones = cr1_nmf(V, 4)
-    with pytest.raises(FactorError, match=r"W has shape \(4, 12\), expected \(12, K\)"):
+    with pytest.raises(DataError, match=r"W has shape \(4, 12\), expected \(12, K\)"):
         deterministic_bound(V, W.T, cones.labels)
     for labels in (cones.labels[:10], cones.labels + 5, cones.labels - 7, cones.labels * 1.0):
-        with pytest.raises(ShapeError, match="labels"):
+        with pytest.raises(DataError, match="labels"):
             deterministic_bound(V, W, labels)
-        with pytest.raises(ShapeError, match="labels"):
+        with pytest.raises(DataError, match="labels"):
             weighted_bound(V, labels, np.full(4, 0.1))
     assert deterministic_bound(V, np.zeros_like(W), cones.labels) == 1
     nowhere = np.full(40, -1)
@@ -220,7 +220,7 @@ def test_lemma_10_cones_in_the_orthant(seed):
 def test_a_single_dimension_and_bad_axes():
     assert largest_angle_in_orthant([2.0]) == pytest.approx(np.pi / 2)
     for axis in ([0.0, 0.0], [-1.0, 1.0], [[1.0]], [np.nan, 1.0]):
-        with pytest.raises(FactorError):
+        with pytest.raises(DataError):
             largest_angle_in_orthant(axis)
 
 
@@ -326,7 +326,7 @@ def test_bad_models(angles, rates, weights):
 
 def test_axes_must_be_nonnegative():
     for W in (-np.eye(3), np.full((3, 3), np.nan)):
-        with pytest.raises(FactorError, match=r"W is .*, expected finite numbers of at least 0"):
+        with pytest.raises(DataError, match=r"W is .*, expected finite numbers of at least 0"):
             deterministic_bound(from_columns(np.eye(3)), W, np.arange(3))
     assert (
         deterministic_bound(from_columns(np.eye(3)), np.eye(3), np.arange(3, dtype=np.uint8)) == 0

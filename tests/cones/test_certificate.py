@@ -7,7 +7,7 @@ from conenmf import certify, factorize, from_columns
 from conenmf.cones import certificate as module
 from conenmf.cones.certificate import BoundWarning, lower_bound
 from conenmf.data.sketch import sketch
-from conenmf.errors import FactorError, NotAvailableError, OptionError, ZeroDataError
+from conenmf.errors import DataError, NotAvailableError, OptionError
 from conenmf.linalg.nnls import nnls
 
 
@@ -62,15 +62,15 @@ def test_an_exact_factorisation_has_no_residual():
 def test_bad_factors(sample_matrix):
     V = from_columns(sample_matrix)
     good_W, good_H = np.ones((12, 2)), np.ones((2, 40))
-    with pytest.raises(FactorError, match=r"expected \(12, K\)"):
+    with pytest.raises(DataError, match=r"expected \(12, K\)"):
         certify(V, good_W.T, good_H)
-    with pytest.raises(FactorError, match=r"H has shape .* expected numbers of \(2, 40\)"):
+    with pytest.raises(DataError, match=r"H has shape .* expected numbers of \(2, 40\)"):
         certify(V, good_W, good_H[:1])
-    with pytest.raises(FactorError, match="finite"):
+    with pytest.raises(DataError, match="finite"):
         certify(V, -good_W, good_H)
-    with pytest.raises(FactorError, match="finite"):
+    with pytest.raises(DataError, match="finite"):
         certify(V, good_W, good_H * np.nan)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         certify(from_columns(np.zeros((12, 40))), good_W, good_H)
 
 

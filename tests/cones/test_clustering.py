@@ -12,9 +12,9 @@ from conenmf.cones.rank_one import rank_one_factors
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import (
     ComponentsError,
-    NotADataMatrixError,
+    DataError,
+    DataTypeError,
     OptionError,
-    ZeroDataError,
 )
 
 
@@ -281,9 +281,9 @@ def test_bad_number_of_components(K, sample_matrix):
 
 
 def test_bare_arrays_and_zeros_are_refused():
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         cluster_cones(np.ones((3, 3)), 1)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         cluster_cones(from_columns(np.zeros((3, 3))), 1)
 
 

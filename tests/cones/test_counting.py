@@ -12,7 +12,7 @@ from conenmf.cones import counting
 from conenmf.cones.angles import angles_between
 from conenmf.cones.counting import count_cones, linkage
 from conenmf.cones.separation import pairwise_separation
-from conenmf.errors import NotADataMatrixError
+from conenmf.errors import DataTypeError
 
 
 @given(seed=st.integers(0, 10**6))
@@ -158,5 +158,5 @@ def test_every_storage(main_backend, small_blocks, cones, limit, monkeypatch):
 
 
 def test_bad_input():
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         count_cones(np.eye(3))

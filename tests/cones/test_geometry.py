@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones import separation
 from conenmf.cones.geometry import cone_geometry, enclosing_cones
-from conenmf.errors import NotADataMatrixError, ShapeError
+from conenmf.errors import DataError, DataTypeError
 
 
 def independent_solution(X):
@@ -185,15 +185,15 @@ def test_it_costs_a_few_passes():
 
 def test_bad_labels(sample_matrix):
     V = from_columns(sample_matrix)
-    with pytest.raises(ShapeError, match=r"labels have shape \(3,\)"):
+    with pytest.raises(DataError, match=r"labels have shape \(3,\)"):
         enclosing_cones(V, np.zeros(3, int))
-    with pytest.raises(ShapeError, match="expected 40 integers"):
+    with pytest.raises(DataError, match="expected 40 integers"):
         enclosing_cones(V, np.zeros(40))
-    with pytest.raises(ShapeError, match="cluster 1 has no nonzero sample"):
+    with pytest.raises(DataError, match="cluster 1 has no nonzero sample"):
         enclosing_cones(V, np.where(np.arange(40) < 20, 0, 2))
-    with pytest.raises(ShapeError, match="cluster 0 has no nonzero sample"):
+    with pytest.raises(DataError, match="cluster 0 has no nonzero sample"):
         enclosing_cones(V, np.full(40, -1))
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         enclosing_cones(sample_matrix, np.zeros(40, int))
 
 

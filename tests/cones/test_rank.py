@@ -7,9 +7,9 @@ from conenmf import estimate_rank, from_columns, make_cones
 from conenmf.data.sketch import sketch
 from conenmf.errors import (
     ComponentsError,
-    NotADataMatrixError,
+    DataError,
+    DataTypeError,
     NotAvailableError,
-    ZeroDataError,
 )
 
 
@@ -61,9 +61,9 @@ def test_bad_ranges(sample_matrix):
     for k_min, k_max in ((0, 3), (4, 3), (2, 13)):
         with pytest.raises(ComponentsError, match=rf"{k_min}\.\.{k_max} must lie within 1\.\.12"):
             estimate_rank(V, k_min, k_max)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         estimate_rank(from_columns(np.zeros((3, 3))))
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         estimate_rank(np.ones((3, 3)))
 
 

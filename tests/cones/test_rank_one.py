@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.clustering import Cones
 from conenmf.cones.rank_one import rank_one_factors
-from conenmf.errors import ComponentsError, ShapeError
+from conenmf.errors import ComponentsError, DataError
 from conenmf.solve.inits import INITS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -101,9 +101,9 @@ def test_as_many_components_as_samples():
 
 def test_cones_of_other_data(sample_matrix):
     cones = cluster_cones(from_columns(sample_matrix), 3)
-    with pytest.raises(ShapeError, match="directions of 12 features, the data have 11"):
+    with pytest.raises(DataError, match="directions of 12 features, the data have 11"):
         rank_one_factors(from_columns(sample_matrix[1:]), cones)
-    with pytest.raises(ShapeError, match="expected 39 integers"):
+    with pytest.raises(DataError, match="expected 39 integers"):
         rank_one_factors(from_columns(sample_matrix[:, 1:]), cones)
 
 
@@ -185,7 +185,7 @@ def test_a_sample_without_a_cone_is_refused(sample_matrix):
     cones = cluster_cones(V, 3)
     labels = cones.labels.copy()
     labels[5] = -1
-    with pytest.raises(ShapeError, match="has label -1"):
+    with pytest.raises(DataError, match="has label -1"):
         rank_one_factors(V, replace(cones, labels=labels))
 
 

@@ -10,7 +10,7 @@ from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones import seeding
 from conenmf.cones.rank_one import cr1_error, factors_from_centres
 from conenmf.cones.seeding import cr1_plus_plus
-from conenmf.errors import ComponentsError, NotADataMatrixError, OptionError, ZeroDataError
+from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 
 
 def rng(seed=0):
@@ -325,9 +325,9 @@ def test_bad_input(sample_matrix):
     for runs in (0, -1, 2.0, True, "four"):
         with pytest.raises(OptionError, match=r"runs=.*, expected an integer of at least 1"):
             cr1_plus_plus(V, 2, runs=runs)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         cr1_plus_plus(from_columns(np.zeros((2, 3))), 1)
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         cr1_plus_plus(sample_matrix, 2)
 
 

@@ -7,7 +7,7 @@ from conenmf import cluster_cones, from_columns
 from conenmf.cones import separation as module
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.separation import Separation, pairwise_separation
-from conenmf.errors import NotADataMatrixError, ShapeError, ZeroDataError
+from conenmf.errors import DataError, DataTypeError
 
 
 def by_definition(V, labels):
@@ -103,9 +103,9 @@ def test_one_cluster_and_none():
 
 
 def test_bad_input():
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         pairwise_separation(np.eye(3), np.zeros(3, int))
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         pairwise_separation(from_columns(np.zeros((2, 2))), np.zeros(2, int))
-    with pytest.raises(ShapeError):
+    with pytest.raises(DataError):
         pairwise_separation(from_columns(np.eye(3)), np.zeros(2, int))

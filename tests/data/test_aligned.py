@@ -11,7 +11,7 @@ import pytest
 
 from conenmf import factorize, open_data
 from conenmf.data.aligned import check_file, freeing_disk, keep_file, new_file, save_array
-from conenmf.errors import CheckpointError, DiskFullError
+from conenmf.errors import CheckpointError, OutputError
 
 FLOAT = np.dtype(float)
 
@@ -63,7 +63,7 @@ def test_a_full_disk_is_freed_at_once(disk):
     gc.collect()
     gc.disable()
     try:
-        with pytest.raises(DiskFullError, match="GB of coefficients in"):
+        with pytest.raises(OutputError, match="GB of coefficients in"):
             factorize(V, 3, init="random", rng=np.random.default_rng(0))
         kept = [name for name in os.listdir(place) if "conenmf-H" in name]
         assert len(kept) <= 1  # the norms of the samples, which V keeps
@@ -101,9 +101,9 @@ def test_checksums(tmp_path):
 def test_errors_that_cause_each_other_are_raised_and_not_followed_forever():
     @freeing_disk
     def full():
-        first, second = DiskFullError("full"), OSError("as well")
+        first, second = OutputError("full"), OSError("as well")
         first.__cause__, second.__context__ = second, first
         raise first
 
-    with pytest.raises(DiskFullError, match="full"):
+    with pytest.raises(OutputError, match="full"):
         full()

@@ -128,13 +128,13 @@ def test_a_full_disk(path):
     script = f"""
         import resource
         from conenmf import factorize, open_data
-        from conenmf.errors import DiskFullError
+        from conenmf.errors import OutputError
         V = open_data({str(path)!r}, max_memory="70kB")
         factorize(V, 2, max_iter=1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
         try:
             factorize(V, 3, max_iter=1)
-        except DiskFullError as error:
+        except OutputError as error:
             print(error)
     """
     done = subprocess.run(

@@ -8,17 +8,10 @@ import scipy.sparse as sp
 from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.data.validate import require_data_matrix
 from conenmf.errors import (
+    DataError,
     DataTypeError,
-    EmptyDataError,
-    MaskedDataError,
-    NegativeValueError,
-    NonFiniteError,
-    NotADataMatrixError,
     OptionError,
     OutOfMemoryError,
-    ScaleError,
-    ShapeError,
-    ZeroDataError,
 )
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.names import Names
@@ -106,7 +99,7 @@ def test_a_read_only_array_is_not_written_into(main_backend, sample_matrix):
 @pytest.mark.parametrize("out", [np.empty((40, 2)), np.empty((39, 3)), np.empty((40, 3), int)])
 def test_an_array_that_a_result_does_not_fit_into(out, sample_matrix):
     V = from_columns(sample_matrix)
-    with pytest.raises(ShapeError, match=r"out has shape .* expected \(40, 3\) and float64"):
+    with pytest.raises(DataError, match=r"out has shape .* expected \(40, 3\) and float64"):
         V.sweep(products, np.arange(40), W=np.ones((12, 3)), out=(out, None))
 
 
@@ -190,7 +183,7 @@ def test_same_bits_for_any_number_of_threads(make, dtype):
 
 
 def test_an_aligned_array_of_another_length(sample_matrix):
-    with pytest.raises(ShapeError, match="has 39 rows, expected one for each of 40"):
+    with pytest.raises(DataError, match="has 39 rows, expected one for each of 40"):
         from_columns(sample_matrix).sweep(products, np.arange(39), W=np.ones((12, 1)))
 
 
@@ -211,7 +204,7 @@ def test_negative_entries(make, small_blocks):
     X = np.ones((20, 3))
     X[17, 2] = -0.5
     X[18, 1] = -0.25
-    with pytest.raises(NegativeValueError, match=r"row 17 \(sample\), column 2 .* is -0.5") as info:
+    with pytest.raises(DataError, match=r"row 17 \(sample\), column 2 .* is -0.5") as info:
         from_rows(make(X), **small_blocks)
     message = str(info.value)
     assert message.endswith(
@@ -219,9 +212,9 @@ def test_negative_entries(make, small_blocks):
         "if they are noise"
     )
     assert len(message) < 250
-    with pytest.raises(NegativeValueError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
+    with pytest.raises(DataError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
         from_columns(make(X.T), **small_blocks)
-    with pytest.raises(NegativeValueError, match=r"1, is the most that clip sets to zero; use"):
+    with pytest.raises(DataError, match=r"1, is the most that clip sets to zero; use"):
         from_rows(make(X), negative="clip", **small_blocks)
 
 
@@ -229,14 +222,14 @@ def test_negative_entries(make, small_blocks):
 def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
     X = np.ones((20, 3))
     X[17, 2] = -1e-9
-    with pytest.raises(NegativeValueError, match="negative='clip'"):
+    with pytest.raises(DataError, match="negative='clip'"):
         from_rows(make(X), **small_blocks)
     V = from_rows(make(X), negative="clip", **small_blocks)
     assert (V.columns([17]) @ np.eye(1)).min() == 0.0
     assert V.norms_squared[17] == 2.0
     assert V.sweep(lambda block: (block.min(),), reduce=min) == (0.0,)
     X[17, 2] = -1e-5  # of the largest entry
-    with pytest.raises(NegativeValueError):
+    with pytest.raises(DataError, match=r"[Nn]egative"):
         from_rows(make(X), negative="clip", **small_blocks)
 
 
@@ -247,21 +240,19 @@ def test_tiny_negative_entries_can_be_clipped(make, small_blocks):
 def test_non_finite_entries(make, value, name, small_blocks):
     X = np.ones((20, 3))
     X[11, 1] = value
-    with pytest.raises(
-        NonFiniteError, match=rf"row 11 \(sample\), column 1 \(feature\), .* is {name}"
-    ):
+    with pytest.raises(DataError, match=rf"row 11 \(sample\), column 1 \(feature\), .* is {name}"):
         from_rows(make(X), **small_blocks)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
 def test_empty(shape):
-    with pytest.raises(EmptyDataError, match="at least one sample and one feature"):
+    with pytest.raises(DataError, match="at least one sample and one feature"):
         from_rows(np.ones(shape))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2, 2)])
 def test_not_a_matrix(shape):
-    with pytest.raises(ShapeError, match=f"got {len(shape)}"):
+    with pytest.raises(DataError, match=f"got {len(shape)}"):
         from_rows(np.ones(shape))
 
 
@@ -275,9 +266,9 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
     masked = np.ma.masked_array(np.ones((2, 3)), mask=[[0, 0, 1], [1, 0, 0]])
     for door in (from_rows, from_columns):
         for rows in (masked, list(masked), masked.T):
-            with pytest.raises(MaskedDataError, match=r"2 of 6 entries are masked.*X\.filled\(0\)"):
+            with pytest.raises(DataTypeError, match=r"2 of 6 entries are masked.*X\.filled\(0\)"):
                 door(rows)
-    with pytest.raises(MaskedDataError, match=r"the first at \(0, 2\)"):
+    with pytest.raises(DataTypeError, match=r"the first at \(0, 2\)"):
         from_rows(masked)
     for empty in (np.ma.nomask, np.zeros((2, 3), bool)):
         V = from_rows(np.ma.masked_array(np.ones((2, 3)), mask=empty))
@@ -300,7 +291,7 @@ def test_unknown_option():
     [(1e200, np.float64), (1e25, np.float32), (5e-324, np.float64), (1e-80, np.float64)],
 )
 def test_squares_that_leave_the_number_format(make, value, dtype):
-    with pytest.raises(ScaleError, match="divide the data by their largest entry"):
+    with pytest.raises(DataError, match="divide the data by their largest entry"):
         from_rows(make(np.full((3, 2), value, dtype)))
 
 
@@ -316,24 +307,22 @@ def test_names_are_given_at_the_door():
     frame = pd.DataFrame(X, index=["x", "y"], columns=["a", "b", "c"])
     named = from_rows(frame, names=Names(("u", "v"), image_shape=(1, 3)))
     assert named.names == Names(("u", "v"), ("a", "b", "c"), (1, 3))
-    with pytest.raises(ShapeError, match="there are 1 names for 2 samples"):
+    with pytest.raises(DataError, match="there are 1 names for 2 samples"):
         from_rows(X, names=Names(("x",)))
     X[1, 2] = -1
-    with pytest.raises(NegativeValueError, match=r"row 1 \(sample 'y'\), column 2 \(feature\)"):
+    with pytest.raises(DataError, match=r"row 1 \(sample 'y'\), column 2 \(feature\)"):
         from_rows(X, names=Names(("x", "y")))
 
 
 def test_zeros_can_be_read_but_not_factored():
     V = from_rows(np.zeros((3, 2)))
     require_data_matrix(V)
-    with pytest.raises(ZeroDataError, match="nothing to factor"):
+    with pytest.raises(DataError, match="nothing to factor"):
         require_data_matrix(V, nonzero=True)
 
 
 def test_a_bare_array_is_refused_with_the_names_of_the_doors():
-    with pytest.raises(
-        NotADataMatrixError, match=r"ndarray: use from_rows\(X\).*from_columns\(V\)"
-    ):
+    with pytest.raises(DataTypeError, match=r"ndarray: use from_rows\(X\).*from_columns\(V\)"):
         require_data_matrix(np.ones((2, 2)))
 
 
@@ -365,7 +354,7 @@ def test_arrays_that_no_memory_holds(monkeypatch):
 def test_scales_that_leave_the_range_are_named_without_warnings():
     for X in (np.full((3, 2), 1e160), np.full((300, 4), 1e153), np.full((3, 2), 1e-160)):
         for door in (from_rows, lambda X: from_rows(sp.csr_array(X))):
-            with pytest.raises(ScaleError):
+            with pytest.raises(DataError, match=r"large|small|overflow|underflow"):
                 door(X)
 
 

@@ -8,7 +8,7 @@ from conenmf import ConeNMF, factorize, from_columns, from_rows, from_texts, ope
 from conenmf.data.blocks import is_sparse
 from conenmf.data.prepare import Preparation, prepared
 from conenmf.datasets import log_counts, tf_idf
-from conenmf.errors import OptionError, ShapeError
+from conenmf.errors import DataError, OptionError
 
 ALL = {"normalize_total": 50.0, "log1p": True, "tfidf": True}
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_done_is_said(sample_matrix):
         prepare(from_columns(np.ones((3, 4))), tfidf=True)
     with pytest.raises(OptionError, match="these texts are weighted so already"):
         prepare(from_texts(["oak elm", "elm oak ash", "salt pepper", "pepper salt"]), tfidf=True)
-    with pytest.raises(ShapeError, match="have 12 features, and there are weights for 3"):
+    with pytest.raises(DataError, match="have 12 features, and there are weights for 3"):
         prepared(V, Preparation(idf=np.ones(3)))
     with pytest.raises(OptionError, match="total=-1"):
         prepare(V, normalize_total=-1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
 from conenmf.data.sketch import orthonormal, sketch, sketch_rank
-from conenmf.errors import ComponentsError, NotAvailableError, ZeroDataError
+from conenmf.errors import ComponentsError, DataError, NotAvailableError
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.run import Stopping, alternate
 
@@ -153,5 +153,5 @@ def test_what_it_cannot_do(low_rank):
             sketch(V, rank)
     with pytest.raises(ComponentsError, match="has 6 singular values, not the 7"):
         Spectrum(S).truncated_svd(7)
-    with pytest.raises(ZeroDataError):
+    with pytest.raises(DataError, match="zero"):
         sketch(from_columns(np.zeros((3, 4))), 2)

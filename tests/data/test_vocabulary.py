@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF, Factorization, Words, from_texts
-from conenmf.errors import DataTypeError, EmptyDataError, OptionError
+from conenmf.errors import DataError, DataTypeError, OptionError
 
 ENGLISH = [
     "the oak and the elm are in the wood",
@@ -74,9 +74,9 @@ def test_a_saved_result_takes_new_texts(tmp_path):
 def test_what_is_no_text():
     with pytest.raises(DataTypeError, match="text 1 is nan, expected a text"):
         from_texts(["oak", float("nan")])
-    with pytest.raises(EmptyDataError, match="no word is in 2 texts or more"):
+    with pytest.raises(DataError, match="no word is in 2 texts or more"):
         from_texts(["oak", "elm"])
-    with pytest.raises(EmptyDataError, match="there are no texts"):
+    with pytest.raises(DataError, match="there are no texts"):
         from_texts([])
     with pytest.raises(OptionError, match="texts='oak', expected a list of texts"):
         from_texts("oak")

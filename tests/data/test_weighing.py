@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.data.known import weigh_samples
-from conenmf.errors import NegativeValueError, OptionError
+from conenmf.errors import DataError, OptionError
 from conenmf.solve.constraints import Penalties
 
 
@@ -80,12 +80,12 @@ def test_noise_below_zero_is_kept(solver, X):
 def test_what_needs_nonnegative_data_refuses_noise_below_zero(X):
     V = from_rows(X - X.mean(), negative="keep")
     for solver in ("mult", "plain-mult", "plain-hals"):
-        with pytest.raises(NegativeValueError, match=solver):
+        with pytest.raises(DataError, match=solver):
             factorize(V, 3, solver=solver)
-    with pytest.raises(NegativeValueError, match="cone"):
+    with pytest.raises(DataError, match="cone"):
         cluster_cones(V, 3)
     assert not ConeNMF(negative="keep").__sklearn_tags__().input_tags.positive_only
-    with pytest.raises(NegativeValueError):
+    with pytest.raises(DataError, match=r"[Nn]egative"):
         from_rows(X - X.mean())
 
 

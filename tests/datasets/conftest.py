@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf.datasets import DATASETS, DatasetWarning, Download, load
+from conenmf.datasets import DATASETS, Download, load
+from conenmf.errors import InputWarning
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def warned():
             warnings.simplefilter("always")
             load(name, **options)
         for warning in caught:
-            assert warning.category is DatasetWarning
+            assert warning.category is InputWarning
             assert warning.filename == __file__
         return [str(warning.message) for warning in caught]
 

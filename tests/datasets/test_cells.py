@@ -16,7 +16,7 @@ from conenmf.datasets.dataset import package_file
 from conenmf.errors import FileFormatError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
-pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
 CELLS = "10x_pbmc68k_reduced.h5ad"

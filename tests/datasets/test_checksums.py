@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from conenmf.datasets import fingerprint, load
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
-pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
 def test_numbers_are_recognised_however_they_are_stored(folder, rng, place, small, counts):

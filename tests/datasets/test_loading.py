@@ -9,7 +9,7 @@ from conenmf.datasets import DATASETS, available, fingerprint, load
 from conenmf.errors import FileFormatError, OptionError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
-pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
 def test_an_unknown_name_is_answered_with_all_names():

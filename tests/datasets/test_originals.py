@@ -6,10 +6,10 @@ import scipy.io
 from PIL import Image
 
 from conenmf.datasets import fingerprint, load
-from conenmf.errors import ConeNMFError, DatasetMissingError, FileFormatError
+from conenmf.errors import ConeNMFError, DatasetError, FileFormatError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
-pytestmark = pytest.mark.filterwarnings("ignore::conenmf.datasets.DatasetWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
 def test_labels_have_to_fit(folder, rng, place, counts):
@@ -185,7 +185,7 @@ def test_frames_are_shrunk_with_a_filter_that_sees_every_pixel(folder):
 
 def test_damaged_images(folder):
     (folder / "ck" / "S010" / "001").mkdir(parents=True)
-    with pytest.raises(DatasetMissingError):
+    with pytest.raises(DatasetError, match="is not in"):
         load("ck")
     (folder / "ck" / "S010" / "001" / "a.png").write_bytes(b"not an image")
     with pytest.raises(FileFormatError, match=r"a\.png is damaged"):

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import zarr
 
 from conenmf import ConeNMF, certify, factorize, from_rows, make_cones, open_data
-from conenmf.errors import DataChangedError, FactorError
+from conenmf.errors import DataChangedError, DataError
 from conenmf.io import text
 
 SMALL = {"max_memory": "2MB"}  # for several blocks
@@ -244,7 +244,7 @@ def test_errors_for_other_reasons_stay(tmp_path, X):
         return np.full_like(Y, np.nan)
 
     V = open_data(npy(tmp_path, X), **SMALL)
-    with pytest.raises(FactorError, match="not finite"):
+    with pytest.raises(DataError, match="not finite"):
         fit(V, solver=broken)
     fit(V)
 

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from conenmf import ConeNMF, from_columns, from_rows, open_data
 from conenmf.errors import (
-    ColumnWarning,
+    DataError,
     DataTypeError,
-    EmptyDataError,
     FileFormatError,
-    HeaderWarning,
     InputWarning,
     OptionError,
 )
@@ -59,7 +57,7 @@ def test_columns_are_named_or_left_out(tmp_path, name):
         open_data(path, names_column=4)
     with pytest.raises(OptionError, match="'who' is among the columns to leave out"):
         open_data(path, names_column="who", drop=2)
-    with pytest.raises(EmptyDataError, match="at least one feature"):
+    with pytest.raises(DataError, match="at least one feature"):
         open_data(path, names_column="who", drop=("day", "a", "b"))
 
 
@@ -173,11 +171,11 @@ def test_a_column_of_texts_does_not_make_a_header(tmp_path):
 def test_a_doubt_is_said(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1\n" + "0.5,0.25\n0.75,0.125\n" * 9)
-    with pytest.warns(HeaderWarning, match=r"taken as titles.*if it holds data, give header=False"):
+    with pytest.warns(InputWarning, match=r"taken as titles.*if it holds data, give header=False"):
         V = open_data(path)
     assert V.shape == (2, 18)
     path.write_text("1,2\n" + "30,4\n7,60\n" * 9)
-    with pytest.warns(HeaderWarning, match=r"taken as data.*if it holds titles, give header=True"):
+    with pytest.warns(InputWarning, match=r"taken as data.*if it holds titles, give header=True"):
         V = open_data(path)
     assert V.shape == (2, 19)
     for header, N in ((True, 18), (False, 19)):
@@ -204,7 +202,7 @@ def test_what_is_written_is_read(tmp_path_factory, F, N, titled, named, seed):
         frame.insert(place, "who", [f"n{i}" for i in range(N)], allow_duplicates=True)
     frame.to_csv(path, index=False, header=titled)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
+        warnings.simplefilter("ignore", InputWarning)
         rows, names = read(path, header=titled, names_column=place if named else None)
         kept, _ = read(path, header=titled, drop=place) if named else (rows, names)
     assert rows == kept == X.tolist()
@@ -235,20 +233,20 @@ def test_odd_columns_are_named(tmp_path, reason, name):
     frame = pd.DataFrame(DATA, columns=list("abcd"))
     frame.insert(2, "odd", ODD[reason])
     write(tmp_path / name, frame)
-    with pytest.warns(ColumnWarning, match=rf"column 'odd' {reason.strip()}.* drop='odd'.*n='odd'"):
+    with pytest.warns(InputWarning, match=rf"column 'odd' {reason.strip()}.* drop='odd'.*n='odd'"):
         V = open_data(tmp_path / name)
     assert V.shape == (5, N)
     assert V.remarks[-1].startswith("column 'odd' ")
     assert open_data(tmp_path / name, drop="odd").remarks == ()
-    with pytest.warns(ColumnWarning, match=r"the data frame: column 'odd' .*X\.drop\(columns='odd"):
+    with pytest.warns(InputWarning, match=r"the data frame: column 'odd' .*X\.drop\(columns='odd"):
         from_rows(frame)
-    with pytest.warns(ColumnWarning, match="column 'odd'"):
+    with pytest.warns(InputWarning, match="column 'odd'"):
         from_columns(frame)
 
 
 def test_odd_columns_reach_the_estimator():
     frame = pd.DataFrame(DATA, columns=list("abcd")).assign(PassengerId=np.arange(N) + 5)
-    with pytest.warns(ColumnWarning, match="column 'PassengerId' counts the rows"):
+    with pytest.warns(InputWarning, match="column 'PassengerId' counts the rows"):
         ConeNMF(2, max_iter=1, tol=0).fit(frame)
 
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from conenmf import ConeNMF, Factorization, open_data
 from conenmf.errors import (
+    DataError,
     DataTypeError,
-    EmptyDataError,
     FileFormatError,
-    MaskedDataError,
     OptionError,
 )
 
@@ -105,14 +104,14 @@ def test_other_places_of_both_files(tmp_path):
         ({"lines": 6}, FileFormatError, r"is truncated: scene\.hdr claims 6 lines"),
         ({"lines": 10**14, "samples": 10**14}, FileFormatError, "is truncated"),
         ({"header_offset": 1}, FileFormatError, "is truncated"),
-        ({"lines": 0}, EmptyDataError, "it needs some of each"),
+        ({"lines": 0}, DataError, "it needs some of each"),
         ({"bands": None}, FileFormatError, "is damaged.*'bands'"),
         ({"bands": "9" * 400}, FileFormatError, "is truncated"),
         ({"data_type": 6}, DataTypeError, "Complex data not supported"),
         ({"data_type": 7}, FileFormatError, "is damaged"),
         ({"wavelength": "{1, 2}"}, FileFormatError, "'wavelength' has 2 items for 4 bands"),
         ({"data_ignore_value": "none"}, FileFormatError, "'data ignore value' is 'none'"),
-        ({"data_ignore_value": int(SCENE[2, 3, 1])}, MaskedDataError, "data ignore value"),
+        ({"data_ignore_value": int(SCENE[2, 3, 1])}, DataTypeError, "data ignore value"),
     ],
 )
 def test_headers_that_lie(tmp_path, changes, error, problem):
@@ -146,5 +145,5 @@ def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave):
     value = int(SCENE[2, 3, 1])
     row, column = np.argwhere(SCENE.reshape(-1, BANDS) == value)[0]
     path = write(tmp_path / "scene.hdr", interleave, data_ignore_value=value)
-    with pytest.raises(MaskedDataError, match=f"row {row}, column {column}, counted from 0, is"):
+    with pytest.raises(DataTypeError, match=f"row {row}, column {column}, counted from 0, is"):
         open_data(path)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, make_cones, select_k
-from conenmf.errors import ComponentsError, DataTypeError, NotADataMatrixError, OptionError
+from conenmf.errors import ComponentsError, DataTypeError, OptionError
 from conenmf.judge import choose_k as module
 from conenmf.judge.choose_k import (
     METHODS,
@@ -259,7 +259,7 @@ def test_bad_input(cones):
         select_k(V, [2], methods=["magic"])
     with pytest.raises(OptionError, match="methods is empty"):
         select_k(V, [2], methods=[])
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         select_k(cones)
 
 

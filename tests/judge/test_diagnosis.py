@@ -3,7 +3,7 @@ import pytest
 
 from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
-from conenmf.errors import ShapeError
+from conenmf.errors import DataError
 from conenmf.judge.diagnosis import Diagnosis
 from conenmf.solve.inits import mixing
 
@@ -123,14 +123,14 @@ def test_taken_apart_and_put_together(model):
 )
 def test_parts_that_do_not_fit_are_refused(model, part, value):
     arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
-    with pytest.raises(ShapeError, match=f"its {part} does not fit the factors"):
+    with pytest.raises(DataError, match=f"its {part} does not fit the factors"):
         Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
 
 
 def test_missing_parts_are_refused(model):
     arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
     del arrays["freedom_spare"]
-    with pytest.raises(ShapeError, match="its freedom_spare is missing"):
+    with pytest.raises(DataError, match="its freedom_spare is missing"):
         Diagnosis.from_arrays(arrays, 60, 400, 5)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns
-from conenmf.errors import FactorError, NotADataMatrixError
+from conenmf.errors import DataError, DataTypeError
 from conenmf.judge.identifiability import UNIQUE_RADIUS, uniqueness_radii
 from conenmf.judge.scores import match_components, unit_columns
 from conenmf.judge.uniqueness import component_freedom
@@ -240,7 +240,7 @@ def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_block
 
 def test_bad_arguments():
     V = from_columns(np.ones((4, 5)))
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         uniqueness_radii(np.ones((4, 5)), np.ones((4, 1)), np.ones((1, 5)))
-    with pytest.raises(FactorError):
+    with pytest.raises(DataError):
         uniqueness_radii(V, np.ones((3, 1)), np.ones((1, 5)))

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from conenmf import ConeNMF, compare, factorize, from_columns, make_cones, select_k
-from conenmf.errors import ConeNMFError, FactorError, NotAvailableError, OptionError
+from conenmf.errors import ConeNMFError, DataError, NotAvailableError, OptionError
 from conenmf.judge import plots
 from conenmf.judge.choose_k import Vote
 from conenmf.judge.scores import abundance_maps
@@ -90,7 +90,7 @@ def test_maps_show_shares_of_pixels(result):
     np.testing.assert_array_equal(coarse, shares[:, ::2, ::2])
     with pytest.raises(NotAvailableError, match="give pixels_shape, rows and columns"):
         result.plot_maps()
-    with pytest.raises(FactorError, match=r"H has shape \(4, 200\), expected \(4, 100\)"):
+    with pytest.raises(DataError, match=r"H has shape \(4, 200\), expected \(4, 100\)"):
         result.plot_maps(pixels_shape=(10, 10))
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.pipeline import make_pipeline
 
 from conenmf import ConeNMF, Factorization, factorize, from_rows
-from conenmf.errors import FactorError, OptionError, ShapeError
+from conenmf.errors import DataError, OptionError
 from conenmf.judge.scores import dice, largest_features, match_components, purity
 from conenmf.names import Names
 
@@ -42,7 +42,7 @@ def test_a_perfect_clustering_under_any_names(labels, random):
 @pytest.mark.parametrize("score", [dice, purity])
 @pytest.mark.parametrize(("true", "pred"), [([0, 1], [0]), ([], []), ([[0]], [[0]])])
 def test_bad_labels(score, true, pred):
-    with pytest.raises(ShapeError, match=r"same length|labels_true=.*, expected a list of classes"):
+    with pytest.raises(DataError, match=r"same length|labels_true=.*, expected a list of classes"):
         score(true, pred)
 
 
@@ -61,9 +61,9 @@ def test_matching_with_more_and_with_zero_components():
     assert found.tolist() == [3, 2]
     _, cosines = match_components(np.zeros((3, 2)), np.ones((3, 2)))
     assert cosines.tolist() == [0, 0]
-    with pytest.raises(FactorError, match="W has 2 components and W_other only 1: swap them"):
+    with pytest.raises(DataError, match="W has 2 components and W_other only 1: swap them"):
         match_components(np.ones((3, 2)), np.ones((3, 1)))
-    with pytest.raises(FactorError, match="cannot be paired"):
+    with pytest.raises(DataError, match="cannot be paired"):
         match_components(np.ones((3, 2)), np.ones((4, 2)))
 
 
@@ -94,7 +94,7 @@ def test_words_of_a_sparse_matrix(counts):
     assert model.top_features(3) == model.result_.top_features(3)
     assert not hasattr(model, "feature_names_in_")  # scikit-learn would warn in transform
     assert model.transform(X).shape == (6, 2)
-    with pytest.raises(ShapeError, match="there are 3 names for 5 features"):
+    with pytest.raises(DataError, match="there are 3 names for 5 features"):
         ConeNMF(2).fit(X, feature_names=words[:3])
 
 
@@ -160,5 +160,5 @@ def test_other_features_are_named(names, problem):
     X = np.random.default_rng(0).random((9, 8))
     known = Names.of(feature_names=list("abcde"))
     model = ConeNMF(2).fit(from_rows(X[:, :5], names=known))
-    with pytest.raises(ShapeError, match=problem):
+    with pytest.raises(DataError, match=problem):
         model.transform(from_rows(X[:, : len(names)], names=Names.of(feature_names=list(names))))

@@ -28,12 +28,12 @@ from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
 from conenmf.errors import (
     ComponentsError,
+    DataError,
     DataTypeError,
-    DiskFullError,
-    FactorError,
     FileFormatError,
     NotAvailableError,
     OptionError,
+    OutputError,
 )
 from conenmf.judge import stability as module
 from conenmf.judge.scores import match_components
@@ -312,13 +312,13 @@ def test_a_full_disk_leaves_the_earlier_file(tmp_path, found, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("conenmf.data.saving.write_array", full_disk)
-    with pytest.raises(DiskFullError, match="the earlier one is intact"):
+    with pytest.raises(OutputError, match="the earlier one is intact"):
         found.save(target)
     assert target.read_bytes() == before
 
 
 def test_parts_that_do_not_belong_together_are_refused(found):
-    with pytest.raises(FactorError, match="these parts do not belong together"):
+    with pytest.raises(DataError, match="these parts do not belong together"):
         replace(found, W=found.W[:, :2])
 
 
@@ -561,7 +561,7 @@ def test_runs_without_a_consensus_say_why(runs, problem):
 
 
 def test_wrong_arguments_of_a_consensus_are_named():
-    with pytest.raises(FactorError, match="spectra"):
+    with pytest.raises(DataError, match="spectra"):
         consensus(np.ones((3, 4)))
     with pytest.raises(OptionError, match="density_threshold=0"):
         consensus(np.ones((3, 4, 2)), density_threshold=0)

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from sklearn.datasets import load_digits
 
 from conenmf import Uniqueness, factorize, from_columns, from_rows, uniqueness
-from conenmf.errors import FactorError, NotADataMatrixError, NotAvailableError, OptionError
+from conenmf.errors import DataError, DataTypeError, NotAvailableError, OptionError
 from conenmf.judge import uniqueness as module
 from conenmf.judge.scores import match_components, unit_columns
 from conenmf.judge.uniqueness import (
@@ -222,12 +222,12 @@ def test_in_words():
     ],
 )
 def test_what_are_no_factors_is_refused(W, H, message):
-    with pytest.raises(FactorError, match=message):
+    with pytest.raises(DataError, match=message):
         component_freedom(from_columns(np.ones((3, 4))), W, H)
 
 
 def test_a_bare_array_is_refused():
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         component_freedom(np.ones((3, 4)), np.ones((3, 2)), np.ones((2, 4)))
 
 
@@ -534,9 +534,9 @@ def test_given_components_stay_and_are_not_judged():
 
 def test_bad_arguments():
     V = from_columns(np.ones((4, 5)))
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         uniqueness(np.ones((4, 5)), np.ones((4, 1)), np.ones((1, 5)))
-    with pytest.raises(FactorError):
+    with pytest.raises(DataError):
         uniqueness(V, np.ones((3, 1)), np.ones((1, 5)))
     with pytest.raises(OptionError):
         uniqueness(V, np.ones((4, 1)), np.ones((1, 5)), loss="zebra")

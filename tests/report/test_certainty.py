@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, make_cones, stability
-from conenmf.errors import ShapeError
+from conenmf.errors import DataError
 from conenmf.judge.scores import match_components
 from conenmf.names import Names
 from conenmf.report import render
@@ -106,5 +106,5 @@ def test_runs_without_a_consensus_have_no_limits(cones, again, parsed):
 
 
 def test_stability_of_other_data_is_refused(cones, again):
-    with pytest.raises(ShapeError, match="the same data with as many components"):
+    with pytest.raises(DataError, match="the same data with as many components"):
         render(factorize(cones.data, 3), stability=again)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones
-from conenmf.errors import OptionError, ShapeError
+from conenmf.errors import DataError, OptionError
 from conenmf.export import write_tables
 from conenmf.names import Names
 from conenmf.report import render
@@ -169,9 +169,9 @@ def test_known_classes_colour_the_map_and_are_counted(scene, parsed):
     assert {"oak", "elm", "&lt;ash&gt;"} <= set(names)
     elements = parsed(render(scene)).elements
     assert {a["data-by"] for _, a in elements if "data-by" in a} == {"component"}
-    with pytest.raises(ShapeError, match="there are 3 classes for 300 samples"):
+    with pytest.raises(DataError, match="there are 3 classes for 300 samples"):
         render(scene, classes=[1, 2, 3])
-    with pytest.raises(ShapeError, match="classes="):
+    with pytest.raises(DataError, match="classes="):
         render(scene, classes=[[1], [2]])
 
 
@@ -253,7 +253,7 @@ def test_typical_texts_begin_below_their_names(scene, parsed):
     first = int(scene.diagnose().inspected.indices[scene.diagnose().inspected.typical[0, 0]])
     assert f"text {first} <script> long" in page.text
     assert "long " * 60 not in page.text  # only the beginning
-    with pytest.raises(ShapeError, match=f"{N - 1} texts for {N} samples"):
+    with pytest.raises(DataError, match=f"{N - 1} texts for {N} samples"):
         render(scene, texts=texts[1:])
 
 

@@ -24,15 +24,14 @@ from conenmf.data.resampled import bootstrapped
 from conenmf.errors import (
     CheckpointError,
     ClusterError,
-    FactorError,
-    MaskedDataError,
-    NegativeValueError,
+    DataError,
+    DataTypeError,
+    InputWarning,
     OptionError,
     ReadError,
-    ShapeError,
 )
 from conenmf.judge.stability import stability
-from conenmf.scale.dask import RechunkWarning, Traffic
+from conenmf.scale.dask import Traffic
 from conenmf.solve.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
@@ -153,11 +152,11 @@ def test_own_factors_in_any_form(X):
 
 
 def test_chunks_along_features_are_cut_anew_with_a_warning(X):
-    with pytest.warns(RechunkWarning, match="cut along features into 5 chunks"):
+    with pytest.warns(InputWarning, match="cut along features into 5 chunks"):
         V = from_rows(da.from_array(X, chunks=(500, 10)))
     np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
     sparse = da.from_array(X, chunks=(500, 25)).map_blocks(sp.csr_matrix, dtype=float)
-    with pytest.warns(RechunkWarning):
+    with pytest.warns(InputWarning):
         V = from_rows(sparse)
     np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
 
@@ -167,7 +166,7 @@ def test_empty_chunks_and_unknown_chunks(X):
     V = from_rows(da.concatenate([whole[:0], whole[:600], whole[600:600], whole[600:]]))
     np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=1))
     unknown = whole[whole[:, 0] > whole[:, 0].mean()]
-    with pytest.raises(ShapeError, match="compute_chunk_sizes"):
+    with pytest.raises(DataError, match="compute_chunk_sizes"):
         from_rows(unknown)
     V = from_rows(unknown.compute_chunk_sizes())
     assert 0 < V.shape[1] < 2000
@@ -176,9 +175,9 @@ def test_empty_chunks_and_unknown_chunks(X):
 def test_bad_entries_are_named(X):
     X = X.copy()
     X[1234, 5] = -1.0
-    with pytest.raises(NegativeValueError, match=r"row 1234 \(sample\), column 5 \(feature\)"):
+    with pytest.raises(DataError, match=r"row 1234 \(sample\), column 5 \(feature\)"):
         from_rows(chunked(X))
-    with pytest.raises(NegativeValueError, match=r"row 5 \(feature\), column 1234 \(sample\)"):
+    with pytest.raises(DataError, match=r"row 5 \(feature\), column 1234 \(sample\)"):
         from_columns(chunked(X).T)
 
 
@@ -201,7 +200,7 @@ def test_an_unreadable_chunk(X, problem, persist):
 
 
 def test_masked_chunks(X):
-    with pytest.raises(MaskedDataError, match="some entries are masked"):
+    with pytest.raises(DataTypeError, match="some entries are masked"):
         from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) > 1))
     V = from_rows(da.ma.masked_array(chunked(X), mask=chunked(X) < 0))
     assert V.total == pytest.approx((X**2).sum())
@@ -215,7 +214,7 @@ def test_bad_coefficients_on_a_cluster(X):
         (da.full((4, 2000), np.nan), "entries from nan"),
         (da.ones((3, 2000)), r"shape \(3, 2000\) .* expected numbers of \(4, 2000\)"),
     ):
-        with pytest.raises(FactorError, match=message):
+        with pytest.raises(DataError, match=message):
             factorize(V, 4, init=(W, H))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
 from conenmf.atomic import Temporary
-from conenmf.errors import CheckpointError, DiskFullError, OptionError
+from conenmf.errors import CheckpointError, OptionError, OutputError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
 
@@ -237,18 +237,18 @@ def test_a_disk_that_is_really_full(tmp_path):
         import numpy as np
         from conenmf import factorize, from_rows
         from conenmf.solve.checkpoint import Checkpoint
-        from conenmf.errors import DiskFullError
+        from conenmf.errors import OutputError
         X = np.random.default_rng(0).random((4000, 10))
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
         result = factorize(from_rows(X), 4, max_iter=1)
         for V in (from_rows(X), from_rows(da.from_array(X, chunks=(1000, 10)))):
             try:
                 factorize(V, 4, checkpoint=Checkpoint({str(tmp_path)!r}, every=0))
-            except DiskFullError:
+            except OutputError:
                 print("named")
         try:
             result.save({str(tmp_path / "result.npz")!r})
-        except DiskFullError:
+        except OutputError:
             print("named")
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
@@ -287,7 +287,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     checkpoint = Checkpoint(tmp_path, every=0)
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(DiskFullError, match="the one of iteration 2 is intact; the same"):
+        with pytest.raises(OutputError, match="the one of iteration 2 is intact; the same"):
             factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert os.listdir(tmp_path) == ["00000002"]
     resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data import known as known_data
-from conenmf.data.known import MissingWarning, observed_only, weigh_samples
-from conenmf.errors import OptionError, UnseenFeaturesWarning
+from conenmf.data.known import observed_only, weigh_samples
+from conenmf.errors import InputWarning, OptionError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.poisson import balanced, poisson_method
@@ -222,10 +222,10 @@ def test_hidden_counts_are_found(truth):
 def test_samples_and_features_of_which_nothing_is_known(counts):
     X = counts.T.copy()
     X[4], X[:, 3] = np.nan, np.nan
-    with pytest.warns(MissingWarning):
+    with pytest.warns(InputWarning):
         model = ConeNMF(K, loss="poisson", missing="nan").fit(X)
     assert not model.components_[:, 3].any()
-    with pytest.warns(MissingWarning):
+    with pytest.warns(InputWarning):
         A = model.transform(X)
     assert not A[4].any()
     assert np.isnan(model.inverse_transform(A)[:, 3]).all()
@@ -260,7 +260,7 @@ def test_all_components_given_is_transform(make, truth, counts):
 def test_counts_that_no_given_component_has_are_named(truth, counts):
     W = truth[0].copy()
     W[2] = 0.0
-    with pytest.warns(UnseenFeaturesWarning, match="1 feature"):
+    with pytest.warns(InputWarning, match="1 feature"):
         result = factorize(from_columns(counts), K, loss="poisson", fixed=W)
     rest = np.arange(F) != 2
     assert result.objective == pytest.approx(divergence(counts[rest], W[rest], result.H))

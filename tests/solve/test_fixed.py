@@ -4,7 +4,7 @@ import pytest
 
 from conenmf import ConeNMF, certify, factorize, from_columns
 from conenmf.cones.restricted import bound_given
-from conenmf.errors import ComponentsError, FactorError, NotAvailableError
+from conenmf.errors import ComponentsError, DataError, NotAvailableError
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.coefficients import what_is_left
@@ -113,11 +113,11 @@ def test_wrong_components_are_named(parts):
     V = from_columns(A @ B)
     with pytest.raises(ComponentsError, match="4 components are fixed, more than the 3"):
         factorize(V, 3, fixed=A)
-    with pytest.raises(FactorError, match="component 1, counted from 0, is all zero"):
+    with pytest.raises(DataError, match="component 1, counted from 0, is all zero"):
         factorize(V, 3, fixed=A * [1, 0, 1, 1])
-    with pytest.raises(FactorError, match="fixed"):
+    with pytest.raises(DataError, match="fixed"):
         factorize(V, 3, fixed=-A)
-    with pytest.raises(FactorError, match="fixed"):
+    with pytest.raises(DataError, match="fixed"):
         factorize(V, 3, fixed=A[:5])
     with pytest.raises(NotAvailableError, match="partial_fit takes no"):
         ConeNMF(4, fixed=A.T).partial_fit((A @ B).T)

@@ -5,7 +5,7 @@ import pytest
 
 from conenmf import ConeNMF, cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.seeding import cr1_plus_plus
-from conenmf.errors import ComponentsError, FactorError, NotADataMatrixError, OptionError
+from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.inits import INITS, initialize, lift_zeros
@@ -188,7 +188,7 @@ def test_own_factors(sample_matrix):
     ],
 )
 def test_bad_own_factors(init, message, sample_matrix):
-    with pytest.raises(FactorError, match=message):
+    with pytest.raises(DataError, match=message):
         initialize(from_columns(sample_matrix), 3, init, HALS)
 
 
@@ -197,7 +197,7 @@ def test_bad_options(sample_matrix):
         initialize(from_columns(sample_matrix), 3, "svd", HALS)
     with pytest.raises(ComponentsError):
         initialize(from_columns(sample_matrix), 0, "random", HALS)
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         initialize(sample_matrix, 3, "random", HALS)
     with pytest.raises(ComponentsError, match="12 singular values"):
         initialize(from_columns(sample_matrix), 13, "nndsvd", HALS)

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, make_cones
-from conenmf.errors import NotADataMatrixError
+from conenmf.errors import DataTypeError
 from conenmf.solve.coefficients import coefficients, column_units
 from conenmf.solve.losses.objective import Frobenius, Point, extrapolated
 from conenmf.solve.run import Stopping, alternate
@@ -99,7 +99,7 @@ def test_labels_weigh_components_by_their_length():
 
 
 def test_bare_arrays_are_refused(init):
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         coefficients(np.ones((12, 40)), init[0])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.rank_one import cr1_error
 from conenmf.cones.stream import SKETCH_SIZE
-from conenmf.errors import ComponentsError, NotADataMatrixError, ShapeError
+from conenmf.errors import ComponentsError, DataError, DataTypeError
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.online import ConeStream
 
@@ -212,9 +212,9 @@ def test_continuing_from_factors():
 def test_bad_input():
     with pytest.raises(ComponentsError):
         ConeStream(3, 0)
-    with pytest.raises(NotADataMatrixError, match="from_rows"):
+    with pytest.raises(DataTypeError, match="from_rows"):
         ConeStream(3, 2).update(np.ones((3, 4)))
-    with pytest.raises(ShapeError, match="batch has 4 features, the stream has 3"):
+    with pytest.raises(DataError, match="batch has 4 features, the stream has 3"):
         ConeStream(3, 2).update(from_columns(np.ones((4, 2))))
 
 

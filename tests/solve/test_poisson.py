@@ -10,7 +10,7 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
 from conenmf import factorize, from_columns, from_rows
-from conenmf.errors import FactorError, OptionError, UnseenFeaturesError, UnseenFeaturesWarning
+from conenmf.errors import DataError, InputWarning, OptionError
 from conenmf.solve import count_inits
 from conenmf.solve.goals import best_coefficients, checked_loss
 from conenmf.solve.losses.objective import Point
@@ -185,20 +185,20 @@ def test_as_many_components_as_features():
 def test_words_that_no_component_has():
     W = np.array([[1.0, 0.2], [0.5, 1.0], [0.0, 0.0]])
     V = from_columns([[3, 0, 1], [2, 5, 0], [0, 0, 4]])
-    with pytest.warns(UnseenFeaturesWarning, match="1 feature with counts, in all 4: 2"):
+    with pytest.warns(InputWarning, match="1 feature with counts, in all 4: 2"):
         H, labels, value = best_coefficients(V, W, "poisson")
     without, _, same = best_coefficients(from_columns([[3, 0, 1], [2, 5, 0]]), W[:2], "poisson")
     np.testing.assert_allclose(H, without)
     assert value == same
     assert labels.tolist() == [0, 1, 0]
-    with pytest.raises(UnseenFeaturesError, match="fit again"):
+    with pytest.raises(DataError, match="fit again"):
         best_coefficients(V, W, "poisson", unseen="raise")
 
 
 def test_a_rate_of_zero_where_a_count_is_not_is_named():
     V = from_columns([[3.0, 1.0], [2.0, 5.0]])
     W, H = np.eye(2), np.array([[1.0, 1.0], [0.0, 1.0]])
-    with pytest.raises(FactorError, match="rate of zero"):
+    with pytest.raises(DataError, match="rate of zero"):
         alternate(V, W, H, poisson_method("mult"), stopping=Stopping(max_iter=3))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.atomic import in_use
-from conenmf.errors import CheckpointError, CheckpointWarning, DiskFullError, OptionError
+from conenmf.errors import CheckpointError, CheckpointWarning, OptionError, OutputError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import Solver, mult
 
@@ -248,7 +248,7 @@ def test_a_full_disk_does_not_claim_a_checkpoint_that_is_not_there(cones, run, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("conenmf.data.local.save_array", full)
-    with pytest.raises(DiskFullError, match=r"for a checkpoint in .*run: .*there is no earlier"):
+    with pytest.raises(OutputError, match=r"for a checkpoint in .*run: .*there is no earlier"):
         factorize(from_columns(cones), 3, checkpoint=run, **OPTIONS)
     assert os.listdir(run.folder) == []
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns
-from conenmf.errors import ComponentsError, NotADataMatrixError
+from conenmf.errors import ComponentsError, DataTypeError
 from conenmf.solve.separable import nnls_in_simplex, snpa, spa
 
 
@@ -64,7 +64,7 @@ def test_spa_is_limited_by_dimensions_and_snpa_is_not():
     with pytest.raises(ComponentsError, match="only 2 linearly independent samples"):
         spa(V, 3)
     assert len(set(snpa(V, 7).tolist())) == 7
-    with pytest.raises(NotADataMatrixError):
+    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
         spa(np.eye(2), 1)
 
 

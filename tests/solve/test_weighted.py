@@ -6,14 +6,13 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
 from conenmf.cones.restricted import observed_bound
-from conenmf.data.known import MissingWarning, observed_only
+from conenmf.data.known import observed_only
 from conenmf.errors import (
     ConeNMFError,
-    NonFiniteError,
+    DataError,
+    InputWarning,
     NotAvailableError,
     OptionError,
-    ShapeError,
-    ZeroDataError,
 )
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.checkpoint import Checkpoint
@@ -99,19 +98,19 @@ def test_a_weight_of_two_is_the_feature_twice(make, init, X):
     """Also in `transform`; a weight of 0 is a feature left out."""
     counts = np.random.default_rng(1).integers(0, 4, 20)
     options = {"init": init, "max_iter": 3000, "tol": 1e-9}
-    with pytest.warns(MissingWarning, match="features"):
+    with pytest.warns(InputWarning, match="features"):
         one = ConeNMF(3, **options).fit(make(X), weights=counts)
     other = ConeNMF(3, **options).fit(make(np.repeat(X, counts, axis=1)))
     assert one.result_.objective == pytest.approx(other.result_.objective, rel=1e-6)
     expected = other.components_[:, np.cumsum(counts)[counts > 0] - 1]
     product = one.result_.H.T @ one.components_[:, counts > 0]
     np.testing.assert_allclose(product, other.result_.H.T @ expected, atol=1e-3)
-    with pytest.warns(MissingWarning, match="features"):
+    with pytest.warns(InputWarning, match="features"):
         coefficients = one.transform(make(X))
     np.testing.assert_allclose(coefficients, one.result_.H.T, atol=1e-12)
     value = (counts * (X - coefficients @ one.components_) ** 2).sum()
     assert one.reconstruction_err_**2 == pytest.approx(value, rel=1e-9)
-    with pytest.raises(ShapeError, match=r"or for each feature, \(20,\)"):
+    with pytest.raises(DataError, match=r"or for each feature, \(20,\)"):
         ConeNMF(3).fit(X, weights=np.ones(7))
 
 
@@ -194,7 +193,7 @@ def test_empty_samples_and_features_are_zero_and_counted(X):
     mask = known(X, 0.3)
     mask[[3, 5]] = False
     mask[:, 4] = False
-    with pytest.warns(MissingWarning) as caught:
+    with pytest.warns(InputWarning) as caught:
         model = ConeNMF(3).fit(np.where(mask, X, np.nan), mask=mask)
     texts = [str(one.message) for one in caught]
     assert any("2 samples" in text for text in texts)
@@ -203,7 +202,7 @@ def test_empty_samples_and_features_are_zero_and_counted(X):
     assert not model.components_[:, 4].any()
     assert model.labels_[3] == -1
     assert np.isnan(model.inverse_transform(np.ones((1, 3)))[0, 4])
-    with pytest.raises(ZeroDataError, match="every entry is missing"):
+    with pytest.raises(DataError, match="every entry is missing"):
         from_rows(X, mask=np.zeros_like(X))
 
 
@@ -263,9 +262,9 @@ def test_files_with_holes(tmp_path, X):
 
 
 def test_wrong_weights_are_named(X):
-    with pytest.raises(NonFiniteError, match="missing='nan'"):
+    with pytest.raises(DataError, match="missing='nan'"):
         from_rows(np.where(X > X.mean(), np.nan, X))
-    with pytest.raises(ShapeError, match="mask has shape"):
+    with pytest.raises(DataError, match="mask has shape"):
         from_rows(X, mask=np.ones((3, 3)))
     with pytest.raises(OptionError, match="at least 0"):
         from_rows(X, weights=-np.ones_like(X))

@@ -11,7 +11,6 @@ from ..errors import (
     CheckpointError,
     ComponentsError,
     ConeNMFError,
-    DiskFullError,
     Message,
     Option,
     OptionError,
@@ -32,7 +31,7 @@ EXIT_CODES = {
     143: "terminated by the signal SIGTERM; nothing was written",
 }
 _CODES_OF_ERRORS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
-    ((OutputError, DiskFullError), 5),
+    ((OutputError,), 5),
     ((ComponentsError, OptionError, CheckpointError, ImportError, MemoryError), 4),
     ((ConeNMFError, OSError), 3),
 )

@@ -16,7 +16,7 @@ from ..arguments import path as checked_path
 from ..atomic import writing
 from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
-from ..errors import ConeNMFError, DiskFullError, OptionError, OutputError
+from ..errors import ConeNMFError, OptionError, OutputError
 from ..export import (
     ANNOTATED_FILE,
     REPORT_FILE,
@@ -324,8 +324,7 @@ def _what_stays(target: Path) -> str:
 def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSError:
     """An error while a result was written, with the names that its files would have had."""
     reason = str(problem) if isinstance(problem, ConeNMFError) else problem.strerror or str(problem)
-    kind = DiskFullError if isinstance(problem, DiskFullError) else OutputError
-    return kind(f"{reason.replace(str(folder), str(target))}{outcome}")
+    return OutputError(f"{reason.replace(str(folder), str(target))}{outcome}")
 
 
 @click.command()

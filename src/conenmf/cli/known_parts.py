@@ -19,7 +19,7 @@ from ..data.blocks import Array, Block, dense, exact
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
-from ..errors import ConeNMFError, FileFormatError, Message, NonFiniteError, Option, ShapeError
+from ..errors import ConeNMFError, DataError, FileFormatError, Message, Option
 from ..io.open import open_data
 from ..io.texts import read_names
 from ..judge.scores import matched_rows
@@ -161,7 +161,7 @@ class KnownEntries:
                 if own is not None and others is not None and own != others:
                     side = what.replace("_", " ")
                     problem = f" has other {side} than the data, or in another order: "
-                    raise ShapeError(Message(Option(option), problem, "write it as the data are"))
+                    raise DataError(Message(Option(option), problem, "write it as the data are"))
 
 
 def read_fixed(path: str | None, V: DataMatrix, **reading: Any) -> Fixed | None:
@@ -193,7 +193,7 @@ def weighed(V: DataMatrix, path: str | None, loss: str, max_memory: str | None) 
         raise FileFormatError(Message(Option("sample_weight", path), problem)) from None
     if len(numbers) != V.shape[1]:
         problem = f" has {len(numbers)} lines for {V.shape[1]} samples: give one number for each"
-        raise ShapeError(Message(Option("sample_weight", path), problem))
+        raise DataError(Message(Option("sample_weight", path), problem))
     return weigh_samples(V, numbers, checked_loss(loss))
 
 
@@ -229,7 +229,7 @@ def _opened(option: str, path: str, **reading: Any) -> DataMatrix:
         raise type(problem)(Message(Option(option), ": ", *parts)) from problem
     if M.observed is not None:
         share = f"{M.observed.missing:.2g} of its entries are NaN: expected numbers"
-        raise NonFiniteError(Message(Option(option, path), ": ", share))
+        raise DataError(Message(Option(option, path), ": ", share))
     return M
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
-from ..errors import FileFormatError, OptionError, ShapeError
+from ..errors import DataError, FileFormatError, OptionError
 from ..io.columns import ColumnChoice
 from ..io.hdf5 import read_annotation, read_coordinates
 from ..io.texts import TABLE_SUFFIXES, open_text_column, open_texts
@@ -100,7 +100,7 @@ class GivenClasses:
             column: Any = open_text_column(common.path, given, budget, choice).matrix
             classes = list(column)
         if len(classes) != N:
-            raise ShapeError(f"{common.path} has {len(classes)} classes for {N} samples")
+            raise DataError(f"{common.path} has {len(classes)} classes for {N} samples")
         return np.array(classes)
 
 
@@ -123,7 +123,7 @@ def _in_file(path: str, N: int, names_of_samples: Names) -> Array:
     if len(rows) == N + 1:
         rows = rows[1:]  # without the header
     if len(rows) != N:
-        raise ShapeError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
+        raise DataError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
     classes = [row[-1] for row in rows]
     names = tuple(visible(row[0]) for row in rows)
     if sample_names is None or len(rows[0]) == 1 or names == sample_names:

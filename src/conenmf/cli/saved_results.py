@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ..atomic import in_use, output_file, writing
 from ..data.prepare import prepared
-from ..errors import OptionError, ShapeError
+from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..io.texts import TABLE_SUFFIXES
 from ..judge.scores import matched_rows
@@ -237,7 +237,7 @@ def _judged(
     V = common.open(common.display, vocabulary=factorization.vocabulary)
     if V.shape != (factorization.W.shape[0], factorization.H.shape[1]):
         (F, N), n = V.shape, factorization.H.shape[1]
-        raise ShapeError(
+        raise DataError(
             f"{data} has {N} samples and {F} features, and the data of {result} had {n} and "
             f"{factorization.W.shape[0]}: name the right file, and how to read it"
         )

@@ -14,7 +14,7 @@ from ..arguments import array, factor, integer, number, optional
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import FactorError, Message, Option, OptionError
+from ..errors import DataError, Message, Option, OptionError
 from .angles import sine_at, squared_distances
 
 __all__ = [
@@ -311,7 +311,7 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
     """
     u = factor("axis", axis, ("F",)).astype(float)
     if not u.any():
-        raise FactorError(Message(Option("axis"), " is zero: it has no direction"))
+        raise DataError(Message(Option("axis"), " is zero: it has no direction"))
     if u.size == 1:
         return float(np.pi / 2)
     return float(np.arcsin(u.min() / np.linalg.norm(u)))

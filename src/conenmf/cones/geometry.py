@@ -23,7 +23,7 @@ from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.steps import sample_indices
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import ShapeError
+from ..errors import DataError
 from ..linalg.nnls import nnls
 from .angles import angle_at, angles_between, squared_distances
 from .separation import Separation, pairwise_separation
@@ -250,7 +250,7 @@ def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
     )
     empty = np.flatnonzero(counts == 0)
     if counts.size == 0 or empty.size:
-        raise ShapeError(
+        raise DataError(
             f"cluster {int(empty[0]) if empty.size else 0} has no nonzero sample: "
             "labels must use every number from 0 to the largest"
         )

@@ -21,7 +21,7 @@ from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
 from ..data.steps import add
 from ..data.validate import check_labels, check_shapes, require_data_matrix
-from ..errors import FactorError, ShapeError
+from ..errors import DataError
 from ..linalg.spectrum import Spectrum
 from .angles import largest_angle
 from .clustering import Cones, assign, choose_centres, cosine_rounding
@@ -121,7 +121,7 @@ def rank_one_factors(
     tol, max_passes = number("tol", tol, at_least=0), integer("max_passes", max_passes, at_least=1)
     max_products = min(integer("max_products", max_products, at_least=0), max_passes + 1)
     if cones.directions.shape[0] != V.shape[0]:
-        raise ShapeError(
+        raise DataError(
             f"the cones have directions of {cones.directions.shape[0]} features, "
             f"the data have {V.shape[0]}"
         )
@@ -141,7 +141,7 @@ def factors_from_centres(
     require_data_matrix(V, nonzero=True)
     tol, centres = number("tol", tol, at_least=0), indices("centres", centres, V.shape[1])
     least = None if flag("moved", moved) else 0
-    Z = array("Z", Z, (V.shape[0], centres.size), at_least=least, error=FactorError)
+    Z = array("Z", Z, (V.shape[0], centres.size), at_least=least, error=DataError)
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
             _assign_and_multiply,
@@ -165,7 +165,7 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     W, Ht = check_shapes(V, W, H)
     (explained,) = V.map(_sum_of_squares, Ht)
     if not np.isfinite(explained):
-        raise FactorError("H must be finite: it holds NaN or infinity")
+        raise DataError("H must be finite: it holds NaN or infinity")
     squared_error = 1.0 - explained / V.total
     if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
         W = np.ascontiguousarray(W, dtype=np.float64)

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar
 import numpy as np
 
 from ..atomic import Temporary, flush, remove_abandoned
-from ..errors import CheckpointError, DiskFullError, Message, Option, is_disk_full
+from ..errors import CheckpointError, Message, Option, OutputError, is_disk_full
 from ..signals import interrupt_again
 from .blocks import Array
 from .matrix import Checksum
@@ -136,7 +136,7 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
         if temporary is not None:
             temporary.remove()
         if is_disk_full(problem):
-            raise DiskFullError(
+            raise OutputError(
                 Message(
                     f"not enough disk space for {size / 1e9:.3g} GB of coefficients in {folder}: "
                     "free some, or raise ",
@@ -176,7 +176,7 @@ def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
         try:
             return function(*arguments, **options)
-        except DiskFullError as problem:
+        except OutputError as problem:
             errors: list[BaseException] = [problem]  # each once: causes can go in a circle
             for error in errors:
                 error.__traceback__ = None

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 
 from .. import kernels
-from ..errors import ShapeError
+from ..errors import DataError
 
 __all__ = [
     "Array",
@@ -211,7 +211,7 @@ def cone_products(
     `sums`. A sample labelled -1 is zero, and may as well belong to cone 0.
     """
     if Q.shape[1] != block.shape[0] or labels.max(initial=-1) >= Q.shape[0]:
-        raise ShapeError(
+        raise DataError(
             f"directions have shape {Q.shape} and labels reach {labels.max(initial=-1)}: "
             f"expected {block.shape[0]} features and one direction per label"
         )

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataChangedError, MaskedDataError, Message, Option, OptionError, ReadError
+from ..errors import DataChangedError, DataTypeError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
 from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
 from .borders import Borders, equal_borders
@@ -258,7 +258,7 @@ class DiskMatrix(LocalMatrix):
         """Name the file, and the part of it, that could not be read."""
         try:
             yield
-        except (ReadError, MaskedDataError, MemoryError):
+        except (ReadError, DataTypeError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
             message = f"{self._source.name}: {what} could not be read: {problem}; "

@@ -25,14 +25,12 @@ import scipy.sparse as sp
 
 from ..arguments import array, choice, number
 from ..errors import (
+    DataError,
     DataTypeError,
-    MaskedDataError,
+    InputWarning,
     Message,
     Option,
     OptionError,
-    ScaleError,
-    ShapeError,
-    ZeroDataError,
 )
 from ..names import in_order
 from ..text import counted
@@ -57,7 +55,6 @@ from .views import take_samples, times_samples
 
 __all__ = [
     "Given",
-    "MissingWarning",
     "Observed",
     "Weighed",
     "is_of_features",
@@ -68,10 +65,6 @@ __all__ = [
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
-
-
-class MissingWarning(UserWarning):
-    """Samples or features of which nothing is observed: nothing can be said about them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +259,7 @@ def observed_only(
     if view.observed is None:
         return V if V.observed is None else view
     if view.observed.missing == 1:
-        raise ZeroDataError("every entry is missing: there is nothing to factor")
+        raise DataError("every entry is missing: there is nothing to factor")
     _warn(view.observed.n_empty_samples, int(view.observed.empty_features.sum()))
     return view
 
@@ -284,7 +277,7 @@ def _warn(n_samples: int, n_features: int) -> None:
     for count, what in ((n_samples, "sample"), (n_features, "feature")):
         if count:
             problem = f"nothing is observed of {counted(count, what)}: coefficients and components "
-            warnings.warn(MissingWarning(problem + "are zero there"), stacklevel=4)
+            warnings.warn(InputWarning(problem + "are zero there"), stacklevel=4)
 
 
 def _check_scale(
@@ -296,7 +289,7 @@ def _check_scale(
         return
     size = f" has numbers from {lowest:g} to {highest:g}, with which squares leave the range of "
     advice = f"{dtype}; divide it by its largest number, and write 0 for the tiny ones"
-    raise ScaleError(Message(Option(name), size + advice))
+    raise DataError(Message(Option(name), size + advice))
 
 
 def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
@@ -312,7 +305,7 @@ def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
         except Exception:  # rows that differ in length, an object of the caller's own
             table = np.empty((), dtype=object)
     if np.ma.is_masked(table):
-        raise MaskedDataError(Message(Option(name), ": some entries are masked; fill them first"))
+        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
     if getattr(table.dtype, "kind", "O") not in "fiub":
         problem = f" has entries of type {table.dtype}, expected numbers"
         raise DataTypeError(Message(Option(name), problem))
@@ -321,7 +314,7 @@ def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
     if tuple(table.shape) != (N, F):
         problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
-        raise ShapeError(Message(Option(name), problem, f"{(N, F)}{also}"))
+        raise DataError(Message(Option(name), problem, f"{(N, F)}{also}"))
     (lowest, highest) = V.map(extremes, table, reduce=wider)[0]
     if name == "mask" and not np.isnan(lowest):
         table = table.astype(bool, copy=False)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, ShapeError, name_out_of_memory
+from ..errors import CheckpointError, DataError, name_out_of_memory
 from .aligned import check_file, save_array
 from .blocks import Array, Block
 from .borders import Borders, equal_borders
@@ -253,7 +253,7 @@ class LocalMatrix(DataMatrix):
             if array is None or not array.flags.writeable:
                 array = self._new_aligned(shape, part.dtype)
             elif array.shape != shape or array.dtype != part.dtype:
-                raise ShapeError(
+                raise DataError(
                     f"out has shape {array.shape} and type {array.dtype}, "
                     f"expected {shape} and {part.dtype}"
                 )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ..arguments import flag, function, integer, optional
 from ..arguments import indices as checked_indices
-from ..errors import NotAvailableError, ShapeError
+from ..errors import DataError, NotAvailableError
 from ..names import Names
 from .blocks import Array, Block, exact, products, weighted_sums
 from .measures import Measures, measure
@@ -380,7 +380,7 @@ class DataMatrix(ABC):
         for array in aligned:
             n_rows = len(array) if hasattr(array, "__len__") else 0
             if n_rows != self.shape[1]:
-                raise ShapeError(
+                raise DataError(
                     f"an aligned array has {n_rows} rows, expected one for each of "
                     f"{self.shape[1]} samples"
                 )

@@ -21,13 +21,12 @@ import numpy as np
 
 from ..arguments import choice, flag, integer, number, optional
 from ..errors import (
+    DataError,
     DataTypeError,
-    EmptyDataError,
     Message,
     NotAvailableError,
     Option,
     OptionError,
-    ShapeError,
 )
 from ..text import shown
 from .blocks import Array, Block, exact, norms, products
@@ -151,7 +150,7 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
         raise OptionError("the data are prepared already: ask for all steps in one call")
     idf = preparation.idf
     if idf is not None and idf.size != V.shape[0]:
-        raise ShapeError(
+        raise DataError(
             f"the data have {V.shape[0]} features, and there are weights for {idf.size}: "
             "they must agree"
         )
@@ -245,7 +244,7 @@ class Words:
         stream = _checked_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
         if not first:
-            raise EmptyDataError("there are no texts: give at least one")
+            raise DataError("there are no texts: give at least one")
         listed = self.stop_words
         if listed == "auto":
             listed = "english" if _are_english(first) else "none"
@@ -259,7 +258,7 @@ class Words:
         except DataTypeError:
             raise
         except ValueError as problem:  # no word is left
-            raise EmptyDataError(
+            raise DataError(
                 Message(
                     f"no word is in {self.min_df} texts or more and in at most {limit:.0%} of "
                     "them: give more texts, lower ",
@@ -304,7 +303,7 @@ class Vocabulary:
         vectorizer.idf_ = self.idf
         X = vectorizer.transform(_checked_texts(texts))
         if X.shape[0] == 0:
-            raise EmptyDataError("there are no texts: give at least one")
+            raise DataError("there are no texts: give at least one")
         remark = f"each text is a sample, by the {len(self.words)} words of an earlier fit"
         unknown = int((np.diff(X.indptr) == 0).sum())
         if unknown:

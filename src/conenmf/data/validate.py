@@ -17,19 +17,11 @@ from ..errors import (
     ComponentsError,
     ConeNMFError,
     DataChangedError,
+    DataError,
     DataTypeError,
-    EmptyDataError,
-    FactorError,
-    MaskedDataError,
     Message,
-    NegativeValueError,
-    NonFiniteError,
-    NotADataMatrixError,
     NotAvailableError,
     Option,
-    ScaleError,
-    ShapeError,
-    ZeroDataError,
 )
 from ..text import shown
 from .blocks import Array, Block
@@ -76,9 +68,9 @@ def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
                 "bands whose pixels are samples to X.reshape(-1, X.shape[-1]), or open its file "
                 "with open_data"
             )
-        raise ShapeError(f"expected a matrix with 2 dimensions, got {len(shape)}: {advice}")
+        raise DataError(f"expected a matrix with 2 dimensions, got {len(shape)}: {advice}")
     if 0 in shape:
-        raise EmptyDataError(
+        raise DataError(
             f"the matrix has shape {shape}: it needs at least one sample and one feature"
         )
 
@@ -115,7 +107,7 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
         where = ", ".join(map(str, masked[0].tolist()))
         problem = f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): "
         advice = "remove such samples or features, fill them, X.filled(0), or pass "
-        raise MaskedDataError(Message(problem, advice, Option("missing", "nan")))
+        raise DataTypeError(Message(problem, advice, Option("missing", "nan")))
     return np.ma.getdata(matrix)
 
 
@@ -130,7 +122,7 @@ def require_data_matrix(
     not all of its singular values.
     """
     if not isinstance(V, DataMatrix):
-        raise NotADataMatrixError(
+        raise DataTypeError(
             f"expected a DataMatrix, got {type(V).__name__}: "
             "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
             "open_data(path) for a file"
@@ -146,13 +138,13 @@ def require_data_matrix(
             "pass V itself, the matrix that was sketched"
         )
     if nonzero and not V.nonzero:
-        raise ZeroDataError("every entry is zero: there is nothing to factor")
+        raise DataError("every entry is zero: there is nothing to factor")
 
 
 def require_nonnegative(V: DataMatrix, what: str) -> None:
     """Refuse data with negative entries, which were kept, for what needs cones or directions."""
     if V.measures.lowest < 0:
-        raise NegativeValueError(
+        raise DataError(
             Message(
                 f"{what} needs nonnegative data, and these have entries down to "
                 f"{V.measures.lowest:g}, which ",
@@ -180,12 +172,12 @@ def checked_components(K: object, V: DataMatrix) -> int:
 def check_factors(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
     """Return W (F, K) in double precision, and H' (N, K) aligned with the samples of V.
 
-    Raise `FactorError` unless both are finite and nonnegative.
+    Raise `DataError` unless both are finite and nonnegative.
     """
     W, Ht = check_shapes(V, W, H)
     (valid,) = V.map(_is_factor, Ht, reduce=min)
     if not valid:
-        raise FactorError("W and H must be finite and nonnegative")
+        raise DataError("W and H must be finite and nonnegative")
     return W.astype(np.float64, copy=False), Ht
 
 
@@ -196,13 +188,13 @@ def check_shapes(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
 
 
 def aligned_coefficients(V: DataMatrix, H: Any, K: int | str = "K") -> Aligned:
-    """Return H' (N, K), aligned with the samples of V; raise `FactorError` for another shape."""
+    """Return H' (N, K), aligned with the samples of V; raise `DataError` for another shape."""
     N = V.shape[1]
     if isinstance(H, np.generic) or not (hasattr(H, "dtype") and hasattr(H, "shape")):
         H = factor("H", H, (K, N))
     sides = tuple(H.shape) if len(H.shape) == 2 else (0, 0)
     if sides[1] != N or not 1 <= sides[0] or K not in ("K", sides[0]) or H.dtype.kind not in "fiub":
-        raise FactorError(
+        raise DataError(
             f"H has shape {tuple(H.shape)} and type {H.dtype}, expected numbers of ({K}, {N})"
         )
     return V.align(H.T)
@@ -222,7 +214,7 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
     """
     array = labels if hasattr(labels, "dtype") else _as_labels(labels)
     if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
-        raise ShapeError(
+        raise DataError(
             f"labels have shape {array.shape} and type {array.dtype}, "
             f"expected {V.shape[1]} integers, one per sample"
         )
@@ -230,9 +222,9 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
         _label_range, array, V.norms_squared, reduce=_join_ranges
     )
     if low < -1 or high >= K:
-        raise ShapeError(f"labels run from {low} to {high}, expected -1 to {K - 1}")
+        raise DataError(f"labels run from {low} to {high}, expected -1 to {K - 1}")
     if complete and unlabelled:
-        raise ShapeError("a sample that is not zero has label -1: every sample needs a cone")
+        raise DataError("a sample that is not zero has label -1: every sample needs a cone")
     return integers
 
 
@@ -240,7 +232,7 @@ def _as_labels(labels: Any) -> Array:
     try:
         return np.asarray(labels)
     except Exception as problem:  # lists that differ in length, or an object of the caller's own
-        raise ShapeError(
+        raise DataError(
             f"labels are {shown(labels)}, expected integers, one per sample"
         ) from problem
 
@@ -277,8 +269,8 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         problem = f"{where} is {name}: remove, impute or replace such entries first"
         if np.isnan(value):
             hint = (", or pass ", Option("missing", "nan"), " if they are not known")
-            raise NonFiniteError(Message(problem, *hint))
-        raise NonFiniteError(problem)
+            raise DataError(Message(problem, *hint))
+        raise DataError(problem)
     if lowest < 0 and negative != "keep":
         tiny = lowest >= -_CLIPPED_SHARE * highest
         if negative == "clip" and tiny:
@@ -295,10 +287,10 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
             advice = (f"{limit}, is the most that clip sets to zero; ", *advice)
         problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
-        raise NegativeValueError(Message(problem, *advice))
+        raise DataError(Message(problem, *advice))
     too_small = highest > 0 and highest * highest < smallest
     if too_small or not total < largest:
-        raise ScaleError(
+        raise DataError(
             f"the largest entry is {highest:g}: squares leave the range of {V.dtype}; "
             "divide the data by their largest entry"
         )

@@ -9,12 +9,11 @@ shipped: each dataset comes from its official source on the terms given there.
 from __future__ import annotations
 
 from .catalogue import DATASETS, Description, Download
-from .dataset import Dataset, DatasetWarning, available, fingerprint, load, log_counts, tf_idf
+from .dataset import Dataset, available, fingerprint, load, log_counts, tf_idf
 
 __all__ = [
     "DATASETS",
     "Dataset",
-    "DatasetWarning",
     "Description",
     "Download",
     "available",

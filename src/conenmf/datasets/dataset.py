@@ -24,8 +24,9 @@ from ..data.blocks import Array
 from ..data.validate import as_matrix
 from ..errors import (
     ConeNMFError,
-    DatasetMissingError,
+    DatasetError,
     FileFormatError,
+    InputWarning,
     Message,
     Option,
     OptionError,
@@ -34,15 +35,11 @@ from ..names import Names
 from .catalogue import DATASETS, Description
 from .fetch import cache_folder, fetch_into_cache
 
-__all__ = ["Dataset", "DatasetWarning", "available", "fingerprint", "load", "log_counts", "tf_idf"]
+__all__ = ["Dataset", "available", "fingerprint", "load", "log_counts", "tf_idf"]
 
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 _BATCH_ROWS = 1024
 _MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
-
-
-class DatasetWarning(UserWarning):
-    """The numbers on this machine under the name of a dataset differ from that dataset."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +113,14 @@ def load(
 
     Raises
     ------
-    DatasetMissingError
+    DatasetError
         If it is not on this machine; the message says where to get it and where to put it.
     DatasetError
         If it could not be fetched, or is not what was expected. Nothing is kept then.
 
     Warns
     -----
-    DatasetWarning
+    InputWarning
         If the numbers on this machine have another digest or size than the catalogue says.
 
     Examples
@@ -142,7 +139,7 @@ def load(
             description, lambda folder: _read_expected(folder, description), progress=progress
         )
     if contents is None:
-        raise DatasetMissingError(_where_to_get(description))
+        raise DatasetError(_where_to_get(description))
     dataset = _as_stored(description, contents)
     if not dataset.verified:
         _warn_of_difference(description, contents, place)
@@ -388,7 +385,7 @@ def _warn_of_difference(description: Description, contents: _Contents, place: ob
         return
     warnings.warn(
         f"{description.name} in {place} {difference}; to get it again, see {description.source}",
-        DatasetWarning,
+        InputWarning,
         stacklevel=3,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataTypeError, EmptyDataError, Message, Option
+from ..errors import DataError, DataTypeError, Message, Option
 from ..names import Names
 from .columns import ColumnChoice, remark_on_columns
 from .limits import check_expansion, listed, named_damage, require_package
@@ -95,7 +95,7 @@ def _layout(path: Path, schema: Any, choice: ColumnChoice) -> _Layout:
             )
         )
     if not numeric:
-        raise EmptyDataError(f"{path} has no column of numbers: it needs at least one feature")
+        raise DataError(f"{path} has no column of numbers: it needs at least one feature")
     is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
     kind = pa.float32() if is_single else pa.float64()
     return _Layout(named_by, numeric, [names[column] for column in numeric], kind)

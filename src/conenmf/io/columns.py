@@ -15,7 +15,7 @@ import numpy as np
 from ..arguments import flag, optional, several
 from ..data.blocks import Array
 from ..data.disk import Source
-from ..errors import ColumnWarning, Message, Option, OptionError
+from ..errors import InputWarning, Message, Option, OptionError
 from ..text import visible
 from .limits import listed
 from .source import Remark
@@ -146,7 +146,7 @@ def remark_on_columns(
         drop, index = f"X.drop(columns={label!r})", f"X.set_index({label!r})"
     advice = ("; to leave it out, use ", drop, "; if it names the rows, ", index)
     message = Message(f"{name}: {text}", *advice)
-    return (Remark(text, ColumnWarning(message)),)
+    return (Remark(text, InputWarning(message)),)
 
 
 def is_index_title(title: str) -> bool:

@@ -177,12 +177,12 @@ def open_data(
         ``"file.h5:/group/counts"``. By default the only one, or X.
     header : bool, optional
         For text: whether the first line holds titles. By default that is judged by evidence; where
-        it leaves a doubt, a `HeaderWarning` says what was decided.
+        it leaves a doubt, a `InputWarning` says what was decided.
     names_column : str or int, optional
         For tables: the column that names the rows, by its title or else its number, counted from
         0. By default the first one if it holds texts, or what looks like numbers of the rows.
     drop : str, int or several
-        For tables: columns that are not read, such as dates. A `ColumnWarning` names columns that
+        For tables: columns that are not read, such as dates. A `InputWarning` names columns that
         were read as data, but look like numbers of rows, identifiers or dates.
     text_column : str or int, optional
         For ``.csv`` and ``.tsv``: the samples are the texts in this column.

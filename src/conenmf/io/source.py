@@ -20,14 +20,13 @@ from ..data.borders import Borders, sparse_block_samples
 from ..data.disk import Compressed, Source, Stamp
 from ..data.validate import SamplesIn, check_kind
 from ..errors import (
-    EmptyDataError,
+    DataError,
+    DataTypeError,
     FileFormatError,
     InputWarning,
-    MaskedDataError,
     Message,
     Option,
     OptionError,
-    ShapeWarning,
 )
 from ..names import Names
 from ..text import visible
@@ -111,7 +110,7 @@ class ArraySource(Source):
         if self._missing is not None and (rows == self._missing).any():
             row, column = np.argwhere(rows == self._missing)[0].tolist()
             place = (start + row, column) if self._by_rows else (column, start + row)
-            raise MaskedDataError(
+            raise DataTypeError(
                 f"{self.name}: row {place[0]}, column {place[1]}, counted from 0, is "
                 f"{self._missing:g}, which its attribute _FillValue or missing_value (ENVI: data "
                 "ignore value) marks as missing: remove such samples or features, fill them, or "
@@ -355,7 +354,7 @@ class Cube:
         check_kind(np.dtype(self.array.dtype), (1, 1))
         shape = tuple(self.array.shape)[:: -1 if self.is_reversed else 1]
         if 0 in shape:
-            raise EmptyDataError(f"{self.name} has shape {shape}: it needs some of each")
+            raise DataError(f"{self.name} has shape {shape}: it needs some of each")
         rows, columns, bands = (self.array.shape[axis] for axis in axes)
         matrix: Any
         if self.path is None:
@@ -382,4 +381,4 @@ class Cube:
             "bands come first: reshape images to one in each row; for bands first, give ",
             Option("samples_in", "columns"),
         )
-        return Remark(text, ShapeWarning(message))
+        return Remark(text, InputWarning(message))

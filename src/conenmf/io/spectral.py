@@ -16,7 +16,7 @@ import numpy as np
 
 from ..data.disk import Stamp
 from ..data.validate import check_kind
-from ..errors import EmptyDataError, FileFormatError
+from ..errors import DataError, FileFormatError
 from ..names import Names
 from ..text import visible
 from .limits import check_fits, listed, named_damage, require_package
@@ -45,7 +45,7 @@ def open_envi(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         check_kind(dtype, (1, 1))
         said = f"{lines} lines x {samples} samples x {bands} bands"
         if min(sides) < 1:
-            raise EmptyDataError(f"{header} claims {said}: it needs some of each")
+            raise DataError(f"{header} claims {said}: it needs some of each")
         claimed = int(np.prod(sides, dtype=object)) * dtype.itemsize
         if data.stat().st_size < scene.offset + claimed:
             raise FileFormatError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..data.disk import Stamp
-from ..errors import DiskFullError, Message, Option, is_disk_full
+from ..errors import Message, Option, OutputError, is_disk_full
 from ..text import visible
 from .limits import check_expansion, fits, too_many_names
 from .source import ArraySource
@@ -82,7 +82,7 @@ class Spool:
         except OSError as problem:
             if not is_disk_full(problem):
                 raise
-            raise DiskFullError(
+            raise OutputError(
                 Message(
                     f"not enough disk space for the numbers of {self._path} in "
                     f"{tempfile.gettempdir()}, after {size / 1e9:.3g} GB: free some, set TMPDIR to "

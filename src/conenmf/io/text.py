@@ -25,9 +25,9 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..errors import (
-    EmptyDataError,
+    DataError,
     FileFormatError,
-    HeaderWarning,
+    InputWarning,
     Message,
     Option,
 )
@@ -182,7 +182,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     """
     numbered = {number: line for number, line in enumerate(lines, 1) if line.strip()}
     if not numbered:
-        raise EmptyDataError(f"{name} is empty: it needs at least one sample and one feature")
+        raise DataError(f"{name} is empty: it needs at least one sample and one feature")
     candidates = [Dialect(sign, None, None, 0) for sign in _DELIMITERS]
     lines = list(numbered.values())
     dialect = max(candidates, key=lambda candidate: _likelihood(candidate, lines))
@@ -274,7 +274,7 @@ def _dialect(path: Path, choice: ColumnChoice) -> Dialect:
     named_by, dropped = choice.places(path, dialect.titles, dialect.fields, dialect.named_by)
     dialect = dialect._replace(named_by=named_by, dropped=dropped)
     if not dialect.numeric:
-        raise EmptyDataError(f"{path} has no column left to read: it needs at least one feature")
+        raise DataError(f"{path} has no column left to read: it needs at least one feature")
     return dialect
 
 
@@ -292,7 +292,7 @@ def _remark_on_first_line(path: Path, dialect: Dialect) -> tuple[Remark, ...]:
     message = Message(
         f"{path}: {text}; if it holds {other}, give ", Option("header", not verdict[0])
     )
-    return (Remark(text, HeaderWarning(message)),)
+    return (Remark(text, InputWarning(message)),)
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def _read(path: Path, dialect: Dialect, budget: int) -> tuple[Any, list[str] | N
             row_names.add(fields[named_by] for _, fields in batch)
     matrix = spool.finish(len(numeric))
     if not matrix.shape[0]:
-        raise EmptyDataError(f"{path} has a header and no rows: it needs at least one sample")
+        raise DataError(f"{path} has a header and no rows: it needs at least one sample")
     return matrix, row_names.names
 
 

@@ -47,7 +47,7 @@ from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.resampled import drawn_counts
 from ..data.validate import check_factors, require_data_matrix
-from ..errors import FactorError, OptionError
+from ..errors import DataError, OptionError
 from ..linalg.spectrum import Spectrum
 from ..pictures import card, gauge, table
 from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
@@ -132,7 +132,7 @@ def poisson_gaps(
 
     Raises
     ------
-    FactorError
+    DataError
         If WH is zero where V is not: the divergence is then infinite.
 
     Examples
@@ -159,7 +159,7 @@ def poisson_gaps(
         (sums,) = V.sweep(_judge, *weights, Ht, W=W, of_W=W.sum(axis=0), verify=True, **how)
     impossible = int(sums["impossible"])
     if impossible:
-        raise FactorError(
+        raise DataError(
             f"W H is zero at {impossible} entries of the data that are not, so that the divergence "
             "is infinite: fit again, or leave out the features or samples whose factors are zero"
         )

@@ -28,7 +28,7 @@ from ..data.holes import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
-from ..errors import ComponentsError, ShapeError
+from ..errors import ComponentsError, DataError
 from ..linalg.spectrum import Spectrum
 from ..markup import Html
 from ..names import Names
@@ -112,7 +112,7 @@ def thumbnails(
 def thumbnails_shape(stored: Array, count: int) -> tuple[int, ...]:
     """The shape that stored thumbnails must have: one for each typical sample, or none at all."""
     if stored.ndim != 3:
-        raise ShapeError("its thumbnails are not images")
+        raise DataError("its thumbnails are not images")
     return (count if len(stored) else 0, *stored.shape[1:])
 
 
@@ -330,7 +330,7 @@ class Diagnosis:
 
         Raises
         ------
-        ShapeError
+        DataError
             If an array is missing, or cannot belong to a factorisation of these F, N and K.
         """
         S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
@@ -370,13 +370,13 @@ class Diagnosis:
         newer = ("cones_", "freedom_radii", "freedom_limits", "inspected_missing")
         required = (name for name in shapes if not name.startswith(newer))
         if missing := next((name for name in required if name not in arrays), None):
-            raise ShapeError(f"its {missing} is missing")
+            raise DataError(f"its {missing} is missing")
         for name, array in arrays.items():
             low, stop = limits.get(name, (-np.inf, None))
             within = array.size == 0 or low <= array.min()
             within &= array.size == 0 or stop is None or array.max() < stop
             if array.shape != shapes.get(name, array.shape) or not within:
-                raise ShapeError(f"its {name} does not fit the factors")
+                raise DataError(f"its {name} does not fit the factors")
         diagnosis = _unflatten(cls, "", arrays)
         assert isinstance(diagnosis, cls)
         return diagnosis

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..arguments import array, classes, factor, instance, integer, optional, rows_and_columns
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
-from ..errors import FactorError, ShapeError
+from ..errors import DataError
 from ..names import Names, places_of
 
 __all__ = [
@@ -60,7 +60,7 @@ def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Arra
     """Return how many samples each pair of a class (row) and a cluster (column) shares."""
     true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
     if true.shape != pred.shape:
-        raise ShapeError(
+        raise DataError(
             f"labels have shapes {true.shape} and {pred.shape}: "
             "expected two lists of the same length"
         )
@@ -100,7 +100,7 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
 
     Raises
     ------
-    FactorError
+    DataError
         If the shapes differ in F, or K > K'.
 
     Examples
@@ -110,16 +110,16 @@ def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, A
     ([1, 2, 0], [1.0, 1.0, 1.0])
     """
     first, second = (
-        unit_columns(array(name, value, ("F", "K"), error=FactorError).astype(float))
+        unit_columns(array(name, value, ("F", "K"), error=DataError).astype(float))
         for name, value in (("W", W), ("W_other", W_other))
     )
     if first.shape[0] != second.shape[0]:
-        raise FactorError(
+        raise DataError(
             f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "
             "the same number of rows, one for each feature"
         )
     if first.shape[1] > second.shape[1]:
-        raise FactorError(
+        raise DataError(
             f"W has {first.shape[1]} components and W_other only {second.shape[1]}: swap them, "
             "each component of the first gets one of the second"
         )
@@ -177,7 +177,7 @@ def abundance_maps(
     if isinstance(H, np.ndarray) or not hasattr(H, "dtype"):  # else one that is read in parts
         H = factor("H", H, (K, rows * columns))
     if tuple(H.shape) != (K, rows * columns):
-        raise FactorError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
+        raise DataError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
     step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
     pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
     amounts = np.asarray(H[:, pixels.ravel()], dtype=np.float64)
@@ -220,7 +220,7 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
         order = places_of(given, known, owner)
         return W if order is None else W[order]
     if len(W) != V.shape[0]:
-        raise ShapeError(
+        raise DataError(
             f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
         )
     return W

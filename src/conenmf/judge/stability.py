@@ -57,7 +57,7 @@ from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import (
     ComponentsError,
-    FactorError,
+    DataError,
     FileFormatError,
     Message,
     NotAvailableError,
@@ -595,7 +595,7 @@ class Stability(NamedComponents):
             (n_runs,): (self.is_kept, self.run_errors),
         }
         if any(one.shape != shape for shape, parts in shapes.items() for one in parts):
-            raise FactorError(
+            raise DataError(
                 f"these parts do not belong together: W {self.W.shape}, H {self.H.shape}, runs "
                 f"{self.spectra.shape}"
             )

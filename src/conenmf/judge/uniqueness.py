@@ -45,7 +45,7 @@ from ..data.blocks import Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
-from ..errors import NotAvailableError, ShapeError
+from ..errors import DataError, NotAvailableError
 from ..solve.constraints import Penalties
 from ..solve.goals import LOSSES, checked_loss, goal_of
 from ..solve.methods import Method, without_floor
@@ -501,7 +501,7 @@ class Uniqueness:
             return tuple(f"component {k}" for k in range(self.K))
         called = tuple(text("names", name) for name in several("names", names, "a list of names"))
         if len(called) != self.K:
-            raise ShapeError(f"there are {len(called)} names for {self.K} components")
+            raise DataError(f"there are {len(called)} names for {self.K} components")
         return called
 
     def other(self, k: int) -> Array:
@@ -532,7 +532,7 @@ class Uniqueness:
 
         Raises
         ------
-        ShapeError
+        DataError
             If an array is missing, or does not fit the factors.
         """
         sides = {"F": F, "K": K}
@@ -540,7 +540,7 @@ class Uniqueness:
         for name, letters in (_SHAPES | _FREEDOM_SHAPES).items():
             shape = tuple(sides[letter] for letter in letters)
             if name not in arrays or arrays[name].shape != shape:
-                raise ShapeError(f"its uniqueness_{name} does not fit the factors")
+                raise DataError(f"its uniqueness_{name} does not fit the factors")
         values: dict[str, Any] = {name: arrays[name] for name in _SHAPES}
         values |= {name: values[name].item() for name in ("was_searched", "passes")}
         parts = {name.removeprefix("freedom_"): arrays[name] for name in _FREEDOM_SHAPES}

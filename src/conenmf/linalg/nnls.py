@@ -31,7 +31,7 @@ from numpy.linalg import LinAlgError
 from .. import kernels
 from ..arguments import integer, optional
 from ..data.blocks import Array
-from ..errors import NonFiniteError, ShapeError
+from ..errors import DataError
 from .problems import checked_problem
 
 __all__ = ["lawson_hanson", "nnls", "pivot"]
@@ -77,9 +77,9 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     if G.ndim == 3:
         return _nnls_own(G, C, 5 * K + 20 if max_pivots is None else max_pivots)
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
-        raise NonFiniteError("G or C holds NaN or infinity: check the factors and the data")
+        raise DataError("G or C holds NaN or infinity: check the factors and the data")
     if K < 1 or np.diagonal(G).min() < 0:
-        raise ShapeError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
+        raise DataError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     squares = np.diagonal(G).astype(np.float64)
     dead = squares <= kernels.SMALLEST_SQUARE
@@ -105,10 +105,10 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
 def _nnls_own(G: Array, C: Array, max_pivots: int) -> Array:
     """Do the same with a Gram matrix for each row, G (n, K, K)."""
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
-        raise NonFiniteError("G or C holds NaN or infinity: check the factors and the data")
+        raise DataError("G or C holds NaN or infinity: check the factors and the data")
     squares = np.diagonal(G, axis1=1, axis2=2).astype(np.float64)
     if squares.min(initial=0.0) < 0:
-        raise ShapeError("G has a negative diagonal entry: it is not one Gram matrix for each row")
+        raise DataError("G has a negative diagonal entry: it is not one Gram matrix for each row")
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))
     sides = np.where(dead, 0.0, C / scale)
@@ -153,7 +153,7 @@ def _mend(gram: Array, sides: Array, Y: Array) -> None:
     if failed.any():
         Y[failed] = _one_by_one(gram, sides[failed])
         if not np.isfinite(Y[failed]).all():
-            raise NonFiniteError(
+            raise DataError(
                 "G is not a Gram matrix W'W, or W and V are too large for one: "
                 "divide them by their largest entries"
             )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..data.blocks import Array
-from ..errors import DataTypeError, ShapeError
+from ..errors import DataError, DataTypeError
 from ..text import shown
 
 __all__ = ["checked_problem"]
@@ -26,14 +26,14 @@ def checked_problem(G: Any, C: Any, Y: Any = None) -> tuple[Array, Array, Array 
     G, C = _numbers("G", G), _floats("C", C)
     n, K = C.shape if C.ndim == 2 else (-1, -1)
     if G.shape not in ((K, K), (n, K, K)):
-        raise ShapeError(
+        raise DataError(
             f"G has shape {G.shape} and C {C.shape}, expected (K, K), or (n, K, K), and (n, K)"
         )
     if Y is None:
         return G, C, None
     Y = _floats("Y", Y)
     if Y.shape != C.shape:
-        raise ShapeError(f"Y has shape {Y.shape}, expected that of C, {C.shape}")
+        raise DataError(f"Y has shape {Y.shape}, expected that of C, {C.shape}")
     return G, C, Y
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments import classes as checked_classes
 from ..data.blocks import Array
-from ..errors import ShapeError
+from ..errors import DataError
 from ..text import visible
 
 __all__ = ["Classes"]
@@ -40,7 +40,7 @@ class Classes:
         """Number the classes, given one value for each sample and the component of each."""
         numbers = checked_classes("classes", values)
         if numbers.size != labels.size:
-            raise ShapeError(
+            raise DataError(
                 f"there are {numbers.size} classes for {labels.size} samples: give one for each"
             )
         _, first = np.unique(numbers, return_index=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arguments import array, choice, optional, several, text
 from ..data.blocks import Array, exact
-from ..errors import Message, Option, OptionError, ShapeError
+from ..errors import DataError, Message, Option, OptionError
 from ..judge.diagnosis import Diagnosis, thumbnails
 from ..judge.scores import cosines, unit_columns
 from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness, exact_uniqueness
@@ -46,7 +46,7 @@ def check_view(view: str, names: Names) -> None:
 def _checked_texts(texts: Any, N: int) -> Sequence[str]:
     lines = several("texts", texts, "a list of texts")
     if len(lines) != N:
-        raise ShapeError(f"there are {len(lines)} texts for {N} samples: give one for each")
+        raise DataError(f"there are {len(lines)} texts for {N} samples: give one for each")
     return [text("texts", line) for line in lines]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arguments import instance
 from ..data.blocks import Array
-from ..errors import ShapeError
+from ..errors import DataError
 from ..judge.scores import match_components
 from ..judge.stability import Stability
 
@@ -39,7 +39,7 @@ class FoundAgain:
         """Match the components of W (F, K) with those that were found again."""
         instance("stability", stability, Stability, "stability(V, K)")
         if stability.W.shape != W.shape:
-            raise ShapeError(
+            raise DataError(
                 f"stability has components of shape {stability.W.shape}, and the result of "
                 f"{W.shape}: give the stability of the same data with as many components"
             )

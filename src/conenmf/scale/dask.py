@@ -42,13 +42,13 @@ from ..errors import (
     ClusterError,
     ConeNMFError,
     DataChangedError,
+    DataError,
     DataTypeError,
-    MaskedDataError,
+    InputWarning,
     ReadError,
-    ShapeError,
 )
 
-__all__ = ["ClusterMatrix", "RechunkWarning", "StepError", "Traffic", "checked_array"]
+__all__ = ["ClusterMatrix", "StepError", "Traffic", "checked_array"]
 
 _FAN_IN_PARTS = 8  # parts that one task of the tree adds up: a power of two
 _MAX_GROUP_BYTES = 32 << 20
@@ -57,10 +57,6 @@ _ROUNDS_TO_CHECK = 64  # passes in which every chunk is compared with the first 
 _PART_BYTES = 1 << 18  # of which the evidence is computed at a time: they stay in the cache
 _GOLDEN_RATIO = 0.6180339887498949  # its multiples, modulo 1, are spread evenly
 _CLUSTER_LIBRARIES = ("distributed", "asyncio", "concurrent", "tornado")
-
-
-class RechunkWarning(UserWarning):
-    """A Dask array had to be cut again so that every chunk has whole samples."""
 
 
 class Traffic(NamedTuple):
@@ -87,13 +83,13 @@ class Traffic(NamedTuple):
 def checked_array(array: Any) -> da.Array:
     """Return a Dask array of numbers whose chunks have known sizes; refuse anything else."""
     if not isinstance(array, da.Array):
-        raise ShapeError(
+        raise DataError(
             f"expected a Dask array, got {type(array).__name__}: "
             "use its to_dask_array(lengths=True)"
         )
     check_kind(array.dtype, array.shape)
     if np.isnan(array.shape).any():
-        raise ShapeError(
+        raise DataError(
             "the Dask array does not know the sizes of its chunks: "
             "call compute_chunk_sizes() on it first"
         )
@@ -136,7 +132,7 @@ class ClusterMatrix(DataMatrix):
             warnings.warn(
                 f"the Dask array is cut along features into {len(rows.chunks[1])} chunks; it is "
                 "now cut along samples, which moves the data: store it in chunks of whole samples",
-                RechunkWarning,
+                InputWarning,
                 stacklevel=4,
             )
             rows = rows.rechunk({0: "auto", 1: F})
@@ -418,13 +414,13 @@ def _prepare_chunk(rows: Any, start: int, n_samples: int, n_features: int) -> An
     """
     where = _place(start, n_samples)
     if np.ma.is_masked(rows):
-        raise MaskedDataError(
+        raise DataTypeError(
             f"{where}: some entries are masked: remove such samples or features, or fill them, "
             "da.ma.filled(X, 0)"
         )
     rows = canonical_rows(np.ma.getdata(rows) if np.ma.isMA(rows) else rows)
     if rows.shape != (n_samples, n_features):
-        raise ShapeError(
+        raise DataError(
             f"{where}: the chunk has shape {rows.shape}, but the array declares "
             f"({n_samples}, {n_features}), samples by features: declare the true sizes, as with "
             "map_blocks(..., chunks=...)"

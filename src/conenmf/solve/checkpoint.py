@@ -37,10 +37,10 @@ from ..data.matrix import Checksum, DataMatrix
 from ..errors import (
     CheckpointError,
     DataChangedError,
-    DiskFullError,
     Message,
     Option,
     OutputError,
+    is_disk_full,
 )
 from .run import Log, Momentum, Saved, State
 
@@ -234,7 +234,7 @@ class CheckpointedRun:
         if state.momentum is not None:
             state.momentum.Ht = self._V.load_aligned(folder, "before", files)
 
-    def _not_saved(self, problem: OSError) -> CheckpointError | DiskFullError:
+    def _not_saved(self, problem: OSError) -> CheckpointError | OutputError:
         """The error for a save that failed: why, and what is left to resume from."""
         try:
             last = max(self._saved(), default=None)
@@ -243,8 +243,8 @@ class CheckpointedRun:
         left = "there is no earlier one"
         if last is not None:
             left = f"the one of iteration {int(last.name)} is intact; the same call resumes from it"
-        if isinstance(problem, DiskFullError):
-            return DiskFullError(
+        if is_disk_full(problem):
+            return OutputError(
                 f"not enough disk space for a checkpoint in {self._folder}: free some ({left})"
             )
         reason = problem.strerror or problem

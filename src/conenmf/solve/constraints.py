@@ -28,7 +28,7 @@ import numpy as np
 from ..arguments import choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
-from ..errors import ComponentsError, FactorError, Message, Option, OptionError
+from ..errors import ComponentsError, DataError, Message, Option, OptionError
 from ..linalg.nnls import nnls
 from ..linalg.problems import checked_problem
 from ..names import Names, in_order
@@ -358,7 +358,7 @@ class Fixed:
         W = factor("fixed", self.W, ("F", "n"))
         if not W.any(axis=0).all():
             empty = int(np.flatnonzero(~W.any(axis=0))[0])
-            raise FactorError(f"fixed component {empty}, counted from 0, is all zero: leave it out")
+            raise DataError(f"fixed component {empty}, counted from 0, is all zero: leave it out")
         if self.names is not None:
             names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
             object.__setattr__(self, "names", names)
@@ -382,7 +382,7 @@ class Fixed:
         largest = 1e100 if V.dtype == np.float64 else 1e15
         if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
-            raise FactorError(f"fixed components are {size}: give them in the units of the data")
+            raise DataError(f"fixed components are {size}: give them in the units of the data")
         return known
 
     @property

@@ -48,7 +48,7 @@ from ..data.sampling import (
 from ..data.steps import sample_indices
 from ..data.validate import aligned_coefficients, checked_components, require_data_matrix
 from ..data.views import take_samples
-from ..errors import ComponentsError, FactorError
+from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
 from ..linalg.spectrum import Spectrum
 from ..names import in_order
@@ -122,23 +122,23 @@ class InitialFactors(NamedTuple):
 def check_factor(
     value: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
 ) -> Array:
-    """Return a factor that a user gave as a new array; raise `FactorError` if it is invalid."""
+    """Return a factor that a user gave as a new array; raise `DataError` if it is invalid."""
     with np.errstate(over="ignore"):
         array = factor(name, factor(name, value, shape).astype(dtype), shape)
     if not array.any():
-        raise FactorError(f"{name} is all zero, and no solver can leave that point")
+        raise DataError(f"{name} is all zero, and no solver can leave that point")
     return array
 
 
 def check_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:
     """Do the same for an H (K, N) that is in a file or on a cluster, and stays there."""
     if H.shape != (K, V.shape[1]) or H.dtype.kind not in "fiub":
-        raise FactorError(
+        raise DataError(
             f"H has shape {H.shape} and type {H.dtype}, expected numbers of {(K, V.shape[1])}"
         )
     Ht, (lowest, largest) = V.map(_as_coefficients, H.T, reduce=_extremes, dtype=V.dtype)
     if not (np.isfinite(largest) and lowest >= 0 and largest > 0):
-        raise FactorError(
+        raise DataError(
             f"H has entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
             "numbers that are not all zero"
         )
@@ -773,10 +773,10 @@ def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactor
         rng = np.random.default_rng(0) if rng is None else rng
         init = function("init", init, takes=3)(V, K, rng)
         if not isinstance(init, tuple):
-            raise FactorError(f"the init returned {shown(init)}, expected the pair (W, H)")
+            raise DataError(f"the init returned {shown(init)}, expected the pair (W, H)")
     if isinstance(init, tuple):
         if len(init) != 2:
-            raise FactorError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
+            raise DataError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
         W, H = init
     else:
         W, H = init, None

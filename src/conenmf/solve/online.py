@@ -20,7 +20,7 @@ from ..data.blocks import Array, Block, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, ShapeError
+from ..errors import ComponentsError, DataError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals
 
@@ -239,7 +239,7 @@ class ConeStream:
         """
         require_data_matrix(V)
         if V.shape[0] != self.F:
-            raise ShapeError(
+            raise DataError(
                 f"the batch has {V.shape[0]} features, the stream has {self.F}: they must agree"
             )
         cones, factors = self.cones, self._factors

@@ -34,7 +34,7 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.together import Part, products_together, sweep_together
 from ..data.validate import aligned_coefficients, require_data_matrix
-from ..errors import CheckpointWarning, FactorError, Message, Option
+from ..errors import CheckpointWarning, DataError, Message, Option
 from .coefficients import column_units
 from .losses.objective import Frobenius, Point, Sums
 from .methods import Method, Penalty
@@ -605,7 +605,7 @@ class Run:
     def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
-            raise FactorError("this solver needs an initial H: pass one with W")
+            raise DataError("this solver needs an initial H: pass one with W")
         W = np.asarray(W)
         size = np.ones(W.shape[1]) if self.method.is_penalised else column_units(W)
         if H is None:

@@ -24,7 +24,7 @@ import numpy as np
 from .. import kernels
 from ..arguments import choice, flag, function, integer, number, optional
 from ..data.blocks import Array
-from ..errors import Message, OptionError, ShapeError
+from ..errors import DataError, Message, OptionError
 from ..linalg.nnls import nnls
 from ..linalg.problems import checked_problem
 from ..text import function_name
@@ -143,7 +143,7 @@ def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
 def _checked(G: Array, C: Array, Y: Array) -> tuple[Array, Array, Array]:
     G, C, guess = checked_problem(G, C, Y)
     if guess is None:
-        raise ShapeError(f"Y is None, expected an array of the shape of C, {C.shape}")
+        raise DataError(f"Y is None, expected an array of the shape of C, {C.shape}")
     return G, C, guess
 
 

@@ -29,7 +29,7 @@ from ...data.matrix import Aligned, DataMatrix
 from ...data.steps import add
 from ...data.threads import run_in_order
 from ...data.validate import require_data_matrix
-from ...errors import FactorError
+from ...errors import DataError
 from ..coefficients import ORDINARY, Finish, column_units, finished, nearby_power
 from ..solvers import Update
 
@@ -324,7 +324,7 @@ class Frobenius(Loss):
         inner = sums["inner"] if at is Point.BEFORE else self._inner(W, sums)
         squared = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         if not np.isfinite(squared):
-            raise FactorError("the solver returned factors that are not finite: check its update")
+            raise DataError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
 
     def objective(self, value: float) -> float:
@@ -394,7 +394,7 @@ def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     updated = update(G, C, Y)
     if not isinstance(updated, np.ndarray) or updated.shape != Y.shape:
         got = getattr(updated, "shape", type(updated).__name__)
-        raise FactorError(f"the solver returned {got}, expected an array of shape {Y.shape}")
+        raise DataError(f"the solver returned {got}, expected an array of shape {Y.shape}")
     if updated.size and updated.min() < 0:
-        raise FactorError(f"the solver returned a negative entry: {updated.min():g}")
+        raise DataError(f"the solver returned a negative entry: {updated.min():g}")
     return updated

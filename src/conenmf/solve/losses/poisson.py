@@ -55,12 +55,11 @@ from ...data.memory import DenseMatrix
 from ...data.together import Part, sweep_together
 from ...data.validate import require_data_matrix
 from ...errors import (
-    FactorError,
+    DataError,
+    InputWarning,
     Message,
     Option,
     OptionError,
-    UnseenFeaturesError,
-    UnseenFeaturesWarning,
 )
 from ...text import counted, visible
 from ..coefficients import Finish, feature_folds, own_order, sorting
@@ -439,8 +438,8 @@ def report_unseen(V: DataMatrix, counts: Array, unseen: str = "warn") -> None:
         f"{counts.sum():g}: {_named(V, some)}"
     )
     if unseen == "raise":
-        raise UnseenFeaturesError(f"{message}; leave them out, or fit again with such samples")
-    warnings.warn(f"{message}: left out", UnseenFeaturesWarning, stacklevel=5)
+        raise DataError(f"{message}; leave them out, or fit again with such samples")
+    warnings.warn(f"{message}: left out", InputWarning, stacklevel=5)
 
 
 def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
@@ -587,7 +586,7 @@ class Poisson(Loss):
         if not np.isfinite(value):
             problem = "the factors give a rate of zero where a count is not zero: begin with "
             advice = "factors that are positive there, or leave the choice to "
-            raise FactorError(Message(problem + advice, Option("init", "auto")))
+            raise DataError(Message(problem + advice, Option("init", "auto")))
         return max(float(value), 0.0)
 
     def objective(self, value: float) -> float:

@@ -25,7 +25,7 @@ from ...data.blocks import Array, Block, exact, products, weighted_sums
 from ...data.holes import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.threads import run_in_order
-from ...errors import FactorError, OptionError
+from ...errors import DataError, OptionError
 from ..coefficients import (
     Finish,
     coordinate_steps_own,
@@ -143,7 +143,7 @@ class Weighted(Loss):
             C = sums["VH"] + exact(W) @ sums["HH"]
             updated[:] = update(sums["HH"], C, exact(W))
         if not np.isfinite(updated).all() or updated.min() < 0:
-            raise FactorError("the solver returned entries that are negative or not finite")
+            raise DataError("the solver returned entries that are negative or not finite")
         empty = self.V.observed.empty_features
         return np.where(empty[:, None], 0, updated) if empty.any() else updated
 
@@ -165,7 +165,7 @@ class Weighted(Loss):
         else:
             value = float(sums["value"])
         if not np.isfinite(value):
-            raise FactorError("the solver returned factors that are not finite: check its update")
+            raise DataError("the solver returned factors that are not finite: check its update")
         return value
 
     @staticmethod
