@@ -1,8 +1,6 @@
 import errno
 import os
-import stat
 
-import numpy as np
 import pytest
 
 from conenmf.atomic import (
@@ -12,8 +10,7 @@ from conenmf.atomic import (
     writing,
     written_whole,
 )
-from conenmf.data import aligned
-from conenmf.errors import OptionError, OutputError
+from conenmf.errors import OutputError
 
 
 def contents(folder):
@@ -128,47 +125,17 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
         (tmp_path / "file" / "a", "its folder does not exist"),
         ("/proc/a", None),
         (tmp_path / ("x" * 300), None),
-        ("a\0b", "cannot be the name of a file"),
     ):
         with pytest.raises(OutputError, match=message), written_whole(output_file(path)):
             pass
-    for path in (None, 3, ["a"]):
-        with pytest.raises(OptionError, match="is not the path of a file"):
-            output_file(path)
     assert output_file(os.fsencode(tmp_path / "a")) == tmp_path / "a"
 
 
 def test_errors_of_the_operating_system_are_named(tmp_path):
     target = tmp_path / "a.csv"
     named = pytest.raises(OutputError, match=r"a\.csv cannot be written: Input/output error")
-    with named, writing(target), written_whole(target):
+    with named, written_whole(target):
         raise OSError(errno.EIO, "Input/output error")
-    with pytest.raises(OutputError, match="disk space"), writing(target):
+    with pytest.raises(OutputError), writing(target):
         full()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
-@pytest.mark.parametrize(
-    ("umask", "of_file", "of_folder"), [(0o022, 0o644, 0o755), (0o007, 0o660, 0o770)]
-)
-def test_only_the_owner_can_read_what_is_temporary(tmp_path, umask, of_file, of_folder):
-    def mode(path):
-        return stat.S_IMODE(path.stat().st_mode)
-
-    before = os.umask(umask)
-    try:
-        with written_whole(tmp_path / "a") as stream:
-            stream.write(b"x")
-            (hidden_file,) = (tmp_path / name for name in os.listdir(tmp_path))
-            assert mode(hidden_file) == 0o600
-        with folder_written_whole(tmp_path / "b") as folder:
-            assert mode(folder) == 0o700
-        array = aligned.new_file(tmp_path, "H", (10, 2), np.dtype(float))
-        (hidden_file,) = (path for path in tmp_path.iterdir() if path.name.startswith("."))
-        assert mode(hidden_file) == 0o600
-        aligned.keep_file(array, "kept")
-    finally:
-        os.umask(before)
-    modes = {path.name: mode(path) for path in tmp_path.iterdir()}
-    assert modes == {"a": of_file, "b": of_folder, "kept.H.npy": of_file}

@@ -70,56 +70,15 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["data.npy"]
 
 
-def test_a_signal_whose_exception_is_lost_is_repeated():
-    """Python drops what is raised in a destructor."""
-    process = script("""
-        import sys, time
-        from conenmf.signals import ExitSignals
-        signals = ExitSignals()
-        signals.install()
-        signals.begin()
-        class Slow:
-            def __del__(self):
-                print("now", flush=True)
-                time.sleep(60)
-        slow = Slow()
-        try:
-            del slow
-            time.sleep(60)
-        except KeyboardInterrupt:
-            sys.exit(7)
-    """)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=50)
-    assert (process.returncode, errors) == (7, "")
-
-
 def test_after_the_work_a_signal_ends_a_process_that_does_not_end_itself():
     process = script("""
-        import sys, time
-        from conenmf import signals as module
-        module._GRACE_SECONDS = 0.0
-        signals = module.ExitSignals()
-        signals.install()
-        signals.begin()
-        signals.end()
+        import time
+        from conenmf.signals import handle_signals, release_signals
+        handle_signals()
+        release_signals()
         print("now", flush=True)
         time.sleep(60)
     """)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=50)
-    assert (process.returncode, errors) == (130, "")
-
-
-def test_other_errors_that_python_drops_are_shown():
-    process = script("""
-        from conenmf.signals import ExitSignals
-        ExitSignals().install()
-        class Broken:
-            def __del__(self):
-                raise ValueError("broken")
-        Broken()
-        print("now", flush=True)
-    """)
-    _, errors = process.communicate(timeout=50)
-    assert "ValueError: broken" in errors
+    assert (process.returncode, errors) == (-signal.SIGINT, "")

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import sys
 
-from .signals import ExitSignals, Terminated
+from .signals import Terminated, handle_signals, release_signals
 
 __all__ = ["run"]
 
 
 def run() -> None:
     """Run the command line, or say what is missing for it."""
-    signals = ExitSignals()
-    signals.install()  # first: importing the rest takes a second
+    handle_signals()  # first: importing the rest takes a second
     try:
         from .cli import main
+
+        code = main()
     except ModuleNotFoundError as problem:
         if problem.name not in ("click", "rich"):
             raise
+        advice = 'run pip install ".[cli]" in the folder of conenmf'
         print(
-            f"conenmf: the command line needs the package {problem.name}: run "
-            'pip install ".[cli]" in the folder of conenmf',
+            f"conenmf: the command line needs the package {problem.name}: {advice}",
             file=sys.stderr,
         )
-        sys.exit(1)
-    try:
-        signals.begin()
-        code = main()
-        signals.end()
+        code = 1
     except KeyboardInterrupt:  # just before or after the command, which handles its own
         code = 130
     except Terminated:
         code = 143
-    signals.end()
+    release_signals()
     sys.exit(code)
 
 

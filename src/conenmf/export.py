@@ -199,7 +199,7 @@ def write_coefficients(
         problem = f" has {len(titles)} names, expected one for each of {A.shape[1]} components"
         raise OptionError(Message(Option("component_names"), problem))
     kind = target.suffix.lower().removeprefix(".")
-    with writing(target), written_whole(target) as stream:
+    with written_whole(target) as stream:
         if kind == "npy":
             np.save(stream, np.asarray(A), allow_pickle=False)
         else:
@@ -334,5 +334,5 @@ def annotate_file(
     if path.exists() and os.path.samefile(source, path):
         raise OutputError(f"{target} is the file that was read: name another one")
     check_packages("none", anndata=True)
-    with writing(path), written_whole(path) as stream:
+    with written_whole(path) as stream:
         annotated_copy(source, stream, _annotations(result, key))

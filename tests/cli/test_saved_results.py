@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization, factorize, from_rows, prepare
-from conenmf.cli.places import write_summary
-from conenmf.cli.results import new_result
+from conenmf.atomic import in_use
+from conenmf.cli.output import write_summary
 
 
 def test_transform_matches_features_by_name(folder, capsys, run):
@@ -70,7 +70,7 @@ def test_report_of_a_result(folder, capsys, run):
 
 def test_a_report_is_not_written_into_another_result(folder, capsys, run):
     run("fit", "cells.csv", "-k", 3, "-o", "out", "--tables", "none")
-    with new_result(Path("out")):
+    with in_use(Path("out")):
         assert run("report", "out") == 5
         assert "out is in use by another process" in capsys.readouterr().err
         assert run("report", "out", "-o", "elsewhere.html") == 0

@@ -111,10 +111,10 @@ def test_temporary_files_go_with_their_arrays(path):
 def test_a_folder_that_cannot_be_written_to(path, monkeypatch, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
 
-    def temporary(target, what, **options):
+    def temporary(target, what):
         if target.parent == path.parent:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return Temporary(target, what, **options)
+        return Temporary(target, what)
 
     monkeypatch.setattr(aligned, "Temporary", temporary)
     monkeypatch.setattr(aligned.tempfile, "gettempdir", lambda: str(other))

@@ -21,8 +21,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import conenmf
-from conenmf import atomic, factorize, from_rows, open_data
-from conenmf.data import aligned, threads
+from conenmf import factorize, from_rows, open_data
+from conenmf.data import threads
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -189,25 +189,6 @@ def test_workers_that_were_interrupted_have_ended_when_the_interrupt_arrives():
     with pytest.raises(KeyboardInterrupt):
         threads.run_in_order(run, lambda index, result: None, 100, 3)
     assert at_work == []
-
-
-def test_an_interrupt_while_a_temporary_file_is_removed_is_not_lost(tmp_path, monkeypatch):
-    """Arrays go where Python drops exceptions; their files are removed all the same."""
-    remove, calls = atomic.Temporary.remove, []
-
-    def interrupted(self):
-        calls.append(self.path)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        time.sleep(0.05)  # longer than it takes until the interrupt could come again
-        remove(self)
-
-    arrays = [aligned.new_file(tmp_path, "X", (10, 2), np.dtype(float))]
-    monkeypatch.setattr(atomic.Temporary, "remove", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        wait_until(arrays.clear)
-    assert len(calls) == 2
-    assert os.listdir(tmp_path) == []
 
 
 # --- forks ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
-from conenmf.atomic import Temporary
+from conenmf.atomic import hidden_path
 from conenmf.errors import CheckpointError, OptionError, OutputError
 from conenmf.solve.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
@@ -214,7 +214,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path, cones):
-    Temporary(tmp_path / "00000003", is_folder=True)
+    hidden_path(tmp_path / "00000003").mkdir()
     (tmp_path / "mine").mkdir()
     factorize(from_columns(cones), 3, checkpoint=tmp_path)
     assert os.listdir(tmp_path) == ["mine"]

@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if state["debug"]:
             traceback.print_exc()
         hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
-        return _failed(error_line(problem, flags_of(state["command"])) + hint, code)
+        line = error_line(problem, flags_of(state["command"]))
+        return _failed("; ".join([line, *getattr(problem, "__notes__", ())]) + hint, code)
 
 
 def _usage_in_words(problem: click.UsageError) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ..arguments import path as checked_path
 from ..atomic import writing
 from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
-from ..errors import ConeNMFError, OptionError, OutputError
+from ..errors import OptionError, OutputError
 from ..export import (
     ANNOTATED_FILE,
     REPORT_FILE,
@@ -60,16 +59,8 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import (
-    check_folder,
-    check_name,
-    earlier_files,
-    files_of_result,
-    write_csv,
-    write_summary,
-)
+from .output import check_folder, earlier_files, new_result, write_csv, write_summary
 from .preparing import PREPARING_OPTIONS
-from .results import NewResult, new_result
 
 __all__ = ["demo", "example", "fit"]
 
@@ -201,7 +192,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
     target = _check_options(common, options)
     display = common.display
     interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
-    with interruption, new_result(target) as new:
+    with interruption, new_result(target) as folder:
         own = common.open(display, options.image_shape)
         check_view(options.view, own.names)
         V = weighed(own, common.sample_weight, options.loss, common.max_memory)
@@ -236,7 +227,7 @@ def fit(context: click.Context, /, common: CommonOptions, **values: Any) -> int:
                     result.uniqueness()
         with interruption.finishing(), display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
-            files = _write_result(new, target, result, summary, common.path, options, known)
+            files = _write_result(folder, result, summary, common.path, options, known)
     common.answer(
         {**summary, "files": [str(target / name) for name in files]},
         lambda out: show_fit(
@@ -264,67 +255,36 @@ def _check_options(common: CommonOptions, options: _FitOptions) -> Path:
     if output is None:
         output = f"{source.resolve().name}-conenmf"
     target = Path(checked_path("output", output))
-    names = files_of_result(options.tables, anndata=options.anndata, report=not options.no_report)
-    check_name(target)
-    check_folder(target, options.force, names)
+    check_folder(target, options.force)
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
     return target
 
 
 def _write_result(
-    new: NewResult,
-    target: Path,
+    folder: Path,
     result: Factorization,
     summary: dict[str, Any],
     source: Path,
     options: _FitOptions,
     known: dict[str, Any],
 ) -> list[str]:
-    """Write the result, and replace the earlier one when all is complete; return the files.
+    """Write the files of a result; return their names.
 
     The result itself is written first: a table or a report that fails does not lose it.
     """
-    folder, files = new.folder, [RESULT_FILE]
-    try:
-        result.save(folder / RESULT_FILE)
-    except OSError as problem:
-        raise _in_words(problem, folder, target, _what_stays(target)) from problem
-    try:
-        if options.tables != "none":
-            files += [path.name for path in write_tables(result, folder, options.tables)]
-        if options.anndata:
-            annotate_file(source, folder / ANNOTATED_FILE, result)
-            files.append(ANNOTATED_FILE)
-        if result.diagnosis is not None:
-            title = options.title or source.resolve().name
-            write_report(result, folder / REPORT_FILE, title=title, view=options.view, **known)
-            files.append(REPORT_FILE)
-        files = write_summary(folder, summary, files)
-    except Exception as problem:
-        stays = _what_stays(target)
-        for path in folder.iterdir():
-            if path.name not in files:
-                path.unlink()
-        with suppress(OSError):
-            files = write_summary(folder, summary, files)
-        kept = f"of the new result, {', '.join(files)} could be written, in {new.keep()}"
-        if not isinstance(problem, OSError):
-            click.echo(f"conenmf: {kept}", err=True)
-            raise
-        raise _in_words(problem, folder, target, f"; {kept}{stays}") from problem
-    new.move_into_place()
-    return files
-
-
-def _what_stays(target: Path) -> str:
-    return f"; the earlier result in {target} is as it was" if earlier_files(target) else ""
-
-
-def _in_words(problem: OSError, folder: Path, target: Path, outcome: str) -> OSError:
-    """An error while a result was written, with the names that its files would have had."""
-    reason = str(problem) if isinstance(problem, ConeNMFError) else problem.strerror or str(problem)
-    return OutputError(f"{reason.replace(str(folder), str(target))}{outcome}")
+    files = [RESULT_FILE]
+    result.save(folder / RESULT_FILE)
+    if options.tables != "none":
+        files += [path.name for path in write_tables(result, folder, options.tables)]
+    if options.anndata:
+        annotate_file(source, folder / ANNOTATED_FILE, result)
+        files.append(ANNOTATED_FILE)
+    if result.diagnosis is not None:
+        title = options.title or source.resolve().name
+        write_report(result, folder / REPORT_FILE, title=title, view=options.view, **known)
+        files.append(REPORT_FILE)
+    return write_summary(folder, summary, files)
 
 
 @click.command()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from .. import comparison
+from ..atomic import output_file
 from ..comparison import INITS_COMPARED, SOLVERS_COMPARED
 from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
@@ -32,7 +33,7 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import check_parent, check_picture, save_picture, write_csv
+from .output import check_picture, save_picture, write_csv
 from .preparing import PREPARING_OPTIONS
 from .text_options import NameList
 
@@ -201,7 +202,8 @@ def compare(
     conenmf compare digits.csv -k 10 --labels digit.txt -o table.csv
     """
     check_picture(plot)
-    check_parent(output)
+    if output is not None:
+        output_file(output)
     display = common.display
     V = common.open(display)
     classes = None if labels is None else read_labels(labels, V)

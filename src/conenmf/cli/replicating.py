@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import __version__
 from ..arguments import path as checked_path
-from ..atomic import writing
 from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, RESULT_FILE, facts
@@ -35,20 +34,19 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import (
+from .output import (
     LIMITS_FILE,
     RUNS_FILE,
     RUNS_FOLDER,
     STABILITY_FILE,
     check_folder,
-    check_name,
     check_picture,
+    new_result,
     save_picture,
     write_csv,
     write_summary,
 )
 from .preparing import PREPARING_OPTIONS
-from .results import new_result
 
 __all__ = ["stability"]
 
@@ -105,30 +103,29 @@ def stability(
     conenmf report signatures
     """
     check_picture(plot)
-    target = None if output is None else _checked(output, force, report=not no_report)
+    target = None if output is None else Path(checked_path("output", output))
+    if target is not None:
+        check_folder(target, force)
     display, how["n_runs"] = common.display, how.pop("runs")
     V = common.open(display)
     with ExitStack() as stack:
-        new = None
+        folder = None
         if target is not None:
-            with writing(target):
-                target.mkdir(exist_ok=True)
-            new = stack.enter_context(new_result(target))
+            folder = stack.enter_context(new_result(target))
             how["checkpoint"] = target / RUNS_FOLDER
         with display.working(f"fitting {how['n_runs']} times"):
             n_components = choose_k(V).K if isinstance(K, str) else K
             found = judged(V, n_components, rng=common.rng, **how)
         remove_kept_file(found.H)
-        result = None if new is None else _as_result(V, found, common, context)
+        result = None if folder is None else _as_result(V, found, common, context)
         if not no_report:
             with display.working("judging the consensus"):
                 _judge(found, result, effort)
         files: list[str] = []
         answer = _answer(found)
-        if target is not None and new is not None and result is not None:
+        if folder is not None and result is not None:
             with display.working(f"writing {target}"):
-                files = _write(new.folder, found, result, answer, common.path)
-                new.move_into_place()
+                files = _write(folder, found, result, answer, common.path)
     if plot is not None:
         save_picture(found.plot()[0].figure, plot)
     answer |= {"files": [str(Path(output or "") / name) for name in files], "plot": plot}
@@ -136,15 +133,6 @@ def stability(
     if target is not None and REPORT_FILE in files:
         where += f"\nopen {visible(target / REPORT_FILE, None)} in a browser"
     common.answer(answer, lambda out: out.print(f"{found}{where}", highlight=False), V)
-
-
-def _checked(output: str, force: bool, *, report: bool) -> Path:
-    """Refuse a folder that cannot be written to, before there is any work."""
-    target = Path(checked_path("output", output))
-    check_name(target)
-    names = [RESULT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE, *[REPORT_FILE] * report]
-    check_folder(target, force, names, ours=(RUNS_FOLDER,))
-    return target
 
 
 def _as_result(

@@ -37,8 +37,7 @@ from .options import (
     reads_data,
     with_options,
 )
-from .places import STABILITY_FILE, check_parent, list_in_summary
-from .results import settle
+from .output import STABILITY_FILE, check_complete, list_in_summary
 
 __all__ = ["report", "transform"]
 
@@ -83,7 +82,7 @@ def transform(common: CommonOptions, model: str, output: str) -> None:
     """
     result = _load(model)
     check_table(output)
-    check_parent(output)
+    output_file(output)
     display = common.display
     V = _like_those_of(result, common).open(display, vocabulary=result.vocabulary)
     places = np.arange(len(result.W))[:, None]
@@ -132,7 +131,7 @@ def _like_those_of(result: Factorization, common: CommonOptions) -> CommonOption
 def _load(path: str) -> Factorization:
     target = Path(path)
     if target.is_dir():
-        settle(target)
+        check_complete(target)
         target /= RESULT_FILE
     if not target.exists():
         raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
@@ -183,7 +182,7 @@ def report(
     is_inside = target.absolute().parent == folder.absolute()
     with ExitStack() as stack:
         if is_inside and folder.is_dir():  # the report must be that of the result in the folder
-            settle(folder)
+            check_complete(folder)
             with writing(folder):
                 stack.enter_context(in_use(folder))
         factorization = _load(result)

@@ -21,7 +21,6 @@ import numpy as np
 
 from ..atomic import Temporary, flush, remove_abandoned
 from ..errors import CheckpointError, Message, Option, OutputError, is_disk_full
-from ..signals import interrupt_again
 from .blocks import Array
 from .matrix import Checksum
 
@@ -123,12 +122,12 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     try:
         try:
             remove_abandoned(folder / stem, "H")
-            temporary = Temporary(folder / stem, "H", is_locked=True)
+            temporary = Temporary(folder / stem, "H")
         except OSError as problem:
             if is_disk_full(problem):
                 raise
             folder = Path(tempfile.gettempdir())
-            temporary = Temporary(folder / stem, "H", is_locked=True)
+            temporary = Temporary(folder / stem, "H")
         array = np.lib.format.open_memmap(temporary.path, mode="w+", dtype=dtype, shape=shape)
         with open(temporary.path, "r+b") as file:  # a mapped hole of a full disk would crash
             os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
@@ -148,21 +147,8 @@ def new_file(folder: Path, stem: str, shape: tuple[int, ...], dtype: np.dtype[An
     mapping = _mapping_of(array)
     assert mapping is not None
     _ours.add(mapping)
-    _temporary[mapping] = (temporary, weakref.finalize(mapping, _remove, temporary))
+    _temporary[mapping] = (temporary, weakref.finalize(mapping, temporary.remove))
     return array
-
-
-def _remove(temporary: Temporary) -> None:
-    """Remove a file where Python cannot raise, as its array goes; Ctrl-C comes again afterwards."""
-    is_interrupted, is_removed = False, False
-    while not is_removed:
-        try:
-            temporary.remove()
-            is_removed = True
-        except KeyboardInterrupt:
-            is_interrupted = True
-    if is_interrupted:
-        interrupt_again()
 
 
 def freeing_disk(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -205,7 +191,6 @@ def keep_file(array: Array, stem: str) -> Array:
     if mapping is None or mapping not in _temporary:
         return array
     temporary, finalizer = _temporary[mapping]
-    temporary.publish()
     lasting = temporary.path.with_name(f"{stem}.H.npy")
     for number in range(1, 10**6):
         try:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import path as checked_path
-from ..atomic import output_file, writing, written_whole
+from ..atomic import output_file, written_whole
 from ..errors import FileFormatError
 from ..names import Names
 from .aligned import write_array
@@ -34,7 +34,7 @@ def write_arrays(
     """Write arrays and plain facts to a file that appears complete."""
     target = output_file(checked_path("path", path))
     members = {**arrays, _FACTS: np.array(json.dumps(facts))}
-    with writing(target), written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+    with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in members.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 write_array(member, array)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..arguments import instance, optional, text
 from ..arguments import path as checked_path
-from ..atomic import output_file, writing, written_whole
+from ..atomic import output_file, written_whole
 from ..judge.diagnosis import error_in_words
 from ..judge.stability import Stability
 from ..markup import Html, element, join, script_json
@@ -143,7 +143,7 @@ def write_report(result: Factorization, path: str | os.PathLike[str], **options:
     instance("result", result, Factorization)
     target = output_file(checked_path("path", path))
     page = render(result, **options).encode("utf-8", "replace")
-    with writing(target), written_whole(target) as stream:
+    with written_whole(target) as stream:
         stream.write(page)
 
 

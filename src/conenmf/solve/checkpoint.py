@@ -25,7 +25,6 @@ import numpy.typing as npt
 from ..arguments import number, path
 from ..atomic import (
     LOCK_FILE,
-    Temporary,
     folder_written_whole,
     in_use,
     remove_temporaries,
@@ -282,7 +281,6 @@ def held_folder(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             folder.mkdir(exist_ok=True)
-            Temporary(folder / "trial").remove()
             stack.enter_context(in_use(folder, folder / _LOCK_FILE))
         except OutputError as problem:
             raise CheckpointError(f"the checkpoint {problem}") from problem
@@ -291,7 +289,7 @@ def held_folder(folder: Path) -> Iterator[None]:
             raise CheckpointError(
                 f"{folder} cannot be used as a folder for checkpoints: {reason}; name another"
             ) from problem
-        remove_temporaries(folder, "0", "trial")  # the folder may hold a result too
+        remove_temporaries(folder, "0*")
         yield
 
 

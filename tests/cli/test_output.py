@@ -1,15 +1,23 @@
-"""A result is replaced as a whole: not by half of another, by two at once, or by a killed one."""
+"""Places are checked before there is work; a result is replaced as a whole, by one at a time."""
 
+import csv
 import json
 import os
+import shutil
 import signal
 import warnings
 from pathlib import Path
 
 import pytest
 
-from conenmf.cli.places import check_folder, is_complete, write_summary
-from conenmf.cli.results import new_result, settle
+from conenmf.cli.output import (
+    check_complete,
+    check_folder,
+    earlier_files,
+    new_result,
+    write_csv,
+    write_summary,
+)
 from conenmf.errors import OutputError
 
 FILES = ("components.csv", "labels.csv", "result.npz")
@@ -23,14 +31,13 @@ def write(folder, text, names=FILES):
 
 def replace(target, text, names=FILES):
     with new_result(target) as new:
-        write(new.folder, text, names)
-        new.move_into_place()
+        write(new, text, names)
 
 
 def texts(folder):
     """What the visible files say, for each of them."""
     return {
-        path.name: json.loads(path.read_text())["text"]
+        path.name: json.loads(path.read_text()).get("text")
         if path.name == "summary.json"
         else path.read_text()
         for path in folder.iterdir()
@@ -45,9 +52,8 @@ def target(tmp_path):
 
 def test_files_move_into_place_together(target):
     with new_result(target) as new:
-        write(new.folder, "first")
-        assert not target.exists()
-        new.move_into_place()
+        write(new, "first")
+        assert texts(target) == {}
     (target / "notes.txt").write_text("mine")
     replace(target, "second", FILES[1:])
     assert texts(target) == {
@@ -64,67 +70,37 @@ def test_a_result_that_fails_changes_nothing(target):
 
     def fail():
         with new_result(target) as new:
-            write(new.folder, "second")
+            write(new, "second", FILES[:1])
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert texts(target) == before
     assert sorted(os.listdir(target)) == sorted(before)
+    shutil.rmtree(target)
+    with pytest.raises(KeyError):
+        fail()
+    assert not target.exists()
 
 
-def test_what_is_kept_of_a_failed_result_has_a_place_of_its_own(target):
+def test_a_result_that_was_saved_before_an_error_is_kept(target):
     replace(target, "first")
-    for number in ("", "-2"):
+
+    def fail():
         with new_result(target) as new:
-            write(new.folder, "second")
-            assert new.keep() == target / f"unfinished-result{number}"
-    assert texts(target / "unfinished-result") == dict.fromkeys((*FILES, "summary.json"), "second")
+            write(new, "second")
+            raise KeyError
+
+    with pytest.raises(KeyError) as error:
+        fail()
+    kept = target / "unfinished-result"
+    assert error.value.__notes__ == [f"the new result is kept in {kept}"]
+    assert texts(kept) == dict.fromkeys((*FILES, "summary.json"), "second")
     assert texts(target) == dict.fromkeys((*FILES, "summary.json"), "first")
     check_folder(target, force=False)
-
-
-def test_a_file_that_appears_meanwhile_is_not_overwritten(target):
-    replace(target, "first", FILES[1:])
-    before = texts(target)
-
-    def late():
-        with new_result(target) as new:
-            write(new.folder, "second")
-            (target / FILES[0]).write_text("mine")
-            new.move_into_place()
-
-    with pytest.raises(
-        OutputError, match=r"holds another components\.csv now; the new result is in .*/unfinished-"
-    ):
-        late()
-    assert texts(target) == before | {FILES[0]: "mine"}
-    assert set(texts(target / "unfinished-result").values()) == {"second"}
-
-
-def test_a_folder_that_appears_meanwhile(target):
-    with new_result(target) as new:
-        write(new.folder, "first")
-        target.mkdir()
-        (target / "notes.txt").write_text("mine")
-        new.move_into_place()
-    assert texts(target) == dict.fromkeys((*FILES, "summary.json"), "first") | {"notes.txt": "mine"}
-    assert os.listdir(target.parent) == ["out"]
-
-
-def test_a_file_that_appears_in_the_place_of_the_folder(target):
-    def late():
-        with new_result(target) as new:
-            write(new.folder, "first")
-            target.write_text("mine")
-            new.move_into_place()
-
-    with pytest.raises(OutputError, match=r"the new result is in .*out-unfinished-result"):
-        late()
-    assert target.read_text() == "mine"
-    kept = target.with_name("out-unfinished-result")
-    assert texts(kept) == dict.fromkeys((*FILES, "summary.json"), "first")
-    assert sorted(os.listdir(target.parent)) == ["out", "out-unfinished-result"]
+    replace(target, "third")
+    assert set(texts(target).values()) == {"third"}
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize("exists", [False, True])
@@ -159,10 +135,9 @@ def killed_while_moving(target, survived):
             return move
 
         with new_result(target) as new:
-            write(new.folder, "second")
+            write(new, "second")
             for name in ("replace", "unlink"):
                 setattr(os, name, counted(getattr(os, name)))
-            new.move_into_place()
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -174,14 +149,14 @@ def test_killed_between_any_two_moves(target, survived):
     (target / "notes.txt").write_text("mine")
     status = killed_while_moving(target, survived)
     assert status in (-signal.SIGKILL, 0)
-    found = texts(target) if is_complete(target) else {}
-    if found:
+    found = texts(target)
+    if "text" in json.loads((target / "summary.json").read_text()):
         assert found.pop("notes.txt") == "mine"
         assert set(found) == {*FILES, "summary.json"}
         assert len(set(found.values())) == 1
     else:
         with pytest.raises(OutputError, match="not complete"):
-            settle(target)
+            check_complete(target)
     check_folder(target, force=False)
     replace(target, "third")
     assert texts(target) == dict.fromkeys((*FILES, "summary.json"), "third") | {"notes.txt": "mine"}
@@ -200,16 +175,67 @@ def test_a_move_that_fails_says_where_the_new_result_is(target, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", broken)
-        with pytest.raises(OutputError, match=r"Input/output error; the new result is in .*result"):
+        with pytest.raises(OutputError, match="out cannot be written: Input/output error") as error:
             replace(target, "second")
+    assert "the new result is kept in" in error.value.__notes__[0]
     replace(target, "third")
     assert set(texts(target).values()) == {"third"}
 
 
-def test_folders_named_by_a_summary_are_not_removed(target):
-    replace(target, "first")
-    (target / "precious").mkdir()
-    (target / "precious" / "thesis.tex").write_text("mine")
-    write_summary(target, {}, [*FILES, "precious"])
-    replace(target, "second")
-    assert (target / "precious" / "thesis.tex").read_text() == "mine"
+# --- places and tables ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "summary", [None, "{}", "[1]", "not json", '{"made_by": "me", "files": ["labels.csv"]}']
+)
+def test_files_of_others_stay(tmp_path, summary):
+    for name in ("result.npz", "labels.csv", "report.html"):
+        (tmp_path / name).write_text("mine")
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(summary)
+    with pytest.raises(OutputError, match="holds other files"):
+        check_folder(tmp_path, force=False)
+    with new_result(tmp_path) as new:
+        (new / "history.csv").write_text("new")
+    for name in ("result.npz", "labels.csv", "report.html"):
+        assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_summary_cannot_name_files_elsewhere(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "precious").write_text("mine")
+    summary = {"made_by": "conenmf", "files": ["../precious", "/etc/passwd", "a.csv", "labels.csv"]}
+    (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
+    assert earlier_files(tmp_path / "out") == {"labels.csv"}
+
+
+def test_places_are_checked_before_there_is_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("precious")
+    for name, message in (
+        ("file", "is a file: name a folder"),
+        ("no/where", "does not exist"),
+        ("full", "holds other files"),
+    ):
+        with pytest.raises(OutputError, match=message):
+            check_folder(tmp_path / name, force=False)
+    check_folder(tmp_path / "full", force=True)
+    check_folder(tmp_path / "new", force=False)
+    write_summary(tmp_path / "full", {}, [])
+    check_folder(tmp_path / "full", force=False)
+
+
+def test_cells_of_a_table_are_quoted(tmp_path):
+    rows = [["a", "b"], ['x, "y"', "0.1"]]
+    write_csv(tmp_path / "a.csv", rows[0], rows[1:])
+    with open(tmp_path / "a.csv", newline="") as stream:
+        assert list(csv.reader(stream)) == rows
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_csv(tmp_path / "no" / "a.csv", rows[0], rows[1:])
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path):
+    write_csv(tmp_path / "a.csv", ["name", "x"], [["=1+1", -0.5], ["@SUM(1)", "-0.5"]])
+    with open(tmp_path / "a.csv", newline="") as stream:
+        assert list(csv.reader(stream))[1:] == [["'=1+1", "-0.5"], ["'@SUM(1)", "-0.5"]]
