@@ -26,7 +26,7 @@ from scipy.sparse.linalg import svds
 from sklearn.decomposition._nmf import _initialize_nmf
 
 from conenmf import certify, estimate_rank, factorize, from_rows
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import initialize
 from conenmf.solve.solvers import SOLVERS
 

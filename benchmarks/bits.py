@@ -110,7 +110,7 @@ def fits(folder: Path) -> Iterator[tuple[str, str]]:
 def svd(V: Any, k: int) -> Any:
     """The truncated SVD, a function before it became a method."""
     try:
-        return find("Spectrum", "linalg.spectrum")(V).truncated_svd(k)
+        return find("Spectrum", "linalg.svd", "linalg.spectrum")(V).truncated_svd(k)
     except LookupError:
         return find("truncated_svd", "linalg.spectrum")(V, k)
 

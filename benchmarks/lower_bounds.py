@@ -23,7 +23,7 @@ from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.dual_bound import DEFAULT_EFFORT, best_lower_bound, support_width
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import tf_idf
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 
 LARGE_EFFORT = 40
 RANDOM_INITS = 3

@@ -21,7 +21,7 @@ from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.simulate import make_cones
 from conenmf.judge.certificate import certify
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.run import Stopping

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, cluster_cones, factorize, from_columns, from_rows, make_cones
 from conenmf.data.views import shuffled_samples
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import lie_in_cones
 
 

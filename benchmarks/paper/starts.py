@@ -19,7 +19,6 @@ from sklearn.cluster import kmeans_plusplus
 from conenmf import cluster_cones
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
-from conenmf.linalg.spectrum import Spectrum
 from conenmf.solve.inits import initialize, lift_zeros
 from conenmf.solve.solvers import SOLVERS
 
@@ -60,8 +59,7 @@ def begin(
         W, H = cr1(V, K, rng)
         H = lift_zeros(V, H) if solver_.lift_zeros else None
     else:
-        spectrum = Spectrum(V, form_gram=True) if init == "nndsvd" else None
-        point = initialize(V, K, ALL[init], solver_, rng, spectrum=spectrum)
+        point = initialize(V, K, ALL[init], solver_, rng)
         W, H = point.W, point.H
     return W, H, time.process_time() - began
 

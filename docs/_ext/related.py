@@ -123,7 +123,7 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
     "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
     "linalg.nnls.nnls": ({"solve.solvers.Solver": "For all of V."}, "", ("pivoting",)),
-    "data.sketch.sketch": ({"linalg.spectrum.Spectrum": "Singular values of V."}, "", ("sketch",)),
+    "data.sketch.sketch": ({"linalg.svd.Spectrum": "Singular values of V."}, "", ("sketch",)),
     "solve.separable.snpa": ({"solve.separable.spa": "By orthogonal projections."}, "", ("snpa",)),
     "solve.inits.initialize": (
         {"factorize": 'With ``init="auto"``, several compete.'},

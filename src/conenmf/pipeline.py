@@ -30,7 +30,7 @@ from .data.sketch import sketch as make_sketch
 from .data.validate import require_data_matrix
 from .judge.certificate import first_known
 from .judge.choose_k import choose_k
-from .linalg.spectrum import Spectrum
+from .linalg.svd import Spectrum
 from .result import Factorization
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
 from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint

@@ -31,7 +31,7 @@ from .judge.diagnosis import (
 from .judge.judging import JudgesItself
 from .judge.scores import NamedComponents
 from .judge.uniqueness import Uniqueness
-from .linalg.spectrum import Spectrum
+from .linalg.svd import Spectrum
 from .names import Names
 from .pictures import card, table
 from .solve.race import Prospect, Race

@@ -149,8 +149,8 @@ def test_a_subspace_gives_nearly_the_bound_of_a_gram_matrix(monkeypatch, main_ba
     rng = np.random.default_rng(1)
     V = rng.random((70, 4)) ** 3 @ rng.random((4, 90)) ** 3 + rng.random((70, 90)) ** 9
     certain = best_lower_bound(main_backend(V), 4)
-    monkeypatch.setattr("conenmf.linalg.spectrum._MAX_GRAM_SIDE", 0)
-    monkeypatch.setattr("conenmf.linalg.spectrum._GRAM_SIDE_PER_VECTOR", 0)
+    monkeypatch.setattr("conenmf.linalg.svd._MAX_GRAM_SIDE", 0)
+    monkeypatch.setattr("conenmf.linalg.svd._GRAM_SIDE_PER_VECTOR", 0)
     likely = best_lower_bound(main_backend(V), 4)
     assert likely.failure_probability == 1e-9
     assert certain.failure_probability == 0.0

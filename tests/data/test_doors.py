@@ -13,7 +13,7 @@ from conenmf.errors import (
     OptionError,
     OutOfMemoryError,
 )
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from conenmf import from_columns, from_rows
 from conenmf.data.sketch import orthonormal, sketch, sketch_rank
 from conenmf.errors import ComponentsError, DataError, NotAvailableError
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.run import Stopping, alternate
 
 

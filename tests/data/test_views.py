@@ -7,7 +7,7 @@ from conenmf.cones.clustering import cluster_cones
 from conenmf.data.sketch import sketch
 from conenmf.data.views import held, shuffled_samples, take_features, take_samples, unit_samples
 from conenmf.errors import NotAvailableError
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
 
 

@@ -17,7 +17,7 @@ from conenmf.judge.choose_k import (
     determine_relevance,
     masked_nnls,
 )
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import mixing
 
 

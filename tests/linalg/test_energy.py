@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from conenmf import from_columns
 from conenmf.data.sketch import sketch
 from conenmf.errors import NotAvailableError
-from conenmf.linalg.energy import energy_above, subspace_roots, tail_above
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.energy import energy_above, subspace_energy, tail_above
+from conenmf.linalg.svd import Spectrum
 
 
 @given(seed=st.integers(0, 10**6))
@@ -39,7 +39,7 @@ def test_the_largest_eigenvalue_is_bounded_from_above(seed, low):
     starts = rng.standard_normal((41, 8))
     starts[-1] *= 0.1
     starts[-1, 0] = 0.1
-    bound = tail_above(lambda X: values[:, None] * X, starts, float(values.sum()), low)
+    bound = tail_above(lambda X: values[:, None] * X, starts, float(values.sum()), low, 1.0)
     assert 1.0 <= bound <= max(1.1, low)
 
 
@@ -65,7 +65,7 @@ def test_low_rank_needs_no_chance():
 def test_a_sketch_has_no_energy_bound():
     V = from_columns(np.random.default_rng(0).random((20, 30)))
     with pytest.raises(NotAvailableError, match="pass V itself"):
-        Spectrum(sketch(V, 5)).largest_share(3)
+        Spectrum(sketch(V, 5)).energy_bound(3)
 
 
 @settings(max_examples=50)
@@ -79,14 +79,22 @@ def test_the_sum_of_singular_values_is_bounded_from_above(seed):
     Q = np.linalg.qr(near)[0]
     values, turn = np.linalg.eigh(Q.T @ A @ Q)
     Q, values = (Q @ turn)[:, ::-1], values[::-1]
-    bound = subspace_roots(
-        Q, np.maximum(values, 0), A @ Q, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8
+    bound = subspace_energy(
+        Q,
+        np.maximum(values, 0),
+        A @ Q,
+        k,
+        np.trace(A),
+        0.0,
+        lambda X: A @ X,
+        n_starts=8,
+        roots=True,
     )
     exact = np.linalg.svd(V, compute_uv=False)[:k].sum()
     assert exact * (1 - 1e-9) <= bound.value
     leading = np.linalg.eigh(A)[1][:, ::-1][:, : max(m, k)]
     values = np.linalg.eigvalsh(A)[::-1][: max(m, k)]
-    tight = subspace_roots(
-        leading, values, A @ leading, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8
+    tight = subspace_energy(
+        leading, values, A @ leading, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8, roots=True
     )
     assert exact * (1 - 1e-9) <= tight.value <= exact * 1.05

@@ -7,7 +7,7 @@ from conenmf import ConeNMF, cr1_nmf, factorize, from_columns, from_rows, make_c
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 from conenmf.linalg.nnls import nnls
-from conenmf.linalg.spectrum import Spectrum
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import INITS, initialize, lift_zeros
 from conenmf.solve.solvers import SOLVERS
 

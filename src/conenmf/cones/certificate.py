@@ -20,7 +20,7 @@ from ..data.blocks import Array, Block, exact, products, residual_squared, weigh
 from ..data.matrix import DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import Message, Option
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..pictures import card, gauge, table
 from .dual_bound import LowerBound, best_lower_bound, default_effort
 from .restricted import bound_given

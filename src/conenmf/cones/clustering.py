@@ -30,7 +30,7 @@ from ..data.sampling import draw_samples
 from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from .angles import angles_between, largest_angle
 from .greedy import LazyScores
 from .noisy import are_evident, centres_in_noise

@@ -26,7 +26,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sketch import is_dense
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from .plane import leading_plane
 
 __all__ = [

@@ -21,7 +21,7 @@ from ..arguments import array, integer, number
 from ..data.blocks import Array, Block, exact, products
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 
 __all__ = ["EdgeCount", "count_above_edge", "noise_edge"]
 

@@ -25,7 +25,7 @@ from ..arguments import instance, integer, number, optional
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
-from ..linalg.spectrum import VECTOR_TOL, Spectrum
+from ..linalg.svd import VECTOR_TOL, Spectrum
 
 __all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
 

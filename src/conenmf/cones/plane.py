@@ -20,7 +20,7 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 
 __all__ = ["Plane", "leading_plane", "rank_two_factors"]
 

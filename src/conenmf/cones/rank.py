@@ -14,8 +14,9 @@ from ..arguments import flag, integer, optional
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
+from ..data.views import unit_samples
 from ..errors import ComponentsError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 
 __all__ = ["RankEstimate", "default_range", "estimate_rank"]
 
@@ -89,22 +90,24 @@ def estimate_rank(
     4
     """
     require_data_matrix(V, nonzero=True, whole=True)
-    smaller, normalize = min(V.shape), flag("normalize", normalize)
+    smaller = min(V.shape)
+    flag("normalize", normalize)
     k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
     spectrum = Spectrum.of(V, spectrum)
+    if normalize:
+        spectrum = Spectrum(unit_samples(V))
     if k_max is not None:
-        return _largest_ratio(V, k_min, k_max, normalize, spectrum)
+        return _largest_ratio(k_min, k_max, spectrum)
     k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
     while True:
-        estimate = _largest_ratio(V, min(k_min, k_max), k_max, normalize, spectrum)
+        estimate = _largest_ratio(min(k_min, k_max), k_max, spectrum)
         if not estimate.K == k_max < smaller:
             return estimate
         k_max = min(2 * k_max, smaller)
 
 
-def _largest_ratio(
-    V: DataMatrix, k_min: int, k_max: int, normalize: bool, spectrum: Spectrum
-) -> RankEstimate:
+def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
+    V = spectrum.V
     smaller = min(V.shape)
     if not 1 <= k_min <= k_max <= smaller:
         raise ComponentsError(
@@ -113,7 +116,7 @@ def _largest_ratio(
         )
     values = np.zeros(k_max + 1)
     k = min(k_max + 1, smaller)
-    values[:k] = spectrum.singular_values(k, normalize=normalize, rough=True)
+    values[:k] = spectrum.singular_values(k, rough=True)
     # VV' squares the singular values: below this they are rounding.
     floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
     above = np.maximum(values, floor)

@@ -22,7 +22,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.steps import add
 from ..data.validate import check_labels, check_shapes, require_data_matrix
 from ..errors import DataError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from .angles import largest_angle
 from .clustering import Cones, assign, choose_centres, cosine_rounding
 

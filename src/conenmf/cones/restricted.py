@@ -26,7 +26,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import ComponentsError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 
 __all__ = ["bound_given", "known_bound", "objective_bound", "observed_bound"]
 

@@ -48,7 +48,7 @@ from ..data.memory import hold
 from ..data.resampled import drawn_counts
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import DataError, OptionError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..pictures import card, gauge, table
 from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
 from ..solve.constraints import Penalties

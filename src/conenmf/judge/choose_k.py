@@ -45,7 +45,7 @@ from ..data.validate import checked_components, require_data_matrix, require_non
 from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..io.open import from_columns
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..pictures import card, lines
 from ..solve.count_inits import initialize_counts
 from ..solve.inits import MAX_CONE_MIXING, initialize, mixing, random_coefficients

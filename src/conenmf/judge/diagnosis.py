@@ -29,7 +29,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError, DataError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..markup import Html
 from ..names import Names
 from ..pictures import images, lines, shrink, words

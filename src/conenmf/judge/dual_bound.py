@@ -32,9 +32,8 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
-from ..linalg.davidson import Leading, davidson
-from ..linalg.energy import EnergyBound, subspace_roots
-from ..linalg.passes import gram_of_features, gram_of_samples
+from ..linalg.energy import EnergyBound, subspace_energy
+from ..linalg.svd import Leading, davidson, gram_of_features, gram_of_samples
 
 __all__ = ["DEFAULT_EFFORT", "DivergenceBound", "divergence_bound"]
 
@@ -217,16 +216,16 @@ class _Trial:
         rounding = 10 * min(F, N) * np.finfo(np.float64).eps * float(self.squared)
         if min(F, N) <= _MAX_GRAM_SIDE:
             if F <= N:
-                margin, image, gram = self.root_r, self.z, gram_of_features(self.matrix, False)
+                margin, image, gram = self.root_r, self.z, gram_of_features(self.matrix)
             else:
                 margin = np.sqrt(np.asarray(self.c) / self.weights.total)
-                image, gram = np.asarray(self.y), gram_of_samples(self.matrix, False)
+                image, gram = np.asarray(self.y), gram_of_samples(self.matrix)
             gram = _without(_without(gram - np.outer(image, image), margin).T, margin)
             values = np.linalg.eigvalsh(gram)[::-1][:k]
             return EnergyBound(float(np.sqrt(np.maximum(values, 0.0) + rounding).sum()), 0.0)
         found = davidson(self.apply, k, self.vectors(k + 1), _BOUND_TOL)
         assert found.images is not None
-        return subspace_roots(
+        return subspace_energy(
             found.vectors,
             np.maximum(found.values, 0.0),
             found.images,
@@ -235,6 +234,7 @@ class _Trial:
             rounding,
             self.apply,
             n_starts=_N_STARTS,
+            roots=True,
         )
 
     def moved(self, K: int, length: float) -> _Trial:

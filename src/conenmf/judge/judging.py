@@ -19,7 +19,7 @@ from ..cones.restricted import objective_bound, observed_bound
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..solve.constraints import Penalties
 from .certificate import AnyCertificate, certify, usual_effort
 from .diagnosis import Diagnosis, diagnose

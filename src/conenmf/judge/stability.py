@@ -63,7 +63,7 @@ from ..errors import (
     NotAvailableError,
     Option,
 )
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..names import Names
 from ..solve.checkpoint import Checkpoint, held_folder
 from ..solve.coefficients import squared_errors

@@ -15,16 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import array, function, integer, number
 from ..data.blocks import Array
 
 __all__ = [
     "FAILURE_PROBABILITY",
     "EnergyBound",
     "energy_above",
-    "roots_above",
     "subspace_energy",
-    "subspace_roots",
     "tail_above",
 ]
 
@@ -58,8 +55,9 @@ def subspace_energy(
     apply: Callable[[Array], Array],
     *,
     n_starts: int,
+    roots: bool = False,
 ) -> EnergyBound:
-    """Bound the sum of the k largest eigenvalues of A from a subspace.
+    """Bound the sum of the k largest eigenvalues of A from a subspace, or the sum of their roots.
 
     Parameters
     ----------
@@ -68,51 +66,26 @@ def subspace_energy(
     total : float
         The trace of A.
     rounding : float
-        What is added for the rounding of these numbers.
+        That of the sum; of a single eigenvalue, if roots are summed.
     apply : callable
         Returns A X; used only if the trace does not suffice, which is certain.
     n_starts : int
         Random vectors that bound the tail: the more, the fewer times A is applied, to all of them.
+    roots : bool
+        Sum the roots: k singular values, if A = VV'.
     """
-    gram, rest = _outside(Q, values, images, total, rounding)
-    energy = energy_above(values, gram, k, rest, rest)
-    if energy <= float(values[:k].sum()) * (1 + _NEGLIGIBLE_SHARE):
-        return EnergyBound(float(energy + rounding), 0.0)
-    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
-    energy = energy_above(values, gram, k, tail, rest)
-    return EnergyBound(float(energy + rounding), FAILURE_PROBABILITY)
-
-
-def subspace_roots(
-    Q: Array,
-    values: Array,
-    images: Array,
-    k: int,
-    total: float,
-    rounding: float,
-    apply: Callable[[Array], Array],
-    *,
-    n_starts: int,
-) -> EnergyBound:
-    """Bound the sum of the roots of the k largest eigenvalues: k singular values, if A = VV'.
-
-    Parameters are those of `subspace_energy`; `rounding` is that of one eigenvalue.
-    """
-    gram, rest = _outside(Q, values, images, total, rounding)
-    raised = values + rounding
-    roots = roots_above(raised, gram, k, rest, rest)
-    if roots <= float(np.sqrt(raised[:k]).sum()) * (1 + _NEGLIGIBLE_SHARE):
-        return EnergyBound(roots, 0.0)
-    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
-    return EnergyBound(roots_above(raised, gram, k, tail, rest), FAILURE_PROBABILITY)
-
-
-def _outside(
-    Q: Array, values: Array, images: Array, total: float, rounding: float
-) -> tuple[Array, float]:
-    """R'R with the residual R = A Q - Q T, and the trace of A on the space orthogonal to Q."""
     residual = images - Q * values
-    return residual.T @ residual, max(float(total - values.sum()), 0.0) + rounding
+    gram = residual.T @ residual
+    rest = max(float(total - values.sum()), 0.0) + rounding  # the trace of A orthogonal to Q
+    lifted = values + rounding if roots else values
+    added = 0.0 if roots else rounding
+    found = float((np.sqrt(lifted[:k]) if roots else lifted[:k]).sum())
+    bound = energy_above(lifted, gram, k, rest, rest, roots=roots)
+    if bound <= found * (1 + _NEGLIGIBLE_SHARE):
+        return EnergyBound(bound + added, 0.0)
+    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
+    bound = energy_above(lifted, gram, k, tail, rest, roots=roots)
+    return EnergyBound(bound + added, FAILURE_PROBABILITY)
 
 
 def _tail_outside(
@@ -132,7 +105,7 @@ def _tail_outside(
         _orthogonal(starts, Q),
         rest,
         low,
-        largest=float(values[0]),
+        float(values[0]),
     )
 
 
@@ -141,13 +114,15 @@ def _orthogonal(X: Array, Q: Array) -> Array:
     return np.asarray(X - Q @ (Q.T @ X))
 
 
-def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest: float) -> float:
-    """Bound the sum of the k largest eigenvalues of A from above.
+def energy_above(
+    values: Array, residual_gram: Array, k: int, tail: float, rest: float, *, roots: bool = False
+) -> float:
+    """Bound the sum of the k largest eigenvalues of A from above, or the sum of their roots.
 
     A = VV' seen on an orthonormal basis Q (F, m) of Ritz vectors and on the space orthogonal to it
     is ((T, R'), (R, C)); for every s > 0 it is at most diag(T + R'R / s, C + s I). So is the sum of
     its k largest eigenvalues, and j of them that belong to C add up to at most
-    min(j tail, rest) + j s.
+    min(j tail, rest) + j s. The sum of their roots is largest if all j are equal.
 
     Parameters
     ----------
@@ -159,6 +134,8 @@ def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest:
         At least the largest eigenvalue of C.
     rest : float
         The trace of C.
+    roots : bool
+        Bound the sum of the roots.
 
     Examples
     --------
@@ -166,34 +143,9 @@ def energy_above(values: Array, residual_gram: Array, k: int, tail: float, rest:
     6.0
     >>> energy_above(np.array([4.0, 2.0]), np.zeros((2, 2)), 2, 3.0, 3.0)  # C may hold a 3
     7.0
-    """
-    return _merged(values, residual_gram, k, tail, rest, roots=False)
-
-
-def roots_above(values: Array, residual_gram: Array, k: int, tail: float, rest: float) -> float:
-    """Bound the sum of the roots of the k largest eigenvalues of A from above.
-
-    As in `energy_above`, whose parameters these are: j eigenvalues that belong to C have a sum of
-    at most min(j tail, rest) + j s, and the sum of their roots is largest if all are equal.
-
-    Examples
-    --------
-    >>> roots_above(np.array([4.0, 1.0]), np.zeros((2, 2)), 2, 1.0, 3.0)
-    3.0
-    >>> roots_above(np.array([4.0, 1.0]), np.zeros((2, 2)), 2, 4.0, 4.0)  # C may hold a 4
+    >>> energy_above(np.array([4.0, 1.0]), np.zeros((2, 2)), 2, 4.0, 4.0, roots=True)
     4.0
     """
-    return _merged(values, residual_gram, k, tail, rest, roots=True)
-
-
-def _merged(
-    values: Array, residual_gram: Array, k: int, tail: float, rest: float, *, roots: bool
-) -> float:
-    """The largest sum over k eigenvalues of both parts, or over their roots."""
-    values = array("values", values, ("m",)).astype(float, copy=False)
-    residual_gram = array("residual_gram", residual_gram, (values.size, values.size))
-    k = integer("k", k, at_least=1, at_most=values.size)
-    tail, rest = number("tail", tail, at_least=0), number("rest", rest, at_least=0)
     j = np.arange(k + 1)
     best = np.inf
     scale = max(float(values[0]), np.finfo(np.float64).tiny)
@@ -220,8 +172,7 @@ def tail_above(
     starts: Array,
     ceiling: float,
     low: float,
-    *,
-    largest: float | None = None,
+    largest: float,
 ) -> float:
     """Bound the largest eigenvalue of C >= 0 from above, but for `FAILURE_PROBABILITY`.
 
@@ -241,15 +192,11 @@ def tail_above(
         A value that no eigenvalue exceeds, such as the trace.
     low : float
         A bound below this is as good as any: then no more passes are made.
-    largest : float, optional
-        The size of numbers whose rounding is in what `apply` returns; by default the ceiling.
+    largest : float
+        The size of numbers whose rounding is in what `apply` returns.
     """
-    function("apply", apply, takes=1)
-    starts = array("starts", starts, ("F", "n")).astype(float, copy=False)
-    ceiling, low = number("ceiling", ceiling, at_least=0), number("low", low)
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
-    largest = ceiling if largest is None else number("largest", largest, at_least=0)
     floor = _ROUNDING * min(largest, ceiling)
     basis = [starts / np.maximum(np.sqrt(squared), np.finfo(np.float64).tiny)]
     diagonal: list[Array] = []
@@ -257,7 +204,7 @@ def tail_above(
     bound = ceiling
     every = max(1, _STEPS_BETWEEN // starts.shape[1])
     for step in range(1, _MAX_STEPS + 1):
-        image = array("apply", apply(basis[-1]), starts.shape)
+        image = apply(basis[-1])
         diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
         for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
             image = image - vectors * np.einsum("fn,fn->n", vectors, image)

@@ -24,6 +24,7 @@ a time.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -31,10 +32,10 @@ from numpy.linalg import LinAlgError
 from .. import kernels
 from ..arguments import integer, optional
 from ..data.blocks import Array
-from ..errors import DataError
-from .problems import checked_problem
+from ..errors import DataError, DataTypeError
+from ..text import shown
 
-__all__ = ["lawson_hanson", "nnls", "pivot"]
+__all__ = ["checked_problem", "lawson_hanson", "nnls", "pivot"]
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
 _DOUBTFUL_RESIDUAL = 1e-10  # ... and a larger residual of the gradient conditions is a failure
@@ -74,44 +75,36 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     G, C, Y = checked_problem(G, C, Y)
     K = C.shape[1]
     max_pivots = optional(integer, "max_pivots", max_pivots, at_least=0)
-    if G.ndim == 3:
-        return _nnls_own(G, C, 5 * K + 20 if max_pivots is None else max_pivots)
+    max_pivots = 5 * K + 20 if max_pivots is None else max_pivots
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise DataError("G or C holds NaN or infinity: check the factors and the data")
-    if K < 1 or np.diagonal(G).min() < 0:
+    squares = np.diagonal(G, axis1=-2, axis2=-1).astype(np.float64)
+    if K < 1 or squares.min(initial=0.0) < 0:
         raise DataError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
-    squares = np.diagonal(G).astype(np.float64)
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))
+    sides = np.ascontiguousarray(np.where(dead, 0.0, C / scale), dtype=np.float64)
+    if G.ndim == 3:
+        return _nnls_own(G, C, dead, scale, sides, max_pivots)
     gram = G / np.outer(scale, scale)
-    sides = np.ascontiguousarray(C / scale, dtype=np.float64)
     if dead.any():
         gram[dead, :] = gram[:, dead] = 0.0
         gram[dead, dead] = 1.0
-        sides[:, dead] = 0.0
     pivot_sq = _smallest_pivot_squared(gram)
     gram = gram if pivot_sq > _rounding(K) else gram + _rounding(K) * np.eye(K)
     guess = _guess(gram, sides) if Y is None else np.array(Y, dtype=np.float64, order="C")
     solve = _pivot_compiled if kernels.AVAILABLE else pivot
-    solution: Array = solve(gram, sides, guess, 5 * K + 20 if max_pivots is None else max_pivots)
+    solution: Array = solve(gram, sides, guess, max_pivots)
     if pivot_sq < _DOUBTFUL_PIVOT_SQ:
         _mend(gram, sides, solution)
-    solution = solution / scale
-    converted: Array = solution.astype(C.dtype, copy=False)
-    return converted
+    return np.asarray((solution / scale).astype(C.dtype, copy=False))
 
 
-def _nnls_own(G: Array, C: Array, max_pivots: int) -> Array:
+def _nnls_own(
+    G: Array, C: Array, dead: Array, scale: Array, sides: Array, max_pivots: int
+) -> Array:
     """Do the same with a Gram matrix for each row, G (n, K, K)."""
-    if not (np.isfinite(G).all() and np.isfinite(C).all()):
-        raise DataError("G or C holds NaN or infinity: check the factors and the data")
-    squares = np.diagonal(G, axis1=1, axis2=2).astype(np.float64)
-    if squares.min(initial=0.0) < 0:
-        raise DataError("G has a negative diagonal entry: it is not one Gram matrix for each row")
-    dead = squares <= kernels.SMALLEST_SQUARE
-    scale = np.sqrt(np.where(dead, 1.0, squares))
-    sides = np.where(dead, 0.0, C / scale)
     solutions = np.zeros(C.shape)
     left = np.arange(len(C))
     if kernels.AVAILABLE:
@@ -122,16 +115,44 @@ def _nnls_own(G: Array, C: Array, max_pivots: int) -> Array:
         kernels.hals_own_rows(grams, sides, solutions, 0.0, _GUESS_SWEEPS, 0.0)
         memory = kernels.nnls_memory(C.shape[1])
         kernels.nnls_own_rows(grams, sides, solutions, _GRADIENT_TOL, max_pivots, *memory)
-        with np.errstate(invalid="ignore", over="ignore"):
-            gradient = np.einsum("nj,njk->nk", solutions, grams) - sides
-            wrong = np.where(solutions > 0, np.abs(gradient), -gradient).max(axis=1, initial=0.0)
-        size = np.abs(sides).max(axis=1, initial=0.0)
-        left = np.flatnonzero(~(wrong <= _DOUBTFUL_RESIDUAL * np.where(size > 0, size, 1.0)))
+        left = np.flatnonzero(~(_residual(grams, sides, solutions) <= _DOUBTFUL_RESIDUAL))
     solutions /= scale
     for row in left:
         solutions[row] = nnls(G[row], C[row : row + 1].astype(np.float64), max_pivots=max_pivots)
-    converted: Array = solutions.astype(C.dtype, copy=False)
-    return converted
+    return np.asarray(solutions.astype(C.dtype, copy=False))
+
+
+def checked_problem(G: Any, C: Any, Y: Any = None) -> tuple[Array, Array, Array | None]:
+    """Return G, C and Y as arrays of numbers, C and Y of floats; raise unless they fit together.
+
+    >>> checked_problem([[1]], [[2]])[1]
+    array([[2.]])
+    """
+    G, C = _numbers("G", G), _floats("C", C)
+    n, K = C.shape if C.ndim == 2 else (-1, -1)
+    if G.shape not in ((K, K), (n, K, K)):
+        raise DataError(
+            f"G has shape {G.shape} and C {C.shape}, expected (K, K), or (n, K, K), and (n, K)"
+        )
+    Y = None if Y is None else _floats("Y", Y)
+    if Y is not None and Y.shape != C.shape:
+        raise DataError(f"Y has shape {Y.shape}, expected the shape of C, {C.shape}")
+    return G, C, Y
+
+
+def _floats(name: str, value: Any) -> Array:
+    numbers = _numbers(name, value)
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
+
+
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        numbers = np.asarray(value)
+    except Exception:  # rows that differ in length, or an object of the caller's own
+        numbers = np.empty((), dtype=object)
+    if numbers.dtype.kind not in "fiub":
+        raise DataTypeError(f"{name} is {shown(value)}, expected a matrix of numbers")
+    return numbers
 
 
 def _rounding(K: int) -> float:
@@ -162,7 +183,8 @@ def _mend(gram: Array, sides: Array, Y: Array) -> None:
 def _residual(gram: Array, sides: Array, Y: Array) -> Array:
     """How far y >= 0, gradient >= 0, y * gradient = 0 are from holding, for each row."""
     with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition broke down
-        gradient = Y @ gram - sides
+        image = Y @ gram if gram.ndim == 2 else np.einsum("nj,njk->nk", Y, gram)
+        gradient = image - sides
     wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1)
     size = np.abs(sides).max(axis=1)
     residual: Array = wrong / np.where(size > 0, size, 1.0)

@@ -29,8 +29,7 @@ from ..arguments import choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Message, Option, OptionError
-from ..linalg.nnls import nnls
-from ..linalg.problems import checked_problem
+from ..linalg.nnls import checked_problem, nnls
 from ..names import Names, in_order
 from .solvers import Solver, Update, hals
 

@@ -21,7 +21,7 @@ from ..data.prepare import to_sums
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.together import sweep_together
 from ..data.views import times_samples
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from .inits import Generator, Init, InitialFactors, initialize, users_own
 from .losses.poisson import Poisson, margins, regressions
 from .methods import Method

@@ -50,7 +50,7 @@ from ..data.validate import aligned_coefficients, checked_components, require_da
 from ..data.views import take_samples
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
-from ..linalg.spectrum import Spectrum
+from ..linalg.svd import Spectrum
 from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients

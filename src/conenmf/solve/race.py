@@ -51,7 +51,7 @@ from ..data.sketch import Sketch, checked_rank, is_dense, sketch, sketch_rank
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, OptionError
-from ..linalg.spectrum import VECTOR_TOL, Spectrum
+from ..linalg.svd import VECTOR_TOL, Spectrum
 from .coefficients import coefficients
 from .inits import SVD_INITS, Generator, InitialFactors, initialize
 from .methods import Method

@@ -25,8 +25,7 @@ from .. import kernels
 from ..arguments import choice, flag, function, integer, number, optional
 from ..data.blocks import Array
 from ..errors import DataError, Message, OptionError
-from ..linalg.nnls import nnls
-from ..linalg.problems import checked_problem
+from ..linalg.nnls import checked_problem, nnls
 from ..text import function_name
 
 __all__ = [
