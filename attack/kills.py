@@ -23,7 +23,7 @@ import numpy as np
 
 import conenmf
 from conenmf.__main__ import run
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 from .cases import Case, Ending
 

@@ -18,7 +18,7 @@ from tests.reference import Reference
 
 import conenmf
 from conenmf.errors import CheckpointError
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 from .cases import Case, Ending, judged
 

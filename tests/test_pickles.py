@@ -11,7 +11,7 @@ import pytest
 
 import conenmf
 from conenmf.errors import ConeNMFError
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 SUFFIXES = (".npy", ".npz", ".csv", ".mtx", ".mat", ".h5", ".h5ad", ".parquet", ".arrow", ".pkl")
 X = np.random.default_rng(0).random((12, 5))

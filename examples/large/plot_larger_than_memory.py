@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import factorize, from_rows, make_cones, open_data
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "counts.npy"

@@ -14,7 +14,7 @@ from .data.blocks import Array, exact
 from .data.holes import filled
 from .data.matrix import Aligned, DataMatrix
 from .data.views import times_features
-from .solve.checkpoint import CheckpointedRun
+from .scale.checkpoint import CheckpointedRun
 from .solve.coefficients import what_is_left
 from .solve.count_inits import initialize_counts, initialize_others, race_of_counts, warmed_up
 from .solve.inits import Init, initialize
@@ -121,7 +121,7 @@ class Begun:
     @classmethod
     def resume(cls, run: CheckpointedRun | None, max_iter: int, stages: Stages) -> Begun | None:
         """Begin where a saved run was, or return None if nothing was saved."""
-        saved = None if run is None else run.load(max_iter)
+        saved = None if run is None else Saved.of_parts(run.load(max_iter))
         if run is None or saved is None:
             return None
         stages.seconds |= run.facts["seconds"]

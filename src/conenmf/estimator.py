@@ -33,8 +33,8 @@ from .pipeline import factorize
 from .progress import watching
 from .repeating import FitsManyTimes
 from .result import Factorization
+from .scale.checkpoint import Checkpoint
 from .settings import NeedsNumberOfComponents, scikit_learn_rng
-from .solve.checkpoint import Checkpoint
 from .solve.coefficients import held_out_share
 from .solve.goals import best_coefficients, checked_loss
 from .solve.inits import Init

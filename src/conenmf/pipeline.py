@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,11 @@ from .judge.certificate import first_known
 from .judge.choose_k import choose_k
 from .linalg.svd import Spectrum
 from .result import Factorization
+from .scale.checkpoint import Checkpoint, CheckpointedRun, described, held_folder
 from .settings import check_limits, checked_K, checked_sketch, plain_settings
-from .solve.checkpoint import Checkpoint, CheckpointedRun, fingerprint
 from .solve.coefficients import Finish
 from .solve.constraints import Fixed, Penalties
 from .solve.goals import LOSSES, goal_of
-from .solve.identity import described
 from .solve.inits import CONE_INITS, Init, initialize, lie_in_cones
 from .solve.losses.objective import Frobenius, Loss
 from .solve.losses.weighted import Weighted
@@ -311,9 +311,10 @@ def _checkpointed(
     identity = {name: settings[name] for name in ("K", "init", "loss", "solver", "sketch")}
     identity["penalties"] = terms.penalties.plain()
     identity["fixed"] = None if terms.fixed is None else described(terms.fixed)
-    identity["arrays"] = fingerprint(*arrays) if arrays else None
+    identity["arrays"] = described([np.asarray(array, np.float64) for array in arrays])
     identity["code"] = [described(one) for one in functions]
-    return stack.enter_context(CheckpointedRun.open(checkpoint, V, identity, rng))
+    stack.enter_context(held_folder(Path(checkpoint.folder)))
+    return CheckpointedRun(checkpoint, V, identity, rng)
 
 
 def _sketch_rank(

@@ -11,8 +11,8 @@ from .data.matrix import DataMatrix
 from .errors import NotAvailableError
 from .judge.choose_k import choose_k
 from .judge.stability import Stability, stability
+from .scale.checkpoint import Checkpoint
 from .settings import checked_K, scikit_learn_rng
-from .solve.checkpoint import Checkpoint
 from .solve.constraints import Penalties
 
 __all__ = ["FitsManyTimes"]

@@ -18,7 +18,7 @@ from conenmf.data import aligned
 from conenmf.data.disk import DiskMatrix
 from conenmf.errors import DataChangedError, OptionError, ReadError
 from conenmf.io.formats import open_path
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from conenmf.errors import (
     ReadError,
 )
 from conenmf.judge.stability import stability
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.scale.dask import Traffic
-from conenmf.solve.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
 
@@ -313,7 +313,7 @@ CLIENT = """
     import numpy as np
     from distributed import Client
     from conenmf import factorize, from_rows
-    from conenmf.solve.checkpoint import Checkpoint
+    from conenmf.scale.checkpoint import Checkpoint
     def callback(progress):
         if sys.argv[1] == "die" and progress.iteration == 4:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -16,7 +16,7 @@ from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data import known as known_data
 from conenmf.data.known import observed_only, weigh_samples
 from conenmf.errors import InputWarning, OptionError
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.poisson import balanced, poisson_method
 from conenmf.solve.losses.poisson_regression import (

@@ -6,7 +6,7 @@ from conenmf import ConeNMF, certify, factorize, from_columns
 from conenmf.cones.restricted import bound_given
 from conenmf.errors import ComponentsError, DataError, NotAvailableError
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import what_is_left
 from conenmf.solve.constraints import Fixed
 from conenmf.solve.solvers import SOLVERS

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF
 from conenmf.errors import CheckpointError
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 
 N, F = 60, 12
 KNOWN = "the mask, the weights or the missing entries are not those"

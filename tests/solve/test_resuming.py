@@ -16,7 +16,7 @@ import pytest
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.atomic import in_use
 from conenmf.errors import CheckpointError, CheckpointWarning, OptionError, OutputError
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.solvers import Solver, mult
 
 OPTIONS = {"tol": 0, "max_iter": 6, "sketch": None}
@@ -266,7 +266,7 @@ KILLED = """
     import os, signal, sys
     import numpy as np
     from conenmf import factorize, open_data
-    from conenmf.solve.checkpoint import Checkpoint
+    from conenmf.scale.checkpoint import Checkpoint
     folder, budget = sys.argv[1], sys.argv[2]
     originals, calls = (os.fsync, os.replace), []
     last = int(sys.argv[3])

@@ -15,7 +15,7 @@ from conenmf.errors import (
     OptionError,
 )
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.checkpoint import Checkpoint
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.weighted import Weighted
 from conenmf.solve.methods import Method, Slot

@@ -65,7 +65,7 @@ from ..errors import (
 )
 from ..linalg.svd import Spectrum
 from ..names import Names
-from ..solve.checkpoint import Checkpoint, held_folder
+from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder
 from ..solve.coefficients import squared_errors
 from ..solve.count_inits import initialize_counts, warmed_up_together, with_all_features
 from ..solve.goals import LOSSES, best_coefficients, checked_loss, goal_of
@@ -73,7 +73,7 @@ from ..solve.inits import InitialFactors, initialize
 from ..solve.losses.objective import Loss
 from ..solve.losses.poisson import divergences, margins_together
 from ..solve.methods import Method
-from ..solve.run import Run, Stopping, ending
+from ..solve.run import Run, Saved, Stopping, ending
 from ..text import counted
 from . import plots
 from .certificate import (
@@ -87,7 +87,6 @@ from .certificate import (
 )
 from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
-from .kept_runs import KeptRuns
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
 from .scores import NamedComponents, match_components, unit_columns
 
@@ -347,7 +346,7 @@ def replicate_over(
         for K, place in ks.items():
             generators, kept = rng.spawn(n_runs), None
             if place is not None:
-                opened = KeptRuns.open(place, V, K, settings, generators[0], known)
+                opened = KeptRuns.open(place, V, {"K": K, **settings}, generators[0], known)
                 kept = stack.enter_context(opened)
                 found = {number: kept.load(number) for number in range(n_runs)}
                 ends[K] = {number: end for number, end in found.items() if end is not None}
@@ -432,7 +431,8 @@ class _Fits(NamedTuple):
             None if task.kept is None else task.kept.unfinished(task.number, view)
             for task, view in zip(tasks, views, strict=True)
         ]
-        saved = [None if save is None else save.load(self.stopping.max_iter) for save in saves]
+        limit = self.stopping.max_iter
+        saved = [None if save is None else Saved.of_parts(save.load(limit)) for save in saves]
         new = [place for place, state in enumerate(saved) if state is None]
         initials = [self._initial(views[place], tasks[place]) for place in new]
         if self.loss == "poisson" and new:

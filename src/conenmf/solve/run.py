@@ -35,6 +35,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.together import Part, products_together, sweep_together
 from ..data.validate import aligned_coefficients, require_data_matrix
 from ..errors import CheckpointWarning, DataError, Message, Option
+from ..scale.checkpoint import Parts
 from .coefficients import column_units
 from .losses.objective import Frobenius, Point, Sums
 from .methods import Method, Penalty
@@ -61,6 +62,8 @@ __all__ = [
     "iterate",
 ]
 
+_SUM_PREFIX = "sum "  # before the name of a sum of the loss, in a checkpoint
+_MOMENTUM_FIELDS = ("beta", "ceiling", "rest", "leapt")
 _PLATEAU_TOL_SHARE = 1e-2  # of tol, at which a run ends on a plateau too
 
 
@@ -299,6 +302,41 @@ class Saved(NamedTuple):
     state: State
     log: Log
     tol: float | None = None
+
+    def parts(self) -> Parts:
+        """Return everything by name, for the files of a checkpoint."""
+        state, momentum = self.state, self.state.momentum
+        arrays = {"W": state.W}
+        arrays |= {_SUM_PREFIX + name: np.asarray(value) for name, value in state.sums.items()}
+        aligned = {"H": state.Ht}
+        plain = {"tol": self.tol, "values": state.values, "log": vars(self.log)}
+        if momentum is not None:
+            arrays["W before"] = momentum.W
+            aligned["before"] = momentum.Ht
+            plain["momentum"] = {name: getattr(momentum, name) for name in _MOMENTUM_FIELDS}
+        return Parts(arrays, aligned, plain)
+
+    @classmethod
+    def of_parts(cls, parts: Parts | None) -> Saved | None:
+        """Make it again from its parts, if there are any."""
+        if parts is None:
+            return None
+        arrays, aligned, plain = parts
+        sums = {
+            name.removeprefix(_SUM_PREFIX): array
+            for name, array in arrays.items()
+            if name.startswith(_SUM_PREFIX)
+        }
+        state = State(arrays["W"], aligned["H"], sums, plain["values"])
+        if "momentum" in plain:
+            state.momentum = Momentum(arrays["W before"], aligned["before"], **plain["momentum"])
+        return cls(state, Log(**plain["log"]), plain["tol"])
+
+    def relocate(self, aligned: dict[str, Aligned]) -> None:
+        """Continue with aligned arrays that were read from the files of a checkpoint."""
+        self.state.Ht = aligned["H"]
+        if self.state.momentum is not None:
+            self.state.momentum.Ht = aligned["before"]
 
 
 _LEAP_AFTER_ITER = 2

@@ -8,7 +8,7 @@ import textwrap
 import numba
 import numpy as np
 
-from conenmf.solve.identity import described
+from conenmf.scale.checkpoint import described
 from conenmf.solve.solvers import SOLVERS, Solver, hals, mult
 
 FACTOR = 2.0
@@ -95,7 +95,7 @@ def test_another_process_sees_the_same():
     """Sets of names are in another order there."""
     source = "def f(x): return x in {'a', 'b', 'c', 'd'}"
     script = f"""
-        from conenmf.solve.identity import described
+        from conenmf.scale.checkpoint import described
         scope = {{"__name__": "mine"}}
         exec({source!r}, scope)
         print(described(scope["f"]))
