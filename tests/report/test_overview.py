@@ -38,13 +38,18 @@ def plain(html):
     return re.sub(r"<[^>]*>", "", html).strip()
 
 
-def test_components_come_first_then_how_good_then_cones(scene, parsed):
-    page = parsed(render(scene))
-    order = [a["id"] for a in page.all("section")]
+def test_the_verdict_comes_first_then_components_then_details(scene, parsed):
+    page = render(scene)
+    order = [a["id"] for a in parsed(page).all("section")]
     assert order == [
-        *("components", "maps", "samples", "summary", "error"),
+        *("summary", "components", "maps", "samples", "error"),
         *("reconstruction", "spectrum", "cones", "settings"),
     ]
+    lines = re.findall(r'<div class="(\w+)"><dt>(\w+)</dt><dd>(.*?)</dd>', page)
+    assert [name for _, name, _ in lines][:4] == ["Error", "Number", "Stability", "Uniqueness"]
+    assert {level for level, *_ in lines} <= {"good", "fair", "poor", "open"}
+    said = {name: text for _, name, text in lines}
+    assert said["Stability"].startswith("Not checked.")
 
 
 def test_the_table_has_all_components_by_their_share(scene):
@@ -102,7 +107,7 @@ def test_a_scene_has_maps_and_pixels_have_places(scene, parsed):
 
 
 def test_large_maps_are_thinned(scene, monkeypatch):
-    monkeypatch.setattr("conenmf.report.maps._MAX_MAP_PIXELS", 300)
+    monkeypatch.setattr("conenmf.report.sections._MAX_MAP_PIXELS", 300)
     page = render(scene)
     assert "Of 12 x 25 pixels, 6 x 13 are drawn." in page
 
@@ -199,27 +204,28 @@ def test_usual_data_are_not_called_failed(parsed):
 # --- downloads ----------------------------------------------------------------------------------
 
 
-def test_factors_can_be_downloaded_from_the_page(scene, tmp_path, parsed):
-    factors = parsed(render(scene)).data["factors"]
-    for name, factor in (("components", scene.W), ("coefficients", scene.H.T)):
-        stored = factors[name]
-        numbers = np.frombuffer(base64.b64decode(stored["numbers"]), "<f4").reshape(factor.shape)
-        np.testing.assert_allclose(numbers * stored["scale"], factor, rtol=1e-6, atol=1e-30)
-    assert factors["components"]["names"][3] == "430"
-    assert factors["coefficients"]["names"] is None
+def downloads_of(page):
+    links = re.findall(r'download="(\w+).csv" href="data:text/csv;base64,([^"]*)"', page)
+    return {name: base64.b64decode(content).decode() for name, content in links}
+
+
+def test_factors_can_be_downloaded_from_the_page(scene, tmp_path):
+    files = downloads_of(render(scene))
     write_tables(scene, tmp_path)
-    header = next(csv.reader(io.StringIO((tmp_path / "components.csv").read_text())))
-    assert header[0] == factors["components"]["title"]
+    for name, factor in (("components", scene.W), ("coefficients", scene.H.T)):
+        header, *rows = csv.reader(io.StringIO(files[name]))
+        assert header == next(csv.reader(io.StringIO((tmp_path / f"{name}.csv").read_text())))
+        np.testing.assert_allclose(np.array(rows)[:, 1:].astype(float), factor, rtol=1e-7)
+    assert files["components"].splitlines()[4].startswith('"430",')
     hostile = Names.of(feature_names=["=1+1"] * 40)
-    named = parsed(render(replace(scene, names=hostile))).data["factors"]["components"]["names"]
-    assert set(named) == {"'=1+1"}
+    named = downloads_of(render(replace(scene, names=hostile)))["components"]
+    assert named.splitlines()[1].startswith('"\'=1+1",')
 
 
-def test_large_factors_are_not_kept_in_the_page(scene, monkeypatch, parsed):
-    monkeypatch.setattr("conenmf.report.overview._MAX_FACTOR_BYTES", 2000)
+def test_large_factors_are_not_kept_in_the_page(scene, monkeypatch):
+    monkeypatch.setattr("conenmf.report.sections._MAX_FACTOR_BYTES", 4000)
     page = render(scene)
-    assert list(parsed(page).data["factors"]) == ["components"]
-    assert "Download components" in page
+    assert list(downloads_of(page)) == ["components"]
     assert "Download coefficients" not in page
     assert "The coefficients are too large for this page: they are in coefficients.csv" in page
 

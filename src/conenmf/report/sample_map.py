@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ..data.blocks import Array
-from ..markup import Html, element
-from .charts import colour, shape
+from .charts import outline
 
 __all__ = ["SampleMap", "round_tour"]
 
@@ -108,37 +107,24 @@ class SampleMap:
         """Half the side of a square that holds all samples and numbers."""
         return max(float(np.abs(np.vstack([self.numbers, self.places])).max()), 1.0) + _RIM_WIDTH
 
-    def svg(self, labels: Array, classes: Array | None = None) -> Html:
-        """Return the map; labels (S,) give samples the colour and shape of their component.
-
-        With classes (S,), those are drawn too, and the components are hidden.
-        """
-        size = 0.42 * _spacing(len(self.places))
-        spokes = "".join(f"M0 0L{x:.3f} {y:.3f}" for x, y in self.anchors)
-        groups = [self._marks(labels, size, "component", is_hidden=classes is not None)]
-        if classes is not None:
-            groups.append(self._marks(classes, size, "class"))
-        half = self.half_side
-        circle = (element("circle", r=1, class_="grid"), element("path", d=spokes, class_="grid"))
-        return element(
-            "svg",
-            *(circle if len(self.anchors) else ()),
-            *groups,
-            element("circle", r=f"{1.6 * size:.3g}", class_="ring", visibility="hidden"),
-            viewBox=f"{-half:.3f} {-half:.3f} {2 * half:.3f} {2 * half:.3f}",
-            aria_hidden="true",
-            focusable="false",
-        )
-
-    def _marks(self, labels: Array, size: float, kind: str, *, is_hidden: bool = False) -> Html:
+    def marks(self, labels: Array) -> list[tuple[int, str]]:
+        """Return each label and the path that marks its samples, with the shape of the label."""
         marks = []
-        for k in np.unique(labels):
-            outline = shape(int(k), size)
-            d = "".join(f"M{x:.3f} {y:.3f}{outline}" for x, y in self.places[labels == k])
-            marks.append(
-                element("path", d=d, class_="samples", data_k=int(k), style=colour(int(k)))
-            )
-        return element("g", *marks, data_by=kind, class_="hidden" if is_hidden else None)
+        for k in np.unique(labels).tolist():
+            mark = outline(k, 0.42 * _spacing(len(self.places)))
+            places = self.places[labels == k]
+            marks.append((k, "".join(f"M{x:.3f} {y:.3f}{mark}" for x, y in places)))
+        return marks
+
+    @property
+    def spokes(self) -> str:
+        """The lines from the middle to the components."""
+        return "".join(f"M0 0L{x:.3f} {y:.3f}" for x, y in self.anchors)
+
+    @property
+    def ring(self) -> float:
+        """The radius of a ring round a sample."""
+        return 0.67 * _spacing(len(self.places))
 
 
 def round_tour(similarity: Array) -> Array:
