@@ -1,19 +1,17 @@
-"""Checks of arguments: every public function checks what it was given with these, at its head.
+"""Checks of arguments, for the public functions and the estimator; internal functions use none.
 
-Each takes the name of an argument and its value, and returns the value in the type that the
-function computes with, or raises a named error that says the name, the value, shortened, and what
-was expected: ``tol=-1, expected a number of at least 0``. A check never calls a method of an object
-of unknown type without being prepared for any error. What depends on the data is checked in
-`data.validate`.
+Each check takes the name of an argument and its value, and returns the value in the type that the
+function computes with, or raises an error that gives the name, the value and what was expected:
+``tol=-1, expected a number of at least 0``. Checks that need the data are in `data.validate`.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import operator
 import os
-from collections.abc import Callable, Collection
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -34,7 +32,6 @@ from .text import shown
 __all__ = [
     "array",
     "choice",
-    "choices",
     "classes",
     "components",
     "factor",
@@ -57,8 +54,12 @@ Array: TypeAlias = npt.NDArray[Any]
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_MAX_PATH_CHARS = 1 << 15  # more than any operating system takes
-_MAX_SEVERAL = 10**6  # names or numbers that are taken from an iterable, which may be endless
+_LIMITS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "at_least": ("of at least", operator.ge),
+    "above": ("above", operator.gt),
+    "at_most": ("of at most", operator.le),
+    "below": ("below", operator.lt),
+}
 
 
 def _refused(
@@ -79,114 +80,66 @@ def optional(
     >>> optional(integer, "k_max", None, at_least=1), optional(integer, "k_max", 3, at_least=1)
     (None, 3)
     """
-    if value is None:
-        return None
-    try:
-        return check(name, value, *args, **limits)
-    except (OptionError, DataError) as problem:
-        parts = getattr(problem.args[0], "parts", problem.args[:1])
-        raise type(problem)(Message(*parts, ", or None")) from None
+    return None if value is None else check(name, value, *args, **limits)
 
 
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def integer(
-    name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
-) -> int:
-    """Return an integer of 64 bits within limits; a bool is none.
+def integer(name: str, value: Any, /, **limits: float) -> int:
+    """Return an integer within limits: `at_least`, `above`, `at_most`, `below`; a bool is none.
 
     >>> integer("runs", np.int64(4), at_least=1)
     4
     """
-    whole = _whole(value)
-    if whole is None or not _within(whole, at_least, at_most):
-        raise _refused(name, value, f"an integer{_limits(at_least, at_most)}")
-    if abs(whole) >= 1 << 63:
-        raise _refused(name, value, "an integer of 64 bits")
-    return whole
+    if _is_integer(value) and _within(value, limits):
+        return int(value)
+    raise _refused(name, value, f"an integer{_in_words(limits)}")
 
 
 def components(K: Any, *, auto: bool = False) -> int:
-    """Return a number of components; what the data allow is checked elsewhere."""
-    whole = _whole(K)
-    if whole is not None and whole >= 1:
-        return whole
+    """Return a number of components; `data.validate` checks it against the data."""
+    if _is_integer(K) and K >= 1:
+        return int(K)
     what = "an integer of at least 1" + " or 'auto'" * auto
     raise ComponentsError(f"the number of components is {shown(K)}, expected {what}")
 
 
-def _whole(value: Any) -> int | None:
-    """The value as an int, None if it is no integer."""
-    if type(value) is int:  # by far the most frequent, and `Integral` is slow to ask
-        return value
-    return int(value) if type(value) is not bool and isinstance(value, Integral) else None
-
-
 def number(
-    name: str,
-    value: Any,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    or_infinite: bool = False,
-    what: str = "a number",
+    name: str, value: Any, /, *, or_infinite: bool = False, what: str = "a number", **limits: float
 ) -> float:
-    """Return a real number within limits as a float; NaN is never one, infinity only if asked for.
+    """Return a real number within limits as a float; NaN is never one, infinity only if allowed.
 
     >>> number("tol", 1, at_least=0), number("max_time", float("inf"), or_infinite=True)
     (1.0, inf)
     """
-    if type(value) is float or (type(value) is not bool and isinstance(value, Real)):
-        try:
-            real = float(value)
-        except OverflowError:
-            real = math.nan
-        if (math.isfinite(real) or (or_infinite and not math.isnan(real))) and _within(
-            real, at_least, at_most, above, below
-        ):
-            return real
-    raise _refused(name, value, what + _limits(at_least, at_most, above, below))
+    if isinstance(value, Real) and value is not True and value is not False:
+        is_usable = not math.isnan(value) if or_infinite else math.isfinite(value)
+        if is_usable and _within(value, limits):
+            return float(value)
+    raise _refused(name, value, what + _in_words(limits))
 
 
-def _within(
-    value: float,
-    at_least: float | None,
-    at_most: float | None,
-    above: float | None = None,
-    below: float | None = None,
-) -> bool:
-    return (
-        (at_least is None or value >= at_least)
-        and (at_most is None or value <= at_most)
-        and (above is None or value > above)
-        and (below is None or value < below)
-    )
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _limits(
-    at_least: float | None,
-    at_most: float | None,
-    above: float | None = None,
-    below: float | None = None,
-) -> str:
-    """The limits in words: " of at least 1"."""
-    words = [
-        f"{word} {limit:.6g}" if isinstance(limit, float) else f"{word} {limit}"
-        for word, limit in (
-            ("of at least", at_least),
-            ("above", above),
-            ("of at most", at_most),
-            ("below", below),
-        )
-        if limit is not None
-    ]
-    return "".join(
-        f" {phrase}" if place == 0 else f" and {phrase.removeprefix('of ')}"
-        for place, phrase in enumerate(words)
-    )
+def _within(value: Any, limits: Mapping[str, float]) -> Any:
+    """Whether a number, or each number of an array, is within limits."""
+    inside = True
+    for kind, limit in limits.items():
+        inside = inside & _LIMITS[kind][1](value, limit)
+    return inside
+
+
+def _in_words(limits: Mapping[str, float]) -> str:
+    """The limits in words: " of at least 1 and at most 9"."""
+    words = ""
+    for kind, (phrase, _) in _LIMITS.items():
+        if kind in limits:
+            limit = f"{limits[kind]:.6g}" if isinstance(limits[kind], float) else limits[kind]
+            words += f" and {phrase.removeprefix('of ')} {limit}" if words else f" {phrase} {limit}"
+    return words
 
 
 # --- words, switches, functions, objects ------------------------------------------------------
@@ -199,44 +152,48 @@ def choice(name: str, value: Any, valid: Collection[str]) -> str:
     'exact'
     """
     if isinstance(value, str) and value in valid:
-        return str(value)
+        return value
     raise OptionError.unknown(name, value, valid)
 
 
-def choices(name: str, values: Any, valid: Collection[str]) -> tuple[str, ...]:
-    """Return several of the valid words; a single one counts as a list of one."""
-    words = (values,) if isinstance(values, str) else several(name, values)
-    return tuple(choice(name, word, valid) for word in words)
-
-
 def several(name: str, values: Any, what: str = "a list") -> list[Any]:
-    """Return the elements of an iterable that is no text."""
-    try:
-        if isinstance(values, str | bytes):
-            raise TypeError
-        elements = list(islice(values, _MAX_SEVERAL + 1))
-        if len(elements) > _MAX_SEVERAL:
-            raise TypeError
-    except Exception:  # an iterable of the caller's own may raise anything
-        raise _refused(name, values, what) from None
-    return elements
+    """Return the elements of an iterable that is not a text."""
+    if np.iterable(values) and not isinstance(values, str | bytes):
+        return list(values)
+    raise _refused(name, values, what)
 
 
-def text(name: str, value: Any, *, what: str = "a text") -> str:
+def text(name: str, value: Any) -> str:
     """Return a string."""
-    if isinstance(value, str):
-        return str(value)
-    raise _refused(name, value, what)
+    return _typed(name, value, str, "a text")
 
 
 def flag(name: str, value: Any) -> bool:
     """Return True or False; a number or a text is neither."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise _refused(name, value, "True or False")
+    return _typed(
+        name, bool(value) if isinstance(value, np.bool_) else value, bool, "True or False"
+    )
 
 
-def function(name: str, value: Any, *, takes: int | None = None, what: str = "a function") -> Any:
+def generator(name: str, value: Any) -> np.random.Generator:
+    """Return a generator of random numbers; a seed is none."""
+    what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
+    return _typed(name, value, np.random.Generator, what)
+
+
+def instance(name: str, value: Any, kind: type[T], source: str = "") -> T:
+    """Return an object of one of our own classes; `source` says where to get one."""
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    return _typed(name, value, kind, f"{article} {kind.__name__}{source and f', from {source}'}")
+
+
+def _typed(name: str, value: Any, kind: type[T], what: str) -> T:
+    if isinstance(value, kind):
+        return value
+    raise _refused(name, value, what)
+
+
+def function(name: str, value: Any, *, takes: int = 0, what: str = "a function") -> Any:
     """Return a function that can be called with so many arguments; a class is none.
 
     >>> function("callback", print, takes=1) is print
@@ -244,57 +201,36 @@ def function(name: str, value: Any, *, takes: int | None = None, what: str = "a 
     """
     if callable(value) and not isinstance(value, type) and _takes(value, takes):
         return value
-    of = f" of {takes} argument{'s' * (takes > 1)}" if takes else ""
-    raise _refused(name, value, what + of)
+    raise _refused(name, value, f"{what} of {takes} argument{'s' * (takes > 1)}" if takes else what)
 
 
-def _takes(value: Callable[..., Any], count: int | None) -> bool:
-    if count is None:
-        return True
+def _takes(value: Callable[..., Any], count: int) -> bool:
+    """Whether a function takes so many arguments; a builtin without a signature may."""
     try:
-        signature = inspect.signature(value)
-    except Exception:  # builtins may have none, and the caller's own objects may raise anything
+        inspect.signature(value).bind(*range(count))
+    except ValueError:
         return True
-    try:
-        signature.bind(*range(count))
     except TypeError:
-        return False
+        return count == 0
     return True
-
-
-def generator(name: str, value: Any) -> np.random.Generator:
-    """Return a generator of random numbers; a seed is none."""
-    if isinstance(value, np.random.Generator):
-        return value
-    raise _refused(name, value, "a numpy.random.Generator, such as numpy.random.default_rng(0)")
 
 
 def seeded(name: str, value: Any) -> np.random.Generator:
     """Return a generator from a seed, a generator or None."""
-    if value is None or isinstance(value, np.random.Generator):
+    if (
+        value is None
+        or isinstance(value, np.random.Generator)
+        or (_is_integer(value) and value >= 0)
+    ):
         return np.random.default_rng(value)
-    seed = _whole(value)
-    if seed is not None and seed >= 0:
-        return np.random.default_rng(seed)
     raise _refused(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
-
-
-def instance(name: str, value: Any, kind: type[T], source: str = "") -> T:
-    """Return an object of one of our own classes; `source` says where to get one."""
-    if isinstance(value, kind):
-        return value
-    article = "an" if kind.__name__[0] in "AEIO" else "a"
-    raise _refused(name, value, f"{article} {kind.__name__}{source and f', from {source}'}")
 
 
 def path(name: str, value: Any) -> str:
     """Return the path of a file or folder as a text."""
-    try:
-        place = os.fspath(value)
-    except Exception:  # a path of the caller's own may raise anything
-        place = None
-    if isinstance(place, str) and place and "\0" not in place and len(place) < _MAX_PATH_CHARS:
-        return str(place)
+    place = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if place and isinstance(place, str):
+        return place
     raise _refused(name, value, "the path of a file or folder")
 
 
@@ -304,13 +240,12 @@ def path(name: str, value: Any) -> str:
 def array(
     name: str,
     value: Any,
+    /,
     shape: tuple[int | str, ...],
     *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
     or_one: bool = False,
     error: type[ConeNMFError] = OptionError,
+    **limits: float,
 ) -> Array:
     """Return an array of finite numbers within limits, of a shape in which letters are free.
 
@@ -324,16 +259,13 @@ def array(
     if or_one and numbers.ndim == 0:
         numbers = numbers[None]
     own = numbers.shape
-    fixed = [(side, one) for side, one in zip(shape, own, strict=False) if isinstance(side, int)]
-    if len(own) != len(shape) or 0 in own or any(side != one for side, one in fixed):
+    sides = [one if isinstance(side, str) else side for side, one in zip(shape, own, strict=False)]
+    if len(own) != len(shape) or 0 in own or tuple(sides) != own:
         raise error(Message(Option(name), f" has shape {own}, expected {_written(shape)}"))
-    wrong = ~np.isfinite(numbers)
-    for limit, beyond in ((at_least, np.less), (above, np.less_equal), (at_most, np.greater)):
-        if limit is not None:
-            wrong |= beyond(numbers, limit)
+    wrong = ~(np.isfinite(numbers) & _within(numbers, limits))
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
-        what = f"finite numbers{_limits(at_least, at_most, above)}"
+        what = f"finite numbers{_in_words(limits)}"
         problem = f" is {numbers[place]} at {_written(place)}, expected {what}"
         raise error(Message(Option(name), problem))
     return numbers
@@ -347,7 +279,7 @@ def factor(name: str, value: Any, shape: tuple[int | str, ...]) -> Array:
 def indices(name: str, value: Any, count: int) -> Array:
     """Return a vector of indices, each from 0 to count - 1."""
     numbers = _numbers(name, value, ("n",), OptionError)
-    if numbers.size == 0 and numbers.ndim == 1:
+    if numbers.shape == (0,):
         return np.empty(0, dtype=np.intp)
     is_list = numbers.ndim == 1 and numbers.dtype.kind in "iu"
     if not is_list or not 0 <= numbers.min() <= numbers.max() < count:
@@ -366,30 +298,29 @@ def classes(name: str, value: Any) -> Array:
         is_complete = not np.ma.is_masked(value) and bool((labels == labels).all())  # no NaN
         if labels.ndim == 1 and labels.size and is_complete:
             return np.unique(labels, return_inverse=True)[1]
-    except Exception:  # classes that cannot be compared, or an object of the caller's own
+    except (TypeError, ValueError):  # classes that cannot be compared, rows that differ in length
         pass
     raise _refused(name, value, "a list of classes, one for each sample", DataError)
 
 
 def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
     """Return the shape of an image."""
-    pair = several(name, value, what := "a pair of integers, rows and columns")
-    sides = [whole for side in pair if (whole := _whole(side) or 0) > 0]
-    if len(pair) != 2 or len(sides) != 2:
-        raise _refused(name, value, what)
-    return sides[0], sides[1]
+    pair = list(value) if np.iterable(value) else []
+    if len(pair) != 2 or not all(_is_integer(side) and side > 0 for side in pair):
+        raise _refused(name, value, "a pair of integers, rows and columns")
+    return int(pair[0]), int(pair[1])
 
 
 def _numbers(
     name: str, value: Any, shape: tuple[int | str, ...], error: type[ConeNMFError]
 ) -> Array:
     """An array of real numbers, without masked ones."""
-    try:
-        is_masked, numbers = np.ma.is_masked(value), np.asarray(value)
-    except Exception:  # rows that differ in length, or an object of the caller's own
-        is_masked, numbers = False, np.empty((), dtype=object)
-    if is_masked:
+    if np.ma.is_masked(value):
         raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # rows that differ in length
+        numbers = np.empty((), dtype=object)
     if numbers.dtype.kind not in "fiub":
         raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)
     return numbers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from .text import Shown, shown
+from .text import shown
 
 __all__ = [
     "CheckpointError",
@@ -51,13 +51,9 @@ class Option(NamedTuple):
         return self.name if self.value is ... else f"{self.name}={shown(self.value)}"
 
     def plain(self) -> Option:
-        """Return the option with a value that is short and can be pickled: a text if need be."""
-        value = self.value
-        if value is ... or type(value) in (bool, float, type(None), Shown):
-            return self
-        if (type(value) is int and abs(value) < 2**63) or (type(value) is str and len(value) < 60):
-            return self
-        return self._replace(value=shown(value))
+        """Return the option with a value that can be pickled: a text if need be."""
+        is_plain = isinstance(self.value, bool | int | float | str | None | type(...))
+        return self if is_plain else self._replace(value=shown(self.value))
 
 
 class Message(str):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import indices, instance, integer, optional, rows_and_columns, several
+from .arguments import optional, rows_and_columns, several
 from .errors import DataError, Message, Option, OptionError
 from .text import excerpt, shown, visible
 
@@ -57,20 +57,15 @@ class Names:
         pixels_shape: tuple[int, int] | None = None,
     ) -> Names:
         """Make names of objects of any type, as text that is safe to show."""
-        return cls(
-            optional(_visible_texts, "sample_names", sample_names),
-            optional(_visible_texts, "feature_names", feature_names),
-            image_shape,
-            pixels_shape,
-        )
+        samples = optional(several, "sample_names", sample_names, _TEXTS)
+        features = optional(several, "feature_names", feature_names, _TEXTS)
+        return cls(_visible(samples), _visible(features), image_shape, pixels_shape)
 
     def checked(self, n_samples: int | None, n_features: int | None) -> Names:
         """Return these names; raise an error unless there is one for each sample and feature.
 
         A number that is None is not known, and not compared.
         """
-        n_samples = optional(integer, "n_samples", n_samples, at_least=0)
-        n_features = optional(integer, "n_features", n_features, at_least=0)
         for kind, names, count in (
             ("samples", self.sample_names, n_samples),
             ("features", self.feature_names, n_features),
@@ -84,20 +79,15 @@ class Names:
             ("pixels_shape", self.pixels_shape, "samples", n_samples),
         ):
             if shape is not None and count is not None and shape[0] * shape[1] != count:
-                rows, columns = shape
-                raise OptionError(
-                    Message(
-                        Option(option),
-                        f": images of {rows} x {columns} have {rows * columns} pixels, "
-                        f"and there are {count} {kind}",
-                    )
-                )
+                pixels = f"{shape[0]} x {shape[1]} have {shape[0] * shape[1]} pixels"
+                problem = f": images of {pixels}, and there are {count} {kind}"
+                raise OptionError(Message(Option(option), problem))
         return self
 
     def updated(self, other: Names) -> Names:
         """These names, but for what the others have: that replaces it."""
-        given = vars(instance("other", other, Names)).items()
-        return replace(self, **{key: value for key, value in given if value is not None})
+        given = {key: value for key, value in vars(other).items() if value is not None}
+        return replace(self, **given)
 
     def taking(self, features: npt.NDArray[np.intp]) -> Names:
         """These names for some of the features, which are an image no more.
@@ -107,8 +97,7 @@ class Names:
         """
         chosen = self.feature_names
         if chosen is not None:
-            places = indices("features", features, len(chosen)).tolist()
-            chosen = tuple(chosen[place] for place in places)
+            chosen = tuple(chosen[place] for place in features)
         return replace(self, feature_names=chosen, image_shape=None)
 
     def turned(self) -> Names:
@@ -132,17 +121,11 @@ class Names:
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""
-        index = _place(index, self.sample_names)
         return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
         """The name of a feature, or "feature" and its index."""
-        index = _place(index, self.feature_names)
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
-
-
-def _place(index: int, names: tuple[str, ...] | None) -> int:
-    return integer("index", index, at_least=0, at_most=None if names is None else len(names) - 1)
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
@@ -152,13 +135,8 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
     return texts
 
 
-def _visible_texts(name: str, values: Any) -> tuple[str, ...]:
-    try:
-        return tuple(map(visible, several(name, values, _TEXTS)))
-    except OptionError:
-        raise
-    except Exception:  # an object of the caller's own that has no text
-        raise OptionError(Message(Option(name, values), f", expected {_TEXTS}")) from None
+def _visible(values: list[object] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(map(visible, values))
 
 
 def names_of(table: Any) -> Names:
@@ -169,10 +147,7 @@ def names_of(table: Any) -> Names:
     """
     if isinstance(table, type) or not hasattr(table, "dtypes"):
         return Names()
-    columns, index = getattr(table, "columns", None), getattr(table, "index", None)
-    return (
-        Names() if columns is None and index is None else Names.of(_given(index), _given(columns))
-    )
+    return Names.of(_given(table, "index"), _given(table, "columns"))
 
 
 def in_order(names: Names, option: str, table: Any, *sides: str) -> Any:
@@ -211,14 +186,11 @@ def places_of(
     place = {name: number for number, name in enumerate(given)}
     extra, there = [name for name in own if name not in place], set(own)
     missing = [name for name in given if name not in there]
-    head = Message(f"the data have {len(own)} {side}s, ", owner, f" has {len(given)}")
     if extra or missing:
-        parts: list[object] = [*head.parts]
-        if missing:
-            parts.append(f"; missing in the data: {_listed(missing)}")
-        if extra:
-            parts += ["; not in ", owner, f": {_listed(extra)}"]
-        raise DataError(Message(*parts, f": give both the same {side}s"))
+        counts = (f"the data have {len(own)} {side}s, ", owner, f" has {len(given)}")
+        absent = (f"; missing in the data: {_listed(missing)}",) if missing else ()
+        unknown = ("; not in ", owner, f": {_listed(extra)}") if extra else ()
+        raise DataError(Message(*counts, *absent, *unknown, f": give both the same {side}s"))
     if len(place) < len(given) or len(own) != len(given):
         problem = f"{side}s share names and differ in order from "
         raise DataError(Message(problem, owner, ": give each its own name"))
@@ -240,7 +212,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
 
 
-def _given(labels: Any) -> Any:
-    if labels is None or list(labels) == list(range(len(labels))):
-        return None
-    return labels
+def _given(table: Any, axis: str) -> Any:
+    """The labels of an axis of a table, None if they are the default of pandas."""
+    labels = getattr(table, axis, None)
+    return None if labels is None or list(labels) == list(range(len(labels))) else labels

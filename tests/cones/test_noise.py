@@ -327,7 +327,7 @@ def test_without_noise_it_is_theorem_4_and_with_too_much_nothing_is_said():
         ({"angles": [np.nan]}, "angles is nan at"),
         ({"noise": -0.1}, "noise=-0.1, expected a number of at least 0"),
         ({"noise": np.nan}, "noise=nan, expected a number of at least 0"),
-        ({"sample_noise": -1}, "sample_noise=-1, expected a number of at least 0, or None"),
+        ({"sample_noise": -1}, "sample_noise=-1, expected a number of at least 0"),
         ({"separation": np.nan}, "separation=nan, expected a number of at least 0"),
         ({"separation": -1}, "separation=-1, expected a number of at least 0"),
         ({"weights": [1.0]}, r"weights has shape \(1,\), expected \(2,\)"),

@@ -114,7 +114,7 @@ def test_the_index_of_a_data_frame_gives_way_to_another_column(tmp_path):
         ("a.npy", {"drop": "a"}, "drop is for tables"),
         ("a.npy", {"names_column": 0}, "names_column is for tables"),
         ("a.parquet", {"header": True}, "header is for tables written as text"),
-        ("a.csv", {"header": "yes"}, "header='yes', expected True or False, or None"),
+        ("a.csv", {"header": "yes"}, "header='yes', expected True or False"),
         ("a.csv", {"drop": [1.5]}, "drop=1.5, expected the title of a column"),
         ("a.csv", {"names_column": True}, "names_column=True, expected the title of a column"),
     ],

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import array, flag, indices, instance, integer, number, optional
+from ..arguments import array, indices, instance, integer, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
 from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
@@ -140,7 +140,7 @@ def factors_from_centres(
     """
     require_data_matrix(V, nonzero=True)
     tol, centres = number("tol", tol, at_least=0), indices("centres", centres, V.shape[1])
-    least = None if flag("moved", moved) else 0
+    least = -np.inf if moved else 0
     Z = array("Z", Z, (V.shape[0], centres.size), at_least=least, error=DataError)
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
