@@ -112,15 +112,12 @@ def test_related_functions_are_in_the_reference():
     ]
 
 
-def test_modules_that_contributors_are_shown_exist():
+def test_folders_that_contributors_are_shown_exist():
     overview = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("```")[1]
-    folders = re.findall(r"^(\w+)/ +(.+(?:\n {10,}.+)*)", overview, re.MULTILINE)
-    shown = [folder for folder, _ in folders]
+    shown = re.findall(r"^(\w+)/ ", overview, re.MULTILINE)
     assert shown == ["judge", "solve", "cones", "linalg", "io", "scale", "data"]
-    for folder, modules in folders:
-        for module in re.split(r"\s*·\s*", re.sub(r" \(.*?\)", "", modules)):
-            home = ROOT / "src" / "conenmf" / folder
-            assert (home / f"{module}.py").is_file() or (home / module).is_dir(), module
+    for folder in shown:
+        assert (ROOT / "src" / "conenmf" / folder).is_dir(), folder
 
 
 def quoted(text):
