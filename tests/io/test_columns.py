@@ -19,7 +19,7 @@ from conenmf.errors import (
     InputWarning,
     OptionError,
 )
-from conenmf.io.columns import odd_columns
+from conenmf.io.tables import odd_columns
 from conenmf.names import Names
 
 TEXT = "day,a,who,b\n1999-12-31,1,x,2\n2000-01-01,3,y,4\n"

@@ -162,7 +162,7 @@ def test_small_files_of_large_images(tmp_path, monkeypatch):
     def broken(*_):
         raise MemoryError
 
-    monkeypatch.setattr("conenmf.io.images._ImageSource.whole", broken)
+    monkeypatch.setattr("conenmf.io.images.ArraySource.whole", broken)
     with pytest.raises(OutOfMemoryError, match=r"the 30 images in .*make them smaller"):
         open_data(tmp_path, max_memory="1GB")
 
@@ -190,9 +190,9 @@ def test_stacks_that_are_none(tmp_path):
     page = np.ones((5, 6), np.uint8)
     path = tmp_path / "a.tiff"
     for pages, problem in (
-        ([page], "has a single page, and a scene has several bands"),
+        ([page], "1 pages in mode L, expected several pages in grey"),
         ([page, page[:4]], "page 1 has 4 x 6 pixels of mode L, unlike the first"),
-        ([np.ones((5, 6, 3), np.uint8)] * 2, r"is a picture in colours \(RGB\)"),
+        ([np.ones((5, 6, 3), np.uint8)] * 2, "2 pages in mode RGB, expected several pages in grey"),
     ):
         with pytest.raises(FileFormatError, match=problem):
             open_data(save_stack(path, pages))

@@ -75,7 +75,7 @@ def test_a_source_is_read_in_either_orientation(tmp_path, X, kind, turns):
 def test_a_matrix_is_turned_with_its_names(X):
     names = Names.of(list("abcdefg"), list("vwxyz"))
     turned = NamedMatrix(X, names).turned()
-    np.testing.assert_array_equal(turned.whole(BUDGET), X.T)
+    np.testing.assert_array_equal(turned.matrix, X.T)
     assert turned.names == Names.of(list("vwxyz"), list("abcdefg"))
 
 

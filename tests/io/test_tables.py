@@ -20,7 +20,7 @@ from conenmf.errors import (
     DataTypeError,
     FileFormatError,
 )
-from conenmf.io import columnar, limits, spool, text
+from conenmf.io import columnar, limits, tables, text
 from conenmf.io.formats import open_path
 from conenmf.names import Names
 
@@ -125,7 +125,7 @@ WRITERS = {
 def test_a_table_that_does_not_fit_is_read_from_a_temporary_file(
     tmp_path, monkeypatch, small_batches, frame, name, samples_in
 ):
-    monkeypatch.setattr(spool, "too_many_names", lambda count, budget: count > 3000)
+    monkeypatch.setattr(tables, "NAME_BYTES", 1)
     X = frame.to_numpy() if samples_in == "rows" else frame.to_numpy().T
     WRITERS[name](frame, tmp_path / name)
     V = open_data(tmp_path / name, max_memory=1_600_000, samples_in=samples_in)

@@ -4,7 +4,7 @@ import pytest
 
 from conenmf import Words, open_data
 from conenmf.errors import FileFormatError, OptionError
-from conenmf.io.texts import read_names
+from conenmf.io.text import read_names
 
 TEXTS = {
     "a/one.txt": "oak elm\noak",

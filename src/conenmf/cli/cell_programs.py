@@ -15,7 +15,7 @@ from ..cells.tables import check_run, write_programs
 from ..data.resources import memory_budget
 from ..errors import OptionError
 from ..export import check_packages
-from ..io.texts import read_names
+from ..io.text import read_names
 from ..text import visible
 from .options import COMPONENTS_OPTION, CommonOptions, reads_data, with_options
 

@@ -21,7 +21,7 @@ from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import ConeNMFError, DataError, FileFormatError, Message, Option
 from ..io.open import open_data
-from ..io.texts import read_names
+from ..io.text import read_names
 from ..judge.scores import matched_rows
 from ..names import Names
 from ..solve.constraints import FIXED_TABLE, Fixed

@@ -17,9 +17,9 @@ from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, OptionError
-from ..io.columns import ColumnChoice
 from ..io.hdf5 import read_annotation, read_coordinates
-from ..io.texts import TABLE_SUFFIXES, open_text_column, open_texts
+from ..io.tables import ColumnChoice
+from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts
 from ..names import Names
 from ..text import visible
 from .options import CommonOptions

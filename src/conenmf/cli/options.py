@@ -18,7 +18,7 @@ from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
 from ..io.formats import split_member
 from ..io.open import open_data
-from ..io.texts import read_names
+from ..io.text import read_names
 from ..names import Names
 from ..report import VIEWS
 from ..text import visible

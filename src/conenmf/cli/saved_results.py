@@ -18,7 +18,7 @@ from ..atomic import in_use, output_file, writing
 from ..data.prepare import prepared
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
-from ..io.texts import TABLE_SUFFIXES
+from ..io.text import TABLE_SUFFIXES
 from ..judge.scores import matched_rows
 from ..judge.stability import Stability
 from ..report import write_report

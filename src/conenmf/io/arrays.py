@@ -27,26 +27,20 @@ from .limits import (
     check_expansion,
     check_fits,
     check_sides,
+    choose_member,
     choose_variable,
     fits,
-    name_one,
     named_damage,
     too_many_names,
 )
-from .source import ArraySource, CompressedSource, Cube, NamedMatrix
+from .source import ArraySource, CompressedSource, NamedMatrix
 
-__all__ = [
-    "open_matlab",
-    "open_matrix_market",
-    "open_npy",
-    "open_npz",
-    "read_matlab",
-]
+__all__ = ["open_matlab", "open_matrix_market", "open_npy", "open_npz"]
 
 _CHECKED_BYTES = 64 << 20  # of a member that is mapped, and whose checksum is compared
 _READ_AS_A_WHOLE = "a file of this kind can only be read as a whole"
-_ITEM_BYTES = {"double": 8, "int64": 8, "uint64": 8, "sparse": 5, "single": 4, "logical": 1}
-_ITEM_BYTES |= {f"{u}int{n}": n // 8 for u in ("", "u") for n in (8, 16, 32)}
+_ITEM_BYTES = {"sparse": 5, "logical": 1, "single": 4, "double": 8, "float32": 4, "float64": 8}
+_ITEM_BYTES |= {f"{u}int{n}": n // 8 for u in ("", "u") for n in (8, 16, 32, 64)}
 _HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after a header of MATLAB
 
 
@@ -58,17 +52,15 @@ def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     stamp = Stamp([path])
     with named_damage(path), open(path, "rb") as stream:
         array = _mapped(stream, path, *_read_header(stream, path))
-    if array.ndim == 3:
-        return NamedMatrix(Cube(str(path), array, path, stamp))
     return NamedMatrix(ArraySource(array, str(path), path, stamp))
 
 
 def _read_header(stream: Any, name: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """The shape, the order and the type of an array; none of Python objects, which are pickles."""
+    formats = np.lib.format
     try:
-        major, _ = np.lib.format.read_magic(stream)
-        formats = np.lib.format
-        read = formats.read_array_header_1_0 if major == 1 else formats.read_array_header_2_0
+        is_first = formats.read_magic(stream)[0] == 1
+        read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     except ValueError as problem:
         raise FileFormatError(f"{name} has no valid .npy header: {visible(problem)}") from problem
@@ -118,8 +110,7 @@ class _Archive:
                 f"{title} is truncated or damaged: its header claims {size} bytes, and it holds "
                 f"{held}; copy or download the file again"
             )
-        is_plain = info.compress_type == zipfile.ZIP_STORED
-        if is_plain and shape and dtype.kind not in "US":
+        if self.is_plain(name) and shape and dtype.kind not in "US":
             if size <= _CHECKED_BYTES:
                 self._zip.read(info)  # which compares the checksum
             with open(self.path, "rb") as stream:
@@ -131,11 +122,12 @@ class _Archive:
         with self._zip.open(info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 
-    def names(self) -> Names:
-        """The names in the members ``sample_names`` and ``feature_names``, if there are any."""
-        return Names.of(self._texts("sample_names"), self._texts("feature_names"))
+    def is_plain(self, name: str) -> bool:
+        """Whether a member is not compressed."""
+        return self.members[name].compress_type == zipfile.ZIP_STORED
 
-    def _texts(self, name: str) -> list[str] | None:
+    def texts(self, name: str) -> list[str] | None:
+        """A list of names; None if it is not there, or too long."""
         if name not in self.members or not fits(self.members[name].file_size, self.budget):
             return None
         array = self.read(name)
@@ -154,30 +146,24 @@ def open_npz(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     with named_damage(path), zipfile.ZipFile(path) as file:
         archive = _Archive(file, path, budget)
         members = archive.members
+        names = Names.of(archive.texts("sample_names"), archive.texts("feature_names"))
         if {"data", "indices", "indptr", "shape"} <= members.keys():
             order = decoded(archive.read("format").item()) if "format" in members else "csr"
             parts = [archive.read(part) for part in ("data", "indices", "indptr")]
             shape = archive.read("shape")
             source = CompressedSource(str(path), path, stamp, parts, shape, order)
-            return NamedMatrix(source, archive.names(), roles_stored=True)
+            return NamedMatrix(source, names, roles_stored=True)
         if {"data", "row", "col", "shape"} <= members.keys():
             raise FileFormatError(
                 f"{path} holds a sparse matrix by coordinates (COO), which is not read in blocks: "
                 "save it with scipy.sparse.save_npz(path, matrix.tocsr())"
             )
-        matrices = sorted(members.keys() - {"sample_names", "feature_names"})
-        dataset = matrices[0] if dataset is None and len(matrices) == 1 else dataset
-        if dataset is None or dataset.strip("/") not in members:
-            raise name_one(path, matrices)
-        array, names = archive.read(dataset.strip("/")), archive.names()
-    is_mapped = members[dataset.strip("/")].compress_type == zipfile.ZIP_STORED
-    matrix: Any = array
-    if array.ndim == 3:
-        matrix = Cube(f"{path}:{dataset}", array, path if is_mapped else None, stamp)
-    elif is_mapped:
-        matrix = ArraySource(array, str(path), path, stamp)
-    else:
-        check_kind(array.dtype, array.shape)
+        name = choose_member(path, dataset, members.keys() - {"sample_names", "feature_names"})
+        matrix: Any = archive.read(name)
+    is_mapped = archive.is_plain(name)
+    source_of_array = ArraySource(matrix, f"{path}:{name}", path, stamp if is_mapped else None)
+    if is_mapped or matrix.ndim == 3:
+        matrix = source_of_array
     return NamedMatrix(matrix, names, roles_stored=True)
 
 
@@ -191,19 +177,25 @@ def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     if _HDF5_SIGNATURE in (head[:4], head[512:]):
         return open_matlab_hdf5(path, dataset, budget)
     with named_damage(path):
-        found = _variables(path)
-        shapes = {name: shape for name, shape, kind in found if kind in _ITEM_BYTES}
-        name = choose_variable(path, dataset, [name for name, _, _ in found], shapes)
-        if name not in shapes:
+        found = {name: (shape, kind) for name, shape, kind in _variables(path)}
+        numeric = {name: shape for name, (shape, kind) in found.items() if kind in _ITEM_BYTES}
+        name = choose_variable(path, dataset, list(found), numeric)
+        shape, kind = found[name]
+        if name not in numeric:
             raise DataTypeError(f"{path}: {name!r} is not a matrix of numbers")
-        array = read_matlab(path, name, budget)
-    if array.ndim == 3:
-        return NamedMatrix(Cube(f"{path}:{name}", array))
-    check_kind(array.dtype, array.shape)
+        title, stored = f"{path}: {name!r}", path.stat().st_size
+        if kind == "sparse":
+            check_sides(title, shape[0], shape[1], stored)
+        else:
+            size = int(np.prod(shape, dtype=object)) * _ITEM_BYTES[kind]
+            check_expansion(title, stored, size)
+            check_fits(title, size, budget, _READ_AS_A_WHOLE)
+        array = scipy_io.loadmat(path, variable_names=[name], spmatrix=False)[name]
     if sp.issparse(array):
         parts = (array.data, array.indices, array.indptr)
         return NamedMatrix(CompressedSource(str(path), path, None, parts, array.shape, "csc"))
-    return NamedMatrix(array)
+    source = ArraySource(array, f"{path}:{name}")
+    return NamedMatrix(source if array.ndim == 3 else array)
 
 
 def _variables(path: Path) -> list[tuple[str, tuple[int, ...], str]]:
@@ -213,30 +205,9 @@ def _variables(path: Path) -> list[tuple[str, tuple[int, ...], str]]:
     except TypeError:  # one is of a class that SciPy can load, but not list, such as a table
         loaded = scipy_io.loadmat(path, spmatrix=False)
         arrays = {name: value for name, value in loaded.items() if not name.startswith("__")}
-        return [(name, value.shape, _class(value)) for name, value in arrays.items()]
-
-
-def _class(array: Any) -> str:
-    """MATLAB's class of a variable that SciPy has loaded."""
-    if sp.issparse(array):
-        return "sparse"
-    kind = str(array.dtype)
-    return {"float64": "double", "float32": "single"}.get(kind, kind)
-
-
-def read_matlab(path: Path, name: str, budget: int) -> Any:
-    """The matrix of that name, of any number of dimensions, from a file of version 5 to 7."""
-    with named_damage(path):
-        for found, shape, kind in _variables(path):
-            if found == name and kind in _ITEM_BYTES:
-                if kind != "sparse":
-                    size = int(np.prod(shape, dtype=object)) * _ITEM_BYTES[kind]
-                    check_expansion(f"{path}: {name!r}", path.stat().st_size, size)
-                    check_fits(f"{path}: {name!r}", size, budget, _READ_AS_A_WHOLE)
-                else:
-                    check_sides(f"{path}: {name!r}", shape[0], shape[1], path.stat().st_size)
-                return scipy_io.loadmat(path, variable_names=[name], spmatrix=False)[name]
-    raise FileFormatError(f"{path} holds no array of numbers that is called {name!r}")
+        kinds = ["sparse" if sp.issparse(one) else str(one.dtype) for one in arrays.values()]
+        shapes = [one.shape for one in arrays.values()]
+        return list(zip(arrays, shapes, kinds, strict=True))
 
 
 def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMatrix:

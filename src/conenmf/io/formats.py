@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import mmap
 import os
 import re
@@ -15,34 +14,39 @@ import numpy as np
 from ..data.disk import Stamp
 from ..errors import FileFormatError, Message, Option, OptionError
 from ..text import visible
-from .columns import Column, ColumnChoice
+from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
+from .columnar import open_arrow, open_parquet
+from .hdf5 import open_hdf5, open_object
+from .images import SUFFIXES, open_images, open_stack
 from .limits import files_below
 from .source import ArraySource, NamedMatrix
-from .tenx import matrix_of_folder
-from .texts import TEXT_SUFFIXES, open_text_column
+from .spectral import open_envi
+from .tables import Column, ColumnChoice
+from .tenx import matrix_of_folder, open_10x_folder, open_h5
+from .text import TEXT_SUFFIXES, open_text, open_text_column, open_texts
+from .zarr import open_zarr
 
 __all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
 
 Opener: TypeAlias = Callable[..., NamedMatrix]
 
-KINDS: dict[str, str] = {
-    ".npy": "arrays.open_npy",
-    ".npz": "arrays.open_npz",
-    ".h5": "tenx.open_h5",
-    ".hdf5": "tenx.open_h5",
-    ".h5ad": "hdf5.open_hdf5",
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), "text.open_text"),
-    **dict.fromkeys((".parquet", ".pq"), "columnar.open_parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "columnar.open_arrow"),
-    **dict.fromkeys((".mtx", ".mtx.gz"), "arrays.open_matrix_market"),
-    ".mat": "arrays.open_matlab",
-    **dict.fromkeys((".hdr", ".img", ".bsq", ".bil", ".bip"), "spectral.open_envi"),
-    **dict.fromkeys((".tif", ".tiff"), "images.open_stack"),
+KINDS: dict[str, Opener] = {
+    ".npy": open_npy,
+    ".npz": open_npz,
+    **dict.fromkeys((".h5", ".hdf5"), open_h5),
+    ".h5ad": open_hdf5,
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), open_text),
+    **dict.fromkeys((".parquet", ".pq"), open_parquet),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), open_arrow),
+    **dict.fromkeys((".mtx", ".mtx.gz"), open_matrix_market),
+    ".mat": open_matlab,
+    **dict.fromkeys((".hdr", ".img", ".bsq", ".bil", ".bip"), open_envi),
+    **dict.fromkeys((".tif", ".tiff"), open_stack),
 }
-"""By the ending of a file, the module and the function that reads it."""
+"""By the ending of a file, the function that opens it."""
 
-_TABLES = ("text.", "columnar.")
-_WITH_MEMBERS = ("arrays.open_npz", "arrays.open_matlab", "hdf5", "tenx.open_h5", "zarr")
+_TABLES = (open_text, open_parquet, open_arrow)
+_WITH_MEMBERS = (open_npz, open_matlab, open_hdf5, open_h5, open_zarr)
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
@@ -65,36 +69,25 @@ def open_path(
             problem = f"{visible(text)} is an address, not a file: download it and give the file"
         raise FileNotFoundError(problem)
     file = Path(text)
-    kind = _kind(file)
-    if dataset is not None and not kind.startswith(_WITH_MEMBERS):
+    opener = _opener(file)
+    if dataset is not None and opener not in _WITH_MEMBERS:
         raise OptionError(
             f"{visible(text)} holds one matrix, not several: leave out {visible(dataset)!r}"
         )
     stamp = Stamp([file] if file.is_file() else [])
     if text_column is not None:
         matrix = open_text_column(file, text_column, budget, choice)
-    elif kind.startswith(_TABLES):
-        if choice.header is not None and not kind.startswith("text."):
-            raise _unsuitable("header", "tables written as text", text)
-        matrix = _opener(kind)(file, budget, choice)
+    elif opener is open_text or (opener in _TABLES and choice.header is None):
+        matrix = opener(file, budget, choice)
     else:
         for option, value in choice._asdict().items():
             if value not in (None, ()):
-                raise _unsuitable(option, "tables", text)
-        matrix = _opener(kind)(file, dataset, budget)
+                kind = "tables written as text" if option == "header" else "tables"
+                problem = f" is for {kind}, and {visible(text)} is none: leave it out"
+                raise OptionError(Message(Option(option), problem))
+        matrix = opener(file, dataset, budget)
     stamp.check()
     return matrix
-
-
-def _unsuitable(option: str, kind: str, text: str) -> OptionError:
-    problem = f" is for {kind}, and {visible(text)} is none: leave it out"
-    return OptionError(Message(Option(option), problem))
-
-
-def _opener(kind: str) -> Opener:
-    module, _, name = kind.partition(".")
-    opener: Opener = getattr(importlib.import_module(f".{module}", __package__), name)
-    return opener
 
 
 def split_member(text: str) -> tuple[str, str | None]:
@@ -115,15 +108,15 @@ def _exists(text: str) -> bool:
         return False
 
 
-def _kind(file: Path) -> str:
+def _opener(file: Path) -> Opener:
+    """The function that opens a file, by its ending, or a folder, by its content."""
     if file.is_dir():
         if file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES):
-            return "zarr.open_zarr"
+            return open_zarr
         if matrix_of_folder(file) is not None:
-            return "tenx.open_10x_folder"
-        images = importlib.import_module(".images", __package__)
-        has_texts = not files_below(file, images.SUFFIXES) and files_below(file, TEXT_SUFFIXES)
-        return "texts.open_texts" if has_texts else "images.open_images"
+            return open_10x_folder
+        has_texts = not files_below(file, SUFFIXES) and files_below(file, TEXT_SUFFIXES)
+        return open_texts if has_texts else open_images
     if not file.is_file():
         raise FileFormatError(f"{file} is neither a file nor a folder: save the data as a file")
     for ending in ("".join(file.suffixes[-2:]).lower(), file.suffix.lower()):
@@ -166,7 +159,7 @@ def _is_whole_file(array: Any) -> bool:
 def open_dataset(matrix: Any) -> NamedMatrix:
     """Open a memmap, or a dataset or group of HDF5 or Zarr, in its own orientation."""
     if not isinstance(matrix, np.memmap):
-        return _opener("hdf5.open_object")(matrix)
+        return open_object(matrix)
     path = str(matrix.filename)
     stamp = Stamp([path]) if matrix.mode == "r" and os.path.isfile(path) else None
     return NamedMatrix(ArraySource(np.asarray(matrix), path, path, stamp))

@@ -6,6 +6,7 @@ sliced. Both read zeros where nothing was ever written; such arrays are refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,21 +17,22 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..data.disk import Stamp
+from ..data.validate import check_kind
 from ..errors import DataTypeError, FileFormatError
 from ..names import Names
 from ..text import decoded
 from .limits import (
     check_expansion,
     check_fits,
+    choose_member,
     choose_variable,
     fits,
     listed,
-    name_one,
     named_damage,
     require_package,
     too_many_names,
 )
-from .source import ArraySource, CompressedSource, Cube, NamedMatrix
+from .source import ArraySource, CompressedSource, NamedMatrix
 
 __all__ = [
     "Store",
@@ -42,7 +44,6 @@ __all__ = [
     "open_object",
     "read_annotation",
     "read_coordinates",
-    "sparse_group",
 ]
 
 _PARTS = ("data", "indices", "indptr")
@@ -69,44 +70,45 @@ class Store:
     budget: int
 
     def find(self, name: str, start: Any = None) -> Any:
-        """The array or group of that name, below another one if that is given."""
+        """The array or group of that name, below another one if that is given.
+
+        An array of which a part was never written, or that cannot be as it claims, is refused.
+        """
         group = self.root if start is None else start
         try:
             member = group[name] if name.strip("/") else group
         except (KeyError, ValueError, TypeError) as problem:
             members = listed(sorted(getattr(self.root, "keys", tuple)()))
             raise FileFormatError(f"{self.path} has no {name!r}; it holds {members}") from problem
-        if is_array(member):
-            self._check(member, f"{self.path}:{name}")
-        return member
-
-    def _check(self, array: Any, name: str) -> None:
-        """Refuse an array of which a part was never written, or that cannot be as it claims."""
-        itemsize = array.dtype.itemsize
-        chunk = int(np.prod(array.chunks or (0,), dtype=object)) * itemsize
+        if not is_array(member):
+            return member
+        place, itemsize = f"{self.path}:{name}", member.dtype.itemsize
+        chunk = math.prod(member.chunks or (0,)) * itemsize
         if chunk > _HARMLESS_CHUNK_BYTES:
             reason, advice = "has to be read as a whole", "store it in smaller chunks"
-            check_fits(f"{name}: a chunk", chunk, self.budget, reason, advice)
-        written, expected, stored = self._written(array, name)
+            check_fits(f"{place}: a chunk", chunk, self.budget, reason, advice)
+        written, expected, stored = self._written(member, place)
         if written < expected:
             raise FileFormatError(
-                f"{name}: {expected - written} of {expected} chunks were never written, and would "
+                f"{place}: {expected - written} of {expected} chunks were never written, and would "
                 "be read as zeros: write them; if that is right, open it with the library of this "
                 "format and pass it to from_rows"
             )
-        check_expansion(name, stored, int(np.prod(array.shape, dtype=object)) * itemsize)
+        check_expansion(place, stored, math.prod(member.shape) * itemsize)
+        return member
 
-    def _written(self, array: Any, name: str) -> tuple[int, int, int]:
+    def _written(self, array: Any, place: str) -> tuple[int, int, int]:
         """How many chunks are written, how many there should be, and bytes in the file."""
         if array.is_virtual or array.external:
             raise FileFormatError(
-                f"{name} is stored in other files: open it with h5py and pass it to from_rows"
+                f"{place} is stored in other files: open it with h5py and pass it to from_rows"
             )
         stored = int(array.id.get_storage_size())
         if array.chunks is None:
             return int(stored > 0 or array.size == 0), 1, stored
-        counts = (-(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True))
-        return array.id.get_num_chunks(), int(np.prod([*counts], dtype=object)), stored
+        sides = zip(array.shape, array.chunks, strict=True)
+        expected = math.prod(-(-side // chunk) for side, chunk in sides)
+        return array.id.get_num_chunks(), expected, stored
 
     def stamp(self, member: Any) -> Stamp:
         """The size and the time of the file."""
@@ -155,42 +157,38 @@ def open_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
 
 def open_member(store: Store, dataset: str | None) -> NamedMatrix:
     """Open a dataset, a sparse group, or X of AnnData."""
-    root = store.root
-    if dataset is None and not is_array(root):
-        names = sorted(root.keys())
-        if "X" in names or len(names) == 1:
-            dataset = "X" if "X" in names else names[0]
-        elif not set(_PARTS) <= set(names):
-            raise name_one(store.path, names)
+    names = () if is_array(store.root) else tuple(store.root.keys())
+    if dataset is None and names and not set(_PARTS) <= set(names):
+        dataset = "X" if "X" in names else choose_member(store.path, None, names)
     dataset = (dataset or "").strip("/")
-    member = store.find(dataset)
-    return NamedMatrix(_matrix(store, member, dataset), _annotations(store, dataset))
+    member, path = store.find(dataset), store.path
+    parts = [store.find(part, member) for part in _parts(member)]
+    matrix = _matrix(member, parts, f"{path}:{member.name}", path, store.stamp(member))
+    kind, _, rest = dataset.partition("/")
+    if kind not in ("X", "layers") and (kind, rest) != ("raw", "X"):
+        return NamedMatrix(matrix)
+    features = _index(store, "raw/var" if kind == "raw" else "var")
+    return NamedMatrix(matrix, Names.of(_index(store, "obs"), features))
 
 
-def _matrix(store: Store, member: Any, dataset: str) -> Any:
-    path, stamp = store.path, store.stamp(member)
-    if not is_array(member):
-        parts = [store.find(part, member) for part in _PARTS if part in member]
-        return sparse_group(member, parts, f"{path}:{dataset}", path, stamp)
-    missing, name = _missing_value(member), f"{path}:{member.name}"
-    if len(member.shape) == 3:
-        return Cube(name, member, path, stamp, missing=missing)
-    return ArraySource(member, name, path, stamp, missing=missing)
+def _parts(member: Any) -> list[str]:
+    """The names of the parts of a sparse matrix, as far as a group has them."""
+    return [] if is_array(member) else [part for part in _PARTS if part in member]
 
 
-def sparse_group(
-    group: Any, parts: list[Any], name: str, path: Any, stamp: Stamp | None
-) -> CompressedSource:
-    """A sparse matrix, as AnnData and others store it."""
+def _matrix(member: Any, parts: list[Any], name: str, path: Any, stamp: Stamp | None) -> Any:
+    """A dense array, or a sparse matrix as AnnData and others store it."""
+    if is_array(member):
+        return ArraySource(member, name, path, stamp, missing=_missing_value(member))
     if len(parts) < len(_PARTS):
         raise FileFormatError(
-            f"{name} is a group of {listed(sorted(group.keys()))}, expected a dataset, or a sparse "
-            "matrix with data, indices and indptr"
+            f"{name} is a group of {listed(sorted(member.keys()))}, expected a dataset, or a "
+            "sparse matrix with data, indices and indptr"
         )
-    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+    shape = member.attrs.get("shape", member.attrs.get("h5sparse_shape"))
     if shape is None:
         raise FileFormatError(f"{name} is a sparse matrix without its shape: add that attribute")
-    order = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+    order = member.attrs.get("encoding-type", member.attrs.get("h5sparse_format", "csr"))
     return CompressedSource(name, path, stamp, parts, shape, decoded(order)[:3])
 
 
@@ -203,6 +201,14 @@ def _missing_value(array: Any) -> float | None:
     return None
 
 
+def _index(store: Store, table: str) -> list[str] | None:
+    """The index of a data frame of AnnData; None if there is none."""
+    if table not in store.root or "_index" not in store.root[table].attrs:
+        return None
+    group = store.root[table]
+    return store.texts(str(group.attrs["_index"]), group)
+
+
 def open_object(member: Any) -> NamedMatrix:
     """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData, of the caller's."""
     if type(member).__module__.partition(".")[0] == "anndata":
@@ -211,35 +217,15 @@ def open_object(member: Any) -> NamedMatrix:
                 "an AnnData object holds more than a matrix: pass its .X or a layer"
             )
         member = member.group
-    path = None
-    if hasattr(member, "file"):  # HDF5
-        path = member.file.filename
-    elif getattr(member.store, "root", None) is not None:  # Zarr
-        path = str(member.store.root)
-    name = f"{path or 'the store'}:{member.name}"
     if is_array(member):
-        return NamedMatrix(ArraySource(member, name, path, missing=_missing_value(member)))
-    parts = [member[part] for part in _PARTS if part in member]
-    return NamedMatrix(sparse_group(member, parts, name, path, None))
+        check_kind(np.dtype(member.dtype), member.shape)
+    is_hdf5 = hasattr(member, "file")
+    path = member.file.filename if is_hdf5 else getattr(member.store, "root", None)
+    parts = [member[part] for part in _parts(member)]
+    return NamedMatrix(_matrix(member, parts, f"{path or 'the store'}:{member.name}", path, None))
 
 
 # --- AnnData ----------------------------------------------------------------------------------
-
-
-def _annotations(store: Store, dataset: str) -> Names:
-    """The names of AnnData's observations and variables, for the members that have them."""
-    kind, _, rest = dataset.partition("/")
-    if kind not in ("X", "layers") and (kind, rest) != ("raw", "X"):
-        return Names()
-    return Names.of(_index(store, "obs"), _index(store, "raw/var" if kind == "raw" else "var"))
-
-
-def _index(store: Store, table: str) -> list[str] | None:
-    """The index of a data frame of AnnData; None if there is none."""
-    if table not in store.root or "_index" not in store.root[table].attrs:
-        return None
-    group = store.root[table]
-    return store.texts(str(group.attrs["_index"]), group)
 
 
 def read_annotation(path: Path, column: str, budget: int) -> list[str]:
@@ -262,9 +248,8 @@ def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
         if f"obsm/{name}" not in store.root:
             return None
         member = store.find(f"obsm/{name}")
-        if not is_array(member) or member.dtype.kind != "f" or member.ndim != 2:
-            return None
-        if not fits(member.dtype.itemsize * member.size, budget):
+        is_matrix = is_array(member) and member.dtype.kind == "f" and member.ndim == 2
+        if not is_matrix or not fits(member.dtype.itemsize * member.size, budget):
             return None
         return np.asarray(member[:, :2], dtype=float)
 
@@ -275,8 +260,8 @@ def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
 def open_matlab_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a variable of MATLAB 7.3, which stores columns one after the other, as HDF5's rows."""
     with hdf5_store(path, budget) as store:
-        names = [name for name in store.root if not name.startswith("#")]
         if dataset is None:
+            names = [name for name in store.root if not name.startswith("#")]
             found = {name: store.root.get(name) for name in names}  # a link may lead nowhere
             shapes = {name: _shape(one) for name, one in found.items() if _is_numeric(one)}
             dataset = choose_variable(path, None, names, shapes)
@@ -284,12 +269,11 @@ def open_matlab_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatri
         if not _is_numeric(member):
             raise DataTypeError(f"{path}: {dataset!r} is a {_class(member)}, not a matrix")
         name, stamp = f"{path}:{dataset}", store.stamp(member)
-        if not is_array(member):
-            parts = [store.find(part, member) for part in ("data", "ir", "jc")]
-            return NamedMatrix(CompressedSource(name, path, stamp, parts, _shape(member), "csc"))
-        if len(member.shape) == 3:
-            return NamedMatrix(Cube(name, member, path, stamp, is_reversed=True))
-        return NamedMatrix(ArraySource(member, name, path, stamp).turned())
+        if is_array(member):
+            axes = tuple(reversed(range(member.ndim)))
+            return NamedMatrix(ArraySource(member, name, path, stamp, axes=axes))
+        parts = [store.find(part, member) for part in ("data", "ir", "jc")]
+        return NamedMatrix(CompressedSource(name, path, stamp, parts, _shape(member), "csc"))
 
 
 def _class(member: Any) -> str:

@@ -23,11 +23,11 @@ __all__ = [
     "check_expansion",
     "check_fits",
     "check_sides",
+    "choose_member",
     "choose_variable",
     "files_below",
     "fits",
     "listed",
-    "name_one",
     "named_damage",
     "require_package",
     "too_many_names",
@@ -38,7 +38,8 @@ MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 by
 _HARMLESS_SIDE = 1 << 20  # rows or columns that a sparse matrix of any size may have
 _MAX_SIDE_RATIO = 16  # beyond that: rows or columns for each entry, most of them empty
 _MAX_LISTED_NAMES = 12  # in a message
-_NAME_BYTES = 100  # memory for a name
+NAME_BYTES = 100  # memory for a name
+_DATASET = Option("dataset")
 
 
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
@@ -97,29 +98,30 @@ def cast_exactly(name: object, numbers: Any) -> npt.NDArray[Any]:
 
 def too_many_names(count: int, budget: int) -> bool:
     """Whether so many names would take more than an eighth of the budget."""
-    return count * _NAME_BYTES > budget // 8
+    return count * NAME_BYTES > budget // 8
 
 
-def name_one(path: object, names: Iterable[object]) -> FileFormatError:
-    """Return the error for a file of which it is not clear which matrix is meant."""
-    return FileFormatError(
-        Message(f"{path} holds {listed(names)}: name one of them with ", Option("dataset"))
-    )
+def choose_member(path: object, dataset: str | None, members: Iterable[str]) -> str:
+    """The name of the member to open: the one that is asked for, or the only one."""
+    names = sorted(members)
+    if dataset is None:
+        if len(names) != 1:
+            message = Message(f"{path} holds {listed(names)}: name one of them with ", _DATASET)
+            raise FileFormatError(message)
+        return names[0]
+    if dataset.strip("/") not in names:
+        raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(names)}")
+    return dataset.strip("/")
 
 
 def choose_variable(
-    path: Path, dataset: str | None, names: list[str], matrices: Mapping[str, tuple[int, ...]]
+    path: object, dataset: str | None, names: list[str], matrices: Mapping[str, tuple[int, ...]]
 ) -> str:
-    """The name of the variable to open; a single number beside a matrix does not count."""
-    if dataset is not None:
-        if dataset.strip("/") not in names:
-            raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(sorted(names))}")
-        return dataset.strip("/")
+    """The same for MATLAB, where a single number beside a matrix does not count."""
     large = [name for name, shape in matrices.items() if np.prod(shape, dtype=object) != 1]
     candidates = large or list(matrices)
-    if len(candidates) != 1:
-        raise name_one(path, sorted(names))
-    return candidates[0]
+    is_clear = dataset is None and len(candidates) == 1
+    return choose_member(path, dataset, candidates if is_clear else names)
 
 
 def listed(names: Iterable[object]) -> str:

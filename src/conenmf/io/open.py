@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import scipy.sparse as sp
@@ -20,7 +19,6 @@ from ..arguments import path as checked_path
 from ..data.blocks import canonical_rows
 from ..data.disk import DiskMatrix, Source
 from ..data.known import Given
-from ..data.local import LocalMatrix
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
@@ -29,10 +27,10 @@ from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validate
 from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
 from ..names import Names, names_of
 from ..text import shown
-from .columns import Column, ColumnChoice, checked_column, remark_on_columns
 from .formats import is_open_dataset, open_dataset, open_path
-from .source import Cube, NamedMatrix, Remark
-from .texts import Texts
+from .source import NamedMatrix, Remark, as_pixels
+from .tables import Column, ColumnChoice, checked_column, remark_on_columns
+from .text import Texts
 
 __all__ = [
     "from_columns",
@@ -105,8 +103,17 @@ def from_rows(
     >>> V.norms_squared
     array([25.,  4.,  1.])
     """
-    request = _Request("rows", negative, memory_budget(max_memory), n_threads, names, block_samples)
-    return _open(X, persist, replace(request, known=Given(missing, mask, weights)))
+    return _hold(
+        _opened(X, "rows", persist, names, missing),
+        "rows",
+        negative,
+        max_memory,
+        Given(missing, mask, weights),
+        persist=persist,
+        names=names,
+        n_threads=n_threads,
+        block_samples=block_samples,
+    )
 
 
 def from_columns(
@@ -129,10 +136,17 @@ def from_columns(
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
-    request = _Request(
-        "columns", negative, memory_budget(max_memory), n_threads, names, block_samples
+    return _hold(
+        _opened(V, "columns", persist, names, missing),
+        "columns",
+        negative,
+        max_memory,
+        Given(missing, mask, weights),
+        persist=persist,
+        names=names,
+        n_threads=n_threads,
+        block_samples=block_samples,
     )
-    return _open(V, persist, replace(request, known=Given(missing, mask, weights)))
 
 
 def open_data(
@@ -216,13 +230,20 @@ def open_data(
     (2, 3)
     """
     place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
-    request = _Request(
-        samples_in, negative, memory_budget(max_memory), n_threads, names, block_samples, words
-    )
-    request = replace(request, known=Given(missing, mask, weights))
-    choice = ColumnChoice.of(header, names_column, drop)
+    choice("samples_in", samples_in, ("rows", "columns"))
+    columns = ColumnChoice.of(header, names_column, drop)
     text_column = optional(checked_column, "text_column", text_column)
-    return _hold(open_path(place, dataset, request.budget, choice, text_column), request)
+    return _hold(
+        open_path(place, dataset, memory_budget(max_memory), columns, text_column),
+        samples_in,
+        negative,
+        max_memory,
+        Given(missing, mask, weights),
+        words,
+        names=names,
+        n_threads=n_threads,
+        block_samples=block_samples,
+    )
 
 
 def from_texts(
@@ -257,9 +278,10 @@ def from_texts(
     >>> model.predict(new)
     array([0])
     """
-    request = _Request("rows", "raise", memory_budget(max_memory), n_threads, names, None, words)
-    lines = several("texts", texts, "a list of texts")
-    return _hold(NamedMatrix(Texts("the texts", lines)), request)
+    matrix = NamedMatrix(Texts("the texts", several("texts", texts, "a list of texts")))
+    return _hold(
+        matrix, "rows", "raise", max_memory, Given(), words, n_threads=n_threads, names=names
+    )
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -274,112 +296,96 @@ def _is_dask(X: Any) -> bool:
 # --- opening ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What the caller of a door asks for."""
-
-    samples_in: SamplesIn
-    negative: Negative
-    budget: int
-    n_threads: int | None
-    names: Names | None
-    block_samples: int | None
-    words: Words | Vocabulary | None = None
-    known: Given = field(default_factory=Given)
-
-    def __post_init__(self) -> None:
-        words: object = self.words
-        if not isinstance(words, Words | Vocabulary | None):
-            expected = ", expected Words(...), the vocabulary of a result, or None"
-            raise OptionError(Message(Option("words", words), expected))
-        choice("negative", self.negative, ("raise", "clip", "keep"))
-        choice("samples_in", self.samples_in, ("rows", "columns"))
-        optional(integer, "block_samples", self.block_samples, at_least=1, at_most=_MAX_SAMPLES)
-        optional(instance, "names", self.names, Names)
-
-    def options(self, names: Names) -> dict[str, Any]:
-        """What the constructors of all matrices take, given the names that came with the data."""
-        names = names if self.names is None else names.updated(self.names)
-        return {"n_threads": self.n_threads, "names": names, "block_samples": self.block_samples}
-
-    def validated(self, V: DataMatrix) -> DataMatrix:
-        return validated(self.known.applied(V, self.samples_in), self.samples_in, self.negative)
-
-
-def _open(matrix: Any, persist: bool | None, request: _Request) -> DataMatrix:
+def _opened(
+    matrix: Any, samples_in: SamplesIn, persist: bool | None, names: Names | None, missing: str
+) -> NamedMatrix:
+    """What the caller gives, in its own orientation: in memory, an open file, or a Dask array."""
+    optional(instance, "names", names, Names)
     if isinstance(matrix, str | os.PathLike):
         place = shown(checked_path("X", matrix))
         raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
     optional(flag, "persist", persist)
     if _is_dask(matrix):
-        from ..scale.dask import ClusterMatrix, checked_array
+        from ..scale.dask import checked_array
 
-        array = checked_array(matrix)
-        rows = array if request.samples_in == "rows" else array.T
-        return request.validated(ClusterMatrix(rows, persist, **request.options(Names())))
+        return NamedMatrix(checked_array(matrix))
     if persist is not None:
         problem = f" is for Dask arrays, got {type(matrix).__name__}: leave it out"
         raise OptionError(Message(Option("persist", persist), problem))
     if is_open_dataset(matrix):
-        return _hold(open_dataset(matrix), request)
-    names = names_of(matrix)
+        return open_dataset(matrix)
+    known = names_of(matrix)
     with _enough_memory("the data"):
-        name = "X" if request.samples_in == "rows" else "V"
-        matrix = as_matrix(name, matrix, request.known.missing)
-    remarks = _remark_on_frame(matrix, names, request)
-    return _hold(NamedMatrix(matrix, names, remarks=remarks), request, stacklevel=4)
+        matrix = as_matrix("X" if samples_in == "rows" else "V", matrix, missing)
+    given = names.feature_names if names is not None and samples_in == "rows" else None
+    titles = known.feature_names or given
+    remarks: tuple[Remark, ...] = ()
+    if titles is not None and len(titles) == matrix.shape[1] and not sp.issparse(matrix):
+        remarks = remark_on_columns("the data frame", matrix, titles, in_memory=True)
+    return NamedMatrix(matrix, known, remarks=remarks)
 
 
-def _remark_on_frame(matrix: Any, names: Names, request: _Request) -> tuple[Remark, ...]:
-    """Columns of a data frame that look like no measurement."""
-    given = request.names if request.samples_in == "rows" and request.names else names
-    titles = names.feature_names or given.feature_names
-    if titles is None or len(titles) != matrix.shape[1] or sp.issparse(matrix):
-        return ()
-    return remark_on_columns("the data frame", matrix, titles, in_memory=True)
-
-
-def _hold(matrix: NamedMatrix, request: _Request, stacklevel: int = 3) -> DataMatrix:
+def _hold(
+    matrix: NamedMatrix,
+    samples_in: SamplesIn,
+    negative: Negative,
+    max_memory: int | str | None,
+    known: Given,
+    words: Any = None,
+    *,
+    persist: bool | None = None,
+    names: Names | None,
+    **options: Any,
+) -> DataMatrix:
     """A validated matrix, turned so that it has one row per sample."""
-    vocabulary = None
+    if not isinstance(words, Words | Vocabulary | None):
+        expected = ", expected Words(...), the vocabulary of a result, or None"
+        raise OptionError(Message(Option("words", words), expected))
+    choice("negative", negative, ("raise", "clip", "keep"))
+    block_samples = options.get("block_samples")
+    optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
+    optional(instance, "names", names, Names)
+    budget, vocabulary = memory_budget(max_memory), None
     if isinstance(matrix.matrix, Texts):
-        matrix, vocabulary = _counted(matrix.matrix, matrix.names, request)
-    if isinstance(matrix.matrix, Cube):
-        matrix = matrix.matrix.pixels(matrix.names, request.samples_in, request.budget)
-    elif request.samples_in == "columns":
+        matrix, vocabulary = _counted(matrix, words)
+    if matrix.is_cube:
+        matrix = as_pixels(matrix, samples_in, budget)
+    elif samples_in == "columns":
         matrix = matrix.turned()
+    options["names"] = matrix.names if names is None else matrix.names.updated(names)
     with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
-        V = _held(matrix, request)
-    V.vocabulary = vocabulary
+        V = _made(matrix.matrix, budget, persist, options)
+        V.remarks, V.vocabulary = tuple(remark.text for remark in matrix.remarks), vocabulary
+        V = validated(known.applied(V, samples_in), samples_in, negative)
     for remark in matrix.remarks:
         if remark.warning is not None:
-            warnings.warn(remark.warning, stacklevel=stacklevel)
+            warnings.warn(remark.warning, stacklevel=3)
     return V
 
 
-def _counted(texts: Texts, names: Names, request: _Request) -> tuple[NamedMatrix, Vocabulary]:
+def _counted(
+    texts: NamedMatrix, words: Words | Vocabulary | None
+) -> tuple[NamedMatrix, Vocabulary]:
     """Texts as a matrix of weights of words."""
-    words = Words() if request.words is None else request.words
-    X, vocabulary, remark = words.counted(texts)
-    names = names.updated(Names.of(feature_names=vocabulary.words))
-    fixed = f"{texts.name}: each text is a sample"
+    X, vocabulary, remark = (Words() if words is None else words).counted(texts.matrix)
+    names = texts.names.updated(Names.of(feature_names=vocabulary.words))
+    fixed = f"{texts.matrix.name}: each text is a sample"
     return NamedMatrix(X, names, remarks=(Remark(remark),), fixed=fixed), vocabulary
 
 
-def _held(matrix: NamedMatrix, request: _Request) -> DataMatrix:
-    rows = matrix.readable(request.budget)
+def _made(rows: Any, budget: int, persist: bool | None, options: dict[str, Any]) -> Any:
+    """A matrix of the class that suits where its rows are."""
+    if _is_dask(rows):
+        from ..scale.dask import ClusterMatrix
+
+        return ClusterMatrix(rows, persist, **options)
+    rows = rows.readable(budget) if isinstance(rows, Source) else rows
     check_kind(rows.dtype, rows.shape)
-    options = request.options(matrix.names)
-    V: LocalMatrix
     if isinstance(rows, Source):
-        V = DiskMatrix(rows, request.budget, **options)
-    else:
-        if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > request.budget:
-            raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
-        rows = canonical_rows(rows)
-        V = hold(rows, **options)
-    V.remarks = tuple(remark.text for remark in matrix.remarks)
-    return request.validated(V)
+        return DiskMatrix(rows, budget, **options)
+    if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > budget:
+        raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
+    return hold(canonical_rows(rows), **options)
 
 
 def _enough_memory(what: str) -> AbstractContextManager[None]:

@@ -1,16 +1,17 @@
-"""How rows are read from files: by slicing a dense array, or from the parts of a sparse one.
+"""Matrices in files: rows sliced from a dense array, or from the parts of a sparse one.
 
-An array may be mapped into memory (``.npy``, ENVI, spooled tables) or a dataset of HDF5 or Zarr:
-all are read by slicing them. An opener returns a `NamedMatrix` in the orientation of its file;
-`io.open` turns it, once, if the samples are columns.
+An array may be mapped into memory (``.npy``, ENVI, spooled tables), a dataset of HDF5 or Zarr, or a
+folder of images: all are read by slicing them. An opener returns a `NamedMatrix` in the orientation
+of its file; `io.open` turns it, once, if the samples are columns.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import mmap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -29,12 +30,9 @@ from ..errors import (
     OptionError,
 )
 from ..names import Names
-from ..text import visible
 from .limits import cast_exactly, check_fits, check_sides
 
-__all__ = ["ArraySource", "CompressedSource", "Cube", "NamedMatrix", "Remark"]
-
-_BANDS_LAST, _BANDS_FIRST = (0, 1, 2), (1, 2, 0)  # the axes of rows, columns and bands
+__all__ = ["ArraySource", "CompressedSource", "NamedMatrix", "Remark", "as_pixels"]
 
 
 class ArraySource(Source):
@@ -42,16 +40,16 @@ class ArraySource(Source):
 
     Parameters
     ----------
-    array : ndarray that is mapped, or dataset of HDF5 or Zarr
+    array : mapped ndarray, or anything else with a shape and a type that can be sliced
     name, path, stamp
-        As for `Source`.
-    axes : tuple of int
+        As for `Source`. An array without a stamp may be in memory.
+    axes : tuple of int, optional
         The axes of the rows and the columns of a matrix, or of the rows, the columns and the bands
-        of an image, whose pixels are then the rows of the matrix.
+        of an image, whose pixels are then the rows of the matrix. By default in their order.
     missing : float, optional
         Entries that equal this number have no value, and are refused.
     scale : float
-        What the numbers in the file are divided by.
+        The numbers in the file are divided by it.
     """
 
     def __init__(
@@ -61,55 +59,66 @@ class ArraySource(Source):
         path: Any = None,
         stamp: Stamp | None = None,
         *,
-        axes: tuple[int, ...] = (0, 1),
+        axes: tuple[int, ...] | None = None,
         missing: float | None = None,
         scale: float = 1.0,
     ) -> None:
         super().__init__(name, path, stamp)
-        check_kind(np.dtype(array.dtype), array.shape if len(axes) == 2 else (1, 1))
-        self._array, self._axes = array, axes
-        self._missing, self._scale, self._by_rows = missing, scale, True
-        self.dtype = np.dtype(array.dtype)
+        self.dtype, n_axes = np.dtype(array.dtype), len(array.shape)
+        check_kind(self.dtype, (1, 1) if n_axes == 3 else array.shape)
         if scale != 1 and self.dtype.kind != "f":
             self.dtype = np.dtype(np.float64)
-        self._set_sides()
+        self._array, self._missing, self._scale = array, missing, scale
+        self._is_turned = False
+        self.axes = tuple(range(n_axes)) if axes is None else axes
+        self._slice_along(self.axes[:-1], self.axes[-1:])
 
-    def _set_sides(self) -> None:
-        sides = [self._array.shape[axis] for axis in self._axes]
+    def _slice_along(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+        """Make rows of these axes, and columns of the others."""
+        self._rows, self._columns = rows, columns
+        sides = self._array.shape
         chunks = getattr(self._array, "chunks", None) or [1] * len(sides)
-        self._width = sides[1] if len(sides) == 3 else 1  # pixels in a row of the image
-        shape = (sides[0] * self._width, sides[-1])
-        self.chunk = int(chunks[self._axes[0]]) * self._width
-        if not self._by_rows:
-            shape, self.chunk = shape[::-1], int(chunks[self._axes[-1]])
-        self.shape = shape
+        self._width = math.prod(sides[axis] for axis in rows[1:])  # pixels in a row of the image
+        self.shape = (sides[rows[0]] * self._width, math.prod(sides[axis] for axis in columns))
+        self.chunk = int(chunks[rows[0]]) * self._width
         itemsize = max(self.dtype.itemsize, compute_dtype(self.dtype).itemsize)
-        self.row_bytes = shape[1] * itemsize
+        self.row_bytes = self.shape[1] * itemsize
 
     def turned(self) -> Self:
         """The same array, sliced along its other side."""
         twin = copy.copy(self)
-        twin._by_rows = not self._by_rows
-        twin._set_sides()
+        twin._is_turned = not self._is_turned
+        twin._slice_along(self._columns, self._rows)
         return twin
+
+    def cube(self, samples_in: SamplesIn) -> tuple[Self, tuple[int, ...]]:
+        """The pixels of three axes, with the bands last or first, and the lengths of the axes."""
+        twin = copy.copy(self)
+        lengths = tuple(self._array.shape[axis] for axis in self.axes)
+        if samples_in == "columns":
+            twin.axes = (*self.axes[1:], self.axes[0])
+        twin._slice_along(twin.axes[:-1], twin.axes[-1:])
+        return twin, lengths
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
-        everything = slice(None)
         self.check(few=True)  # what is mapped must not be read beyond the end of its file
-        if not self._by_rows:
-            rows = self._slab(everything, everything, slice(start, stop)).T
-        elif self._width == 1:
-            rows = self._slab(slice(start, stop), everything, everything)
-        else:
-            first, last = start // self._width, -(-stop // self._width)
-            begin, end = start - first * self._width, stop - first * self._width
-            part = slice(begin, end) if last - first == 1 else everything
-            rows = self._slab(slice(first, last), part, everything)
-            rows = rows if last - first == 1 else rows[begin:end]
+        first, last = start // self._width, -(-stop // self._width)
+        part = slice(start - first * self._width, stop - first * self._width)
+        index = [slice(None)] * len(self.axes)
+        index[self._rows[0]] = slice(first, last)
+        if self._width > 1 and last - first == 1:  # pixels of one row of the image
+            index[self._rows[1]], part = part, slice(None)
+        block = np.array(self._array[tuple(index)])
+        _release(self._array)
+        block = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])
+        return self._valued(block[part], start)
+
+    def _valued(self, rows: Array, start: int) -> Array:
+        """Rows in the unit of the data; refuse entries that have no value."""
         if self._missing is not None and (rows == self._missing).any():
             row, column = np.argwhere(rows == self._missing)[0].tolist()
-            place = (start + row, column) if self._by_rows else (column, start + row)
+            place = (column, start + row) if self._is_turned else (start + row, column)
             raise DataTypeError(
                 f"{self.name}: row {place[0]}, column {place[1]}, counted from 0, is "
                 f"{self._missing:g}, which its attribute _FillValue or missing_value (ENVI: data "
@@ -117,15 +126,6 @@ class ArraySource(Source):
                 "remove the attribute if they are numbers"
             )
         return rows if self._scale == 1 else (rows / self._scale).astype(self.dtype, copy=False)
-
-    def _slab(self, lines: slice, pixels: slice, columns: slice) -> Array:
-        """A part of the array, copied, as rows by columns."""
-        slices = (lines, columns) if len(self._axes) == 2 else (lines, pixels, columns)
-        index = [slices[self._axes.index(axis)] for axis in range(len(slices))]
-        part = np.array(self._array[tuple(index)])
-        _release(self._array)
-        part = part.transpose(self._axes)
-        return part.reshape(-1, part.shape[-1])
 
     def take(self, indices: Array) -> Array:
         """These rows, given in increasing order."""
@@ -168,43 +168,35 @@ class CompressedSource(Source):
         order: str,
     ) -> None:
         super().__init__(name, path, stamp)
-        size = cast_exactly(f"{name}: its shape", sides)
-        if size.shape != (2,):
-            raise FileFormatError(f"{name} has the shape {visible(size)}, expected two sides")
-        rows, columns = size.tolist()
-        if order not in ("csr", "csc"):
-            raise FileFormatError(
-                f"{name} is a sparse matrix in {order} order, expected csr or csc"
-            )
-        if any(len(part.shape) != 1 for part in parts):
-            raise FileFormatError(f"{name}: a part of the sparse matrix is not a vector")
-        check_sides(name, rows, columns, min(part.shape[0] for part in parts[:2]))
-        check_kind(np.dtype(parts[0].dtype), (rows, columns))
-        self.shape, self._by_rows = (rows, columns), order == "csr"
         self._data, self._indices, indptr = parts
-        self._check_pointers(indptr)
+        size = cast_exactly(f"{name}: its shape", sides)
+        if size.shape != (2,) or order not in ("csr", "csc"):
+            raise FileFormatError(
+                f"{name} is a sparse matrix of shape {size.tolist()} in {order} order, expected "
+                "two sides, and csr or csc: save it again"
+            )
+        rows, columns = size.tolist()
+        entries = int(math.prod(self._data.shape))
+        check_sides(name, rows, columns, entries)
         self.dtype = np.dtype(self._data.dtype)
+        check_kind(self.dtype, (rows, columns))
+        self.shape, self._by_rows = (rows, columns), order == "csr"
         n, width = self.shape if self._by_rows else self.shape[::-1]
-        entries = int(self._indptr[-1])
+        shapes = (self._data.shape, self._indices.shape, indptr.shape)
+        is_whole = shapes == ((entries,), (entries,), (n + 1,))
+        if is_whole:
+            self._indptr = cast_exactly(f"{name}: its pointers", np.array(indptr[:]))
+            falls = (np.diff(self._indptr, prepend=0, append=entries) < 0).any()
+            is_whole = not falls and self._indptr[0] == 0 and self._indptr[-1] == entries
+        if not is_whole:
+            raise FileFormatError(
+                f"{name} is not a compressed sparse matrix of {n} "
+                f"{'rows' if self._by_rows else 'columns'}: the shapes of its entries, indices and "
+                f"pointers are {shapes}, or the pointers do not rise from 0 to their number"
+            )
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
         self.max_block_rows = sparse_block_samples(width, n, entries)
-
-    def _check_pointers(self, indptr: Any) -> None:
-        """Refuse pointers of another number than the sides claim, then those that lead astray."""
-        n = self.shape[0 if self._by_rows else 1]
-        lengths = (self._data.shape[0], self._indices.shape[0])
-        if indptr.shape == (n + 1,):
-            self._indptr = cast_exactly(f"{self.name}: its pointers", np.array(indptr[:]))
-            ends = (self._indptr[0], *lengths)
-            falls = (np.diff(self._indptr) < 0).any()
-            if ends == (0, self._indptr[-1], self._indptr[-1]) and not falls:
-                return
-        raise FileFormatError(
-            f"{self.name} is not a compressed sparse matrix of {n} "
-            f"{'rows' if self._by_rows else 'columns'}: it has {lengths[0]} entries, "
-            f"{lengths[1]} indices and {indptr.shape[0]} pointers"
-        )
 
     def turned(self) -> Self:
         """Compressed rows are the compressed columns of the transpose."""
@@ -257,9 +249,8 @@ class CompressedSource(Source):
     def take(self, indices: Array) -> Compressed:
         """These rows, given in increasing order, compressed."""
         rows = [self.read(index, index + 1) for index in indices.tolist()]
-        if not rows:
-            return self.read(0, 0)
         indptr = np.cumsum([0] + [row.data.size for row in rows])
+        rows = rows or [self.read(0, 0)]
         data = np.concatenate([row.data for row in rows])
         return Compressed(data, np.concatenate([row.indices for row in rows]), indptr)
 
@@ -296,7 +287,7 @@ class NamedMatrix(NamedTuple):
         Why its rows are the samples, and its columns cannot be; empty if they can.
     """
 
-    matrix: Source | Any
+    matrix: Any
     names: Names = Names()
     roles_stored: bool = False
     remarks: tuple[Remark, ...] = ()
@@ -310,75 +301,41 @@ class NamedMatrix(NamedTuple):
         names = self.names if self.roles_stored else self.names.turned()
         return self._replace(matrix=matrix, names=names)
 
-    def readable(self, budget: int) -> Any:
-        """The matrix as a source whose rows can be read, or in memory."""
-        return self.matrix.readable(budget) if isinstance(self.matrix, Source) else self.matrix
-
-    def whole(self, budget: int) -> Any:
-        """The matrix in memory."""
-        matrix = self.readable(budget)
-        return matrix.whole() if isinstance(matrix, Source) else matrix
+    @property
+    def is_cube(self) -> bool:
+        """Whether it has three axes, and the caller says which one is that of the bands."""
+        is_array = isinstance(self.matrix, ArraySource) and not self.fixed
+        return is_array and len(self.matrix.axes) == 3
 
 
-@dataclass(frozen=True)
-class Cube:
-    """An array of three axes in a file, opened as the pixels of an image by their bands.
+def as_pixels(cube: NamedMatrix, samples_in: SamplesIn, budget: int) -> NamedMatrix:
+    """An array of three axes as an image: its pixels are samples, its bands are features.
 
     With samples in rows, the axes are the rows, the columns and the bands of the image; with
     samples in columns, the bands come first. The rule does not look at the numbers.
-
-    Attributes
-    ----------
-    name : str
-        What to call it in messages.
-    array : ndarray, or a dataset that can be sliced
-    path, stamp
-        As for `Source`.
-    is_reversed : bool
-        The file stores the axes in the opposite order, as MATLAB does in HDF5.
-    missing : float, optional
-        As for `ArraySource`.
     """
-
-    name: str
-    array: Any
-    path: Any = None
-    stamp: Stamp | None = None
-    is_reversed: bool = False
-    missing: float | None = None
-
-    def pixels(self, names: Names, samples_in: SamplesIn, budget: int) -> NamedMatrix:
-        """The pixels, as samples in the rows of a matrix."""
-        axes: tuple[int, ...] = _BANDS_LAST if samples_in == "rows" else _BANDS_FIRST
-        axes = tuple(2 - axis for axis in axes) if self.is_reversed else axes
-        check_kind(np.dtype(self.array.dtype), (1, 1))
-        shape = tuple(self.array.shape)[:: -1 if self.is_reversed else 1]
-        if 0 in shape:
-            raise DataError(f"{self.name} has shape {shape}: it needs some of each")
-        rows, columns, bands = (self.array.shape[axis] for axis in axes)
-        matrix: Any
-        if self.path is None:
-            matrix = self.array.transpose(axes).reshape(rows * columns, bands)
-        else:
-            matrix = ArraySource(
-                self.array, self.name, self.path, self.stamp, axes=axes, missing=self.missing
-            )
-            reason = "a row of pixels has to be read as a whole"
-            check_fits(self.name, columns * bands * matrix.dtype.itemsize, budget, reason)
-        names = replace(names, pixels_shape=(rows, columns))
-        return NamedMatrix(matrix, names, remarks=(self._remark(shape, samples_in),))
-
-    def _remark(self, shape: tuple[int, ...], samples_in: SamplesIn) -> Remark:
-        order = "rows x columns x bands" if samples_in == "rows" else "bands x rows x columns"
-        text = (
-            f"a cube of {' x '.join(map(str, shape))} was taken as {order}: "
-            "each pixel is a sample, each band a feature"
-        )
-        if samples_in == "columns" or not shape[0] != shape[1] == shape[2]:
-            return Remark(text)
+    source, lengths = cube.matrix.cube(samples_in)
+    if 0 in lengths:
+        raise DataError(f"{source.name} has shape {lengths}: it needs some of each")
+    rows, columns = lengths[:2] if samples_in == "rows" else lengths[1:]
+    if source.stamp is not None:
+        reason = "a row of pixels has to be read as a whole"
+        check_fits(source.name, columns * source.shape[1] * source.dtype.itemsize, budget, reason)
+    order = "rows x columns x bands" if samples_in == "rows" else "bands x rows x columns"
+    text = (
+        f"a cube of {' x '.join(map(str, lengths))} was taken as {order}: "
+        "each pixel is a sample, each band a feature"
+    )
+    warning = None
+    if samples_in == "rows" and lengths[0] != lengths[1] == lengths[2]:
         message = Message(
-            f"{self.name}: {text}; its last two axes are equal, as in a stack of images or if "
+            f"{source.name}: {text}; its last two axes are equal, as in a stack of images or if "
             "bands come first: reshape images to one in each row; for bands first, give ",
             Option("samples_in", "columns"),
         )
-        return Remark(text, InputWarning(message))
+        warning = InputWarning(message)
+    return NamedMatrix(
+        source.whole() if source.stamp is None else source,
+        replace(cube.names, pixels_shape=(rows, columns)),
+        remarks=(Remark(text, warning),),
+    )

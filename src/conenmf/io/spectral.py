@@ -22,9 +22,8 @@ from ..text import visible
 from .limits import check_fits, listed, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Remark
 
-__all__ = ["ENDINGS", "open_envi"]
+__all__ = ["open_envi"]
 
-ENDINGS = (".img", ".bsq", ".bil", ".bip")  # of files of numbers, besides those that are known
 _DATA_ENDINGS = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip")  # beside a header
 # The axes of rows, columns and bands among those that are stored.
 _AXES = {"bip": (0, 1, 2), "bil": (0, 2, 1), "bsq": (1, 2, 0)}
@@ -67,7 +66,10 @@ def open_envi(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         )
         names = _list(fields, "wavelength", bands) or _list(fields, "band names", bands)
         remark = f"a scene of {said} ({order}): each pixel is a sample"
-        remark += _bad_bands(_list(fields, "bbl", bands), names)
+        marks, titles = _list(fields, "bbl", bands) or (), names or map(str, range(bands))
+        bad = [title for title, mark in zip(titles, marks, strict=False) if float(mark) == 0]
+        if bad:
+            remark += f"; its header marks {len(bad)} bands as bad: {listed(bad)}"
     return NamedMatrix(
         source,
         Names.of(feature_names=names, pixels_shape=(lines, samples)),
@@ -83,15 +85,13 @@ def _both(path: Path) -> tuple[Path, Path]:
             if header.is_file():
                 return header, path
         raise FileFormatError(f"{path} needs its header, {path.stem}.hdr, beside it: copy both")
-    stem = path.with_suffix("")
-    for ending in _DATA_ENDINGS:
-        for data in (Path(f"{stem}{ending}"), Path(f"{stem}{ending.upper()}")):
-            if data.is_file():
-                return path, data
-    endings = ", ".join(filter(None, _DATA_ENDINGS))
+    for ending in (*_DATA_ENDINGS, *map(str.upper, _DATA_ENDINGS)):
+        data = path.with_suffix(ending)
+        if data.is_file():
+            return path, data
     raise FileFormatError(
-        f"{path} is the header of numbers that are not beside it: copy {stem.name} with one of the "
-        f"endings {endings}, or none, there too"
+        f"{path} is the header of numbers that are not beside it: copy {path.stem} with one of the "
+        f"endings {', '.join(_DATA_ENDINGS[1:])}, or none, there too"
     )
 
 
@@ -112,12 +112,3 @@ def _list(fields: dict[str, Any], name: str, bands: int) -> list[str] | None:
             f"'{name}' has {len(items)} items for {bands} bands: give one for each"
         )
     return items
-
-
-def _bad_bands(marks: list[str] | None, names: list[str] | None) -> str:
-    """Which bands are marked as bad, in words."""
-    titles = names or [str(band) for band in range(len(marks or ()))]
-    bad = [
-        title for title, mark in zip(titles, marks or (), strict=False) if str(mark) in ("0", "0.0")
-    ]
-    return f"; its header marks {len(bad)} bands as bad: {listed(bad)}" if bad else ""

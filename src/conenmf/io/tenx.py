@@ -6,6 +6,7 @@ feature. Genes are called by their symbols; those that share one get their ident
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +16,10 @@ from ..errors import FileFormatError
 from ..names import Names
 from ..text import visible
 from .arrays import open_matrix_market
-from .hdf5 import Store, hdf5_store, open_member
+from .hdf5 import hdf5_store, open_member
 from .limits import listed
 from .source import CompressedSource, NamedMatrix, Remark
-from .texts import read_names
+from .text import read_names
 
 __all__ = ["matrix_of_folder", "open_10x_folder", "open_h5"]
 
@@ -32,23 +33,19 @@ _COUNTS = "Gene Expression"
 
 def matrix_of_folder(folder: Path) -> Path | None:
     """The matrix in a folder of 10x, whose name may have something in front; None without one."""
-    found = sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.lower().endswith(_MATRIX_ENDINGS) and not path.name.startswith(".")
-    )
+    names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    found = [name for name in names if name.lower().endswith(_MATRIX_ENDINGS)]
     if len(found) > 1:
         raise FileFormatError(
-            f"{folder} holds {listed(path.name for path in found)}: put each matrix, with its "
-            "genes and its barcodes, into a folder of its own"
+            f"{folder} holds {listed(found)}: put each matrix, with its genes and its barcodes, "
+            "into a folder of its own"
         )
-    return found[0] if found else None
+    return folder / found[0] if found else None
 
 
 def open_10x_folder(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a folder with a matrix in Matrix Market, a table of genes and one of barcodes."""
-    matrix = matrix_of_folder(path)
-    assert matrix is not None
+    matrix: Any = matrix_of_folder(path)
     prefix = matrix.name[: matrix.name.lower().rindex("matrix.mtx")]
     genes = _beside(path, prefix, _GENE_FILES)
     cells = read_names(_beside(path, prefix, _CELL_FILES), budget, column=0)
@@ -69,6 +66,27 @@ def _beside(folder: Path, prefix: str, names: Sequence[str]) -> Path:
     )
 
 
+def open_h5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open a member of an HDF5 file, or X of AnnData, or the counts of 10x."""
+    with hdf5_store(path, budget) as store:
+        keys = sorted(store.root.keys())
+        name = keys[0] if dataset is None and len(keys) == 1 else dataset
+        group: Any = () if name is None else store.find(name)
+        is_group = hasattr(group, "keys") and set(group.keys()) >= _PARTS
+        if not is_group or not ("features" in group or "genes" in group):
+            return open_member(store, dataset)
+        places = ("barcodes", "gene_names", "genes")
+        if "features" in group:
+            places = ("barcodes", "features/name", "features/id")
+        cells, symbols, identifiers = (store.texts(place, group) for place in places)
+        kind = "features/feature_type"
+        kinds = (store.texts(kind, group) if kind in group else None) or ()
+        parts = [store.find(part, group) for part in ("data", "indices", "indptr")]
+        title, shape = f"{path}:{group.name}", store.find("shape", group)[:]
+        genes = CompressedSource(title, path, store.stamp(group), parts, shape, "csc")
+        return _named(title, genes.turned(), cells, symbols, identifiers, kinds)
+
+
 def _named(
     name: str,
     counts: Any,
@@ -84,38 +102,11 @@ def _named(
             f"{name} has {counts.shape[1]} genes and {counts.shape[0]} cells, and there are names "
             f"of {len(symbols or ())} genes and {len(cells or ())} cells: copy or download it again"
         )
-    genes = symbols
-    if symbols is not None and identifiers is not None:
-        shared = Counter(symbols)
-        pairs = zip(symbols, identifiers, strict=True)
-        genes = [gene if shared[gene] == 1 else f"{gene} ({other})" for gene, other in pairs]
+    shared, pairs = Counter(symbols), zip(symbols or (), identifiers or (), strict=True)
+    genes = [gene if shared[gene] == 1 else f"{gene} ({other})" for gene, other in pairs]
     remark, found = _READING, Counter(kinds)
     if len(found) > 1 and _COUNTS in found:
         parts = ", ".join(f"{count} of {visible(kind)}" for kind, count in found.most_common(5))
         remark += f"; there are features of several kinds: {parts}"
-    return NamedMatrix(counts, Names.of(cells, genes), remarks=(Remark(remark),), fixed=_FIXED)
-
-
-def open_h5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
-    """Open a member of an HDF5 file, or X of AnnData, or the counts of 10x."""
-    with hdf5_store(path, budget) as store:
-        keys = sorted(store.root.keys())
-        name = keys[0] if dataset is None and len(keys) == 1 else dataset
-        group: Any = () if name is None else store.find(name)
-        is_group = hasattr(group, "keys") and set(group.keys()) >= _PARTS
-        if is_group and ("features" in group or "genes" in group):
-            return _open_group(store, group)
-        return open_member(store, dataset)
-
-
-def _open_group(store: Store, group: Any) -> NamedMatrix:
-    name = f"{store.path}:{group.name}"
-    is_new = "features" in group
-    places = ("features/name", "features/id") if is_new else ("gene_names", "genes")
-    symbols, identifiers = (store.texts(place, group) for place in places)
-    cells, shape = store.texts("barcodes", group), store.find("shape", group)[:]
-    parts = [store.find(part, group) for part in ("data", "indices", "indptr")]
-    counts = CompressedSource(name, store.path, store.stamp(group), parts, shape, "csc").turned()
-    kind = "features/feature_type"
-    kinds = (store.texts(kind, group) if kind in group else None) or ()
-    return _named(name, counts, cells, symbols, identifiers, kinds)
+    names = Names.of(cells, genes or None)
+    return NamedMatrix(counts, names, remarks=(Remark(remark),), fixed=_FIXED)

@@ -1,22 +1,28 @@
-"""Tables written as text, with one row on each line.
+"""Everything that is written as text: tables, documents, and lists of names.
 
-Delimiter, header and names are guessed from the first lines, by rules that a reader can follow.
-Parsers of CSV may see other rows than lines: they end a row at a carriage return, and continue it
-over the end of a line inside quotes. So lines are split into fields one at a time, by the module
-csv: every line is a row, or an error names it. Python makes numbers of the fields, which are those
-that are printed, to the last bit. (`pandas.read_csv` is not used: with ``float_precision=
-"round_trip"``, which it needs for that, it takes 1.8 times as long for 50 columns and 14 times as
-long for 100,000, and it does not say which line is wrong.)
+A table has one row on each line. Delimiter, header and names are guessed from the first lines, by
+rules that a reader can follow. Parsers of CSV may see other rows than lines: they end a row at a
+carriage return, and continue it over the end of a line inside quotes. So lines are split into
+fields one at a time, by the module csv: every line is a row, or an error names it. Python makes
+numbers of the fields, which are those that are printed, to the last bit. (`pandas.read_csv` is not
+used: with ``float_precision="round_trip"``, which it needs for that, it takes 1.8 times as long for
+50 columns and 14 times as long for 100,000, and it does not say which line is wrong.)
+
+Documents are a folder of ``.txt`` files, or a column of a table; `data.prepare` makes numbers of
+them when `io.open` knows which words count. They have to fit in a quarter of the memory.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import io
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,17 +36,37 @@ from ..errors import (
     InputWarning,
     Message,
     Option,
+    OptionError,
 )
 from ..names import Names
-from ..text import excerpt
-from .columns import ColumnChoice, is_index_title, remark_on_columns
-from .headers import Verdict, judge_first_line
-from .limits import named_damage
+from ..text import excerpt, visible
+from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Remark
-from .spool import RowNames, Spool, batch_bytes
+from .tables import (
+    Column,
+    ColumnChoice,
+    Rows,
+    batch_bytes,
+    column_place,
+    is_index_title,
+    remark_on_columns,
+)
 
-__all__ = ["Dialect", "guess", "open_text"]
+__all__ = [
+    "TABLE_SUFFIXES",
+    "TEXT_SUFFIXES",
+    "Dialect",
+    "Texts",
+    "guess",
+    "judge_first_line",
+    "open_text",
+    "open_text_column",
+    "open_texts",
+    "read_names",
+]
 
+TEXT_SUFFIXES = (".txt",)
+TABLE_SUFFIXES = (".csv", ".tsv")
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _DELIMITERS = ";,\t| "  # one space is what numpy.savetxt writes
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
@@ -52,22 +78,31 @@ _JUDGED_FIELDS = 1000  # of a first line of numbers: they are evidence enough
 _MIN_TEXT_SHARE = 0.5  # of first fields: if more of them are no numbers, they are names
 _BOOLEANS = ("True", "False", "TRUE", "FALSE", "true", "false")  # of pandas, R and others
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([ T].*)?|\d\d?[-/.]\d\d?[-/.](\d\d|\d{4})([ T].*)?")
+_WIDE = 6  # columns from which numbers in order are a sign of titles
+_TIES = 0.02  # of the titles may equal others
+_ROUNDING = 0.02  # by which equal steps may differ, since titles are rounded
 _FIELD_BYTES = 64  # that a field takes while it is read
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_TEXT_BYTES = 1 << 26
+_READ_AS_A_WHOLE = "texts have to fit in memory"
+_ADVICE = "read them in parts with scikit-learn's HashingVectorizer and partial_fit"
 
 
 def open_text(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
     """Open a text that has one row on each line; with ``.gz`` at its end, a compressed one."""
     with named_damage(path):
         dialect = _dialect(path, choice)
-        matrix, row_names = _read(path, dialect, budget)
-        titles = None if dialect.titles is None else [dialect.titles[n] for n in dialect.numeric]
-        names = Names.of(None if dialect.named_by is None else row_names, titles)
-        remarks = _remark_on_first_line(path, dialect)
-        labels = dialect.labels
-        remarks += remark_on_columns(path, matrix, [labels[n] for n in dialect.numeric])
-    return NamedMatrix(matrix, names, remarks=remarks)
+        numeric, labels = dialect.numeric, dialect.labels
+        rows = _read(path, dialect, budget)
+        matrix = rows.matrix()
+        if not matrix.shape[0]:
+            raise DataError(f"{path} has a header and no rows: it needs at least one sample")
+        titles = None if dialect.titles is None else [dialect.titles[n] for n in numeric]
+        names = Names.of(None if dialect.named_by is None else rows.names, titles)
+        remarks = remark_on_columns(path, matrix, [labels[n] for n in numeric])
+    return NamedMatrix(matrix, names, remarks=dialect.remarks + remarks)
 
 
 # --- how a table is written -------------------------------------------------------------------
@@ -87,16 +122,16 @@ class Dialect(NamedTuple):
         How many a row has.
     dropped : tuple of int
         Fields that are not read.
-    verdict : Verdict, or None
-        How the first line was judged if it holds numbers.
+    remarks : tuple of Remark
+        What a first line of numbers was taken for.
     """
 
     delimiter: str
-    titles: list[str] | None
-    named_by: int | None
-    fields: int
+    titles: list[str] | None = None
+    named_by: int | None = None
+    fields: int = 0
     dropped: tuple[int, ...] = ()
-    verdict: Verdict | None = None
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def numeric(self) -> list[int]:
@@ -107,28 +142,17 @@ class Dialect(NamedTuple):
     @property
     def labels(self) -> list[str | int]:
         """What fields are called: their titles, or their numbers if these are long or repeated."""
-        titles = [title.strip() for title in self.titles or ()]
+        titles = [title.strip() for title in self.titles or [""] * self.fields]
         counts = Counter(titles)
         usable = [counts[title] == 1 and 0 < len(title) <= _MAX_LABEL_CHARS for title in titles]
-        return [
-            titles[field] if titles and usable[field] else field for field in range(self.fields)
-        ]
+        return [titles[field] if usable[field] else field for field in range(self.fields)]
 
-    @property
-    def decimals(self) -> str:
-        """Characters that may be the decimal point, the likeliest first."""
-        return ".," if self.delimiter == ";" else "."
-
-    def split(self, line: str) -> list[str]:
+    def split(self, line: str, place: str) -> list[str]:
         """The fields of a line; a quote may not be left open."""
         if '"' not in line:
             return line.split(self.delimiter)
-        return next(csv.reader([line], delimiter=self.delimiter, strict=True))
-
-    def checked_split(self, line: str, place: str) -> list[str]:
-        """The same; an error names the place of the line."""
         try:
-            return self.split(line)
+            return next(csv.reader([line], delimiter=self.delimiter, strict=True))
         except csv.Error as problem:
             raise FileFormatError(
                 Message(
@@ -139,33 +163,33 @@ class Dialect(NamedTuple):
                 )
             ) from problem
 
+    def plain(self, field: str) -> str:
+        """A field without blanks around it, and with a decimal point."""
+        text = field.strip()
+        return text.replace(",", ".") if self.delimiter == ";" else text
+
     def is_number(self, field: str) -> bool:
         """Whether a field is a number, or marks a missing one."""
         plain = self.plain(field)
         return plain in MISSING_TEXTS or _NUMBER.fullmatch(plain) is not None
 
-    def is_percentage(self, field: str) -> bool:
-        """Whether a field is a number with a percent sign: no name, and not read as a number."""
-        text = field.strip()
-        return len(text) > 1 and text.endswith("%") and self.is_number(text[:-1])
-
     def is_text(self, field: str) -> bool:
         """Whether a field may be a name: percentages and booleans are none, but rejected later."""
-        is_other = self.is_percentage(field) or field.strip() in _BOOLEANS
-        return not (self.is_number(field) or is_other)
+        value = field.strip().removesuffix("%")
+        return not (self.is_number(value) or value in _BOOLEANS)
 
-    def plain(self, field: str) -> str:
-        """A field without blanks around it, and with a decimal point."""
-        text = field.strip()
-        return text.replace(",", ".") if "," in self.decimals else text
+    def are_texts(self, rows: list[list[str]], field: int) -> bool:
+        """Whether most of a column are texts."""
+        texts = sum(self.is_text(row[field]) for row in rows)
+        return texts > _MIN_TEXT_SHARE * len(rows)
 
     def fault(self, where: str, column: int, field: str) -> Message:
         """Say what a field is that is not a number, and what to do."""
         where += f"{excerpt(field)!r} is "
-        if self.is_percentage(field):
-            return Message(f"{where}a percentage: remove the percent signs")
         if field in _BOOLEANS:
             return Message(f"{where}not a number: write 1 for True and 0 for False")
+        if not self.is_text(field):
+            return Message(f"{where}a percentage: remove the percent signs")
         kind, label = "a date, not" if _DATE.fullmatch(field) else "not", self.labels[column]
         advice: tuple[object, ...] = (Option("drop", label),)
         if len(field.split()) > 2:
@@ -183,22 +207,20 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     numbered = {number: line for number, line in enumerate(lines, 1) if line.strip()}
     if not numbered:
         raise DataError(f"{name} is empty: it needs at least one sample and one feature")
-    candidates = [Dialect(sign, None, None, 0) for sign in _DELIMITERS]
     lines = list(numbered.values())
-    dialect = max(candidates, key=lambda candidate: _likelihood(candidate, lines))
+    dialect = max(map(Dialect, _DELIMITERS), key=lambda candidate: _likelihood(candidate, lines))
     first, *rows = (
-        dialect.checked_split(line, f"{name}: line {number}") for number, line in numbered.items()
+        dialect.split(line, f"{name}: line {number}") for number, line in numbered.items()
     )
     body = rows or [first]
     fields = len(body[0])
-    texts = sum(dialect.is_text(row[0]) for row in body)
-    has_index = fields > 1 and texts > _MIN_TEXT_SHARE * len(body)
+    has_index = fields > 1 and dialect.are_texts(body, 0)
     dialect = dialect._replace(named_by=0 if has_index else None, fields=fields)
     if len(first) == fields - 1 and header is not False:  # as R writes it
         return dialect._replace(titles=["", *first], named_by=0)
     if header is None:
-        verdict = _judge(first, rows, dialect, lines)
-        header, dialect = verdict.is_header, dialect._replace(verdict=verdict)
+        header, remarks = _is_header(first, rows, dialect, lines, name)
+        dialect = dialect._replace(remarks=remarks)
     if not header:
         return dialect
     if len(first) != fields:
@@ -206,7 +228,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
             f"{name}: the header has {len(first)} fields and the first row has {fields}: "
             "give every column a title"
         )
-    if fields > 1 and _are_numbered(first[0].strip(), [row[0] for row in body]):
+    if fields > 1 and _are_numbered(first[0].strip(), [row[0].strip() for row in body]):
         dialect = dialect._replace(named_by=0)
     return dialect._replace(titles=first)
 
@@ -215,50 +237,117 @@ def _are_numbered(title: str, column: list[str]) -> bool:
     """Whether a column of numbers names the rows, by its title and by being different integers."""
     if title.lower() in _INDEX_TITLES:
         return True
-    integers = len(set(column)) == len(column) and all(text.strip().isdigit() for text in column)
-    return integers and is_index_title(title)
+    are_different = len(set(column)) == len(column) and all(map(str.isdigit, column))
+    return are_different and is_index_title(title)
 
 
-def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, bool, int]:
+def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, int, int]:
     """A key to compare delimiters by: the share of numbers, a header that fits, many numbers.
 
     If all fail at some line, that is the best of them which gets furthest, and finds most fields.
     """
     rows: list[list[str]] = []
-    for line in lines:
-        try:
-            if line.count('"') % 2:
-                raise csv.Error("a quote is left open")
-            rows.append(dialect.split(line))
-        except csv.Error:
-            return -1.0 + len(rows) / (len(lines) + 1), False, line.count(dialect.delimiter)
-    first, *body = rows
-    body = body or [first]
+    for number, line in enumerate(lines):
+        with suppress(FileFormatError):
+            rows.append(dialect.split(line, ""))
+        if len(rows) == number or line.count('"') % 2:
+            return -1.0, number, line.count(dialect.delimiter)
+    body = rows[1:] or rows
     numbers = sum(not dialect.is_text(field) for row in body for field in row)
     fields = sum(map(len, body))
-    return numbers / max(fields, 1), len(first) == len(body[0]), numbers
+    return numbers / max(fields, 1), len(rows[0]) == len(body[0]), numbers
 
 
-def _judge(first: list[str], rows: list[list[str]], dialect: Dialect, lines: list[str]) -> Verdict:
-    """Whether the first line holds titles."""
+def _is_header(
+    first: list[str], rows: list[list[str]], dialect: Dialect, lines: list[str], name: object
+) -> tuple[bool, tuple[Remark, ...]]:
+    """Whether the first line holds titles, and a remark if it is one of numbers."""
     body = [row for row in rows if len(row) == len(first)]
     texts = [field for field, text in enumerate(first) if not dialect.is_number(text)]
     others = {*texts, dialect.named_by}
     numbers = [field for field in range(len(first)) if field not in others]
-    over_numbers = any(_share_of_texts(body, field, dialect) <= _MIN_TEXT_SHARE for field in texts)
-    if not first[0].strip() or (over_numbers and body) or not numbers:
-        return Verdict(True, True, "")
-    if body and dialect.named_by == 0 and first[0].strip().lower() in _TITLES_OF_NAMES:
-        return Verdict(True, True, "")
+    title = first[0].strip().lower()
+    names_rows = dialect.named_by == 0 and title in _TITLES_OF_NAMES
+    over_numbers = any(not dialect.are_texts(body, field) for field in texts)
+    if not title or not numbers or (body and (names_rows or over_numbers)):
+        return True, ()
     if len(lines) > 1 and lines[0].count('"') >= 2 * len(first) > 2 >= lines[1].count('"'):
-        return Verdict(True, True, "are in quotes")
+        return True, ()
     judged = numbers[:_JUDGED_FIELDS]
     plain = [[dialect.plain(row[field]) for field in judged] for row in (first, *body)]
-    return judge_first_line(plain[0], plain[1:])
+    is_header, is_certain = judge_first_line(plain[0], plain[1:])
+    kind, other = ("titles", "data") if is_header else ("data", "titles")
+    text, warning = f"the first line was taken as {kind}", None
+    if not is_certain:
+        advice = Option("header", not is_header)
+        warning = InputWarning(Message(f"{name}: {text}; if it holds {other}, give ", advice))
+    return is_header, (Remark(text, warning),)
 
 
-def _share_of_texts(rows: list[list[str]], field: int, dialect: Dialect) -> float:
-    return sum(dialect.is_text(row[field]) for row in rows) / max(len(rows), 1)
+def judge_first_line(first: list[str], rows: list[list[str]]) -> tuple[bool, bool]:
+    """Whether a first line of numbers holds titles, and whether that is certain.
+
+    Titles differ from each other, but for a few that are rounded. They get points for being in
+    order, which counts for more where rows are not smooth; for equal steps; for being integers over
+    decimals or the other way round; and for lying far from the numbers below. Two points make a
+    header, and three leave no doubt, unless there are two columns only.
+
+    >>> judge_first_line(["0", "1", "2", "3"], [["0.5", "2.5", "1.5", "0.1"], 4 * ["0.5"]])
+    (True, True)
+    >>> judge_first_line(["1", "2", "2"], [["0.5", "0.25", "1.5"]])
+    (False, True)
+    """
+    line, body = _floats([first])[0], _floats(rows)
+    F = line.size
+    n_different = np.unique(line).size
+    if not rows or not np.isfinite(line).all() or n_different < max(2, (1 - _TIES) * F):
+        return False, True
+    points = 2 * _are_of_another_kind(first, rows)
+    direction = np.sign(line[-1] - line[0])
+    steps, steps_below = direction * np.diff(line), direction * np.diff(body, axis=1)
+    if _are_in_order(steps):
+        alike = int(_are_in_order(steps_below).sum())
+        if _are_equal(steps) and not any(map(_are_equal, steps_below)):
+            points += 2 if F >= 5 else 1
+        if F >= _WIDE and not alike:
+            is_smooth = (np.abs((steps_below > 0).mean(axis=1) - 0.5) > 0.4).any()
+            points += 1 if F < 8 or is_smooth else 2
+        if F >= _WIDE and len(body) >= max(4, 2 * alike):
+            low, high = body.min(axis=0), body.max(axis=0)
+            beyond = np.maximum(low - line, line - high)
+            points += 2 * ((beyond > high - low).mean() >= 0.9)
+    return bool(points >= 2), bool(points == 0 or (points >= 3 and F > 2))
+
+
+def _floats(rows: list[list[str]]) -> Array:
+    """Rows of texts as numbers; NaN where there is none."""
+    known = [[field if _NUMBER.fullmatch(field) else "nan" for field in row] for row in rows]
+    return np.array(known, np.float64)
+
+
+def _are_in_order(steps: Array) -> Array:
+    """Whether no step goes back, and nearly all go ahead."""
+    in_order: Array = (steps >= 0).all(axis=-1) & ((steps == 0).mean(axis=-1) <= _TIES)
+    return in_order
+
+
+def _are_equal(steps: Array) -> bool:
+    """Whether steps are equal but for the rounding of titles; a single step has to be 1."""
+    mean = abs(steps.mean())
+    if steps.size == 1:
+        return bool(mean == 1)
+    return bool(mean > 0 and np.abs(steps - steps.mean()).max() <= _ROUNDING * mean)
+
+
+def _are_of_another_kind(first: list[str], rows: list[list[str]]) -> bool:
+    """Whether these are integers over decimals, or decimals over integers."""
+    above, *below = (
+        sum(_INTEGER.fullmatch(field) is not None for field in row) / len(row)
+        for row in (first, *rows)
+    )
+    if above == 1:
+        return sum(below) / len(below) < 0.1
+    return above <= 0.5 and min(below) == 1
 
 
 def _dialect(path: Path, choice: ColumnChoice) -> Dialect:
@@ -278,49 +367,16 @@ def _dialect(path: Path, choice: ColumnChoice) -> Dialect:
     return dialect
 
 
-def _remark_on_first_line(path: Path, dialect: Dialect) -> tuple[Remark, ...]:
-    """What a first line of numbers was taken for."""
-    verdict = dialect.verdict
-    if verdict is None or (verdict.is_header and not verdict.signs):  # that of a header of texts
-        return ()
-    kind, other = ("titles", "data") if verdict.is_header else ("data", "titles")
-    text = f"the first line was taken as {kind}"
-    if verdict.signs:
-        text += f", {'since' if verdict.is_header else 'though'} its numbers {verdict.signs}"
-    if verdict.is_certain:
-        return (Remark(text),)
-    message = Message(
-        f"{path}: {text}; if it holds {other}, give ", Option("header", not verdict[0])
-    )
-    return (Remark(text, InputWarning(message)),)
-
-
 # --- reading ----------------------------------------------------------------------------------
-
-
-def _opened(path: Path) -> Any:
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    stream = opener(path, "rb")
-    if stream.read(len(_BYTE_ORDER_MARK)) != _BYTE_ORDER_MARK:
-        stream.seek(0)
-    return stream
 
 
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a text, which is UTF-8; a carriage return is at the end of a line only."""
-    with _opened(path) as stream:
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opener(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
-            if b"\0" in line:
-                raise FileFormatError(
-                    f"{path} holds zero bytes, so it is not text: save it as UTF-8"
-                )
-            try:
-                text = line.decode().removesuffix("\n").removesuffix("\r")
-            except UnicodeDecodeError as problem:
-                raise FileFormatError(
-                    f"{path}: line {number} is not UTF-8, in which names are read: save it as "
-                    "UTF-8, for example with iconv -f latin1 -t utf-8"
-                ) from problem
+            text = _decoded(line, f"{path}: line {number}")
+            text = text.removesuffix("\n").removesuffix("\r")
             if "\r" in text or line.endswith(b"\r"):
                 raise FileFormatError(
                     f"{path}: line {number} has a carriage return alone: end lines with a newline"
@@ -328,14 +384,25 @@ def _lines(path: Path) -> Iterator[str]:
             yield text
 
 
+def _decoded(content: bytes, place: object) -> str:
+    if b"\0" in content:
+        raise FileFormatError(f"{place} holds zero bytes, so it is not text: save it as UTF-8")
+    try:
+        return content.removeprefix(_BYTE_ORDER_MARK).decode()
+    except UnicodeDecodeError as problem:
+        raise FileFormatError(
+            f"{place} is not UTF-8: save it as UTF-8, for example with iconv -f latin1 -t utf-8"
+        ) from problem
+
+
 def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """The fields of each row, with the number of its line; raises for a line that is no row."""
-    begun = dialect.titles is None
+    is_header = dialect.titles is not None
     for number, line in enumerate(_lines(path), 1):
-        if not begun:
-            begun = bool(line.strip())
+        if is_header:
+            is_header = not line.strip()
         elif line:
-            fields = dialect.checked_split(line, f"{path}: line {number}")
+            fields = dialect.split(line, f"{path}: line {number}")
             if len(fields) != dialect.fields:
                 raise FileFormatError(
                     f"{path}: line {number} has {len(fields)} fields, expected {dialect.fields}"
@@ -343,27 +410,22 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _read(path: Path, dialect: Dialect, budget: int) -> tuple[Any, list[str] | None]:
-    """The numbers of a table and the names of its rows, if they are not too many."""
+def _read(path: Path, dialect: Dialect, budget: int) -> Rows:
+    """The numbers of a table and the names of its rows."""
     numeric, named_by = dialect.numeric, dialect.named_by
-    spool, row_names = Spool(path, np.dtype(np.float64), budget), RowNames(budget)
-    rows = _rows(path, dialect)
+    table, rows = Rows(path, np.dtype(np.float64), len(numeric), budget), _rows(path, dialect)
     size = max(1, batch_bytes(budget) // (_FIELD_BYTES * dialect.fields))
     while batch := list(islice(rows, size)):
         texts = [fields[column] for _, fields in batch for column in numeric]
-        spool.add(_numbers(path, dialect, texts, [number for number, _ in batch]))
-        if named_by is not None:
-            row_names.add(fields[named_by] for _, fields in batch)
-    matrix = spool.finish(len(numeric))
-    if not matrix.shape[0]:
-        raise DataError(f"{path} has a header and no rows: it needs at least one sample")
-    return matrix, row_names.names
+        names = [] if named_by is None else [fields[named_by] for _, fields in batch]
+        table.add(_numbers(path, dialect, texts, [number for number, _ in batch]), names)
+    return table
 
 
 def _numbers(path: Path, dialect: Dialect, texts: list[str], lines: list[int]) -> Array:
     """Fields as numbers, row after row; missing ones are NaN."""
     joined = "\n".join(texts)
-    is_comma = "," in dialect.decimals and "," in joined
+    is_comma = dialect.delimiter == ";" and "," in joined
     # Python takes other digits, and 1_000, for numbers; 1.234 may be 1234 where others are 1,5.
     if joined.isascii() and "_" not in joined and not (is_comma and "." in joined):
         plain = joined.replace(",", ".").split("\n") if is_comma else texts
@@ -382,3 +444,93 @@ def _numbers(path: Path, dialect: Dialect, texts: list[str], lines: list[int]) -
         f"{path}: lines {lines[0]} to {lines[-1]} have decimal points and decimal commas: write "
         "all numbers in one way"
     )
+
+
+# --- documents and lists of names -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents, before their words are counted.
+
+    Attributes
+    ----------
+    name : str
+        What to call them in messages.
+    texts : list of str or of Path
+        A path is a file that holds a text.
+    """
+
+    name: str
+    texts: list[Any]
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            yield _decoded(text.read_bytes(), text) if isinstance(text, Path) else text
+
+
+def open_texts(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
+    """Open all ``.txt`` files below a folder, sorted by their names."""
+    files = files_below(path, TEXT_SUFFIXES)
+    size = sum(file.stat().st_size for file in files)
+    check_fits(path, size, budget, _READ_AS_A_WHOLE, _ADVICE)
+    names = Names.of(file.relative_to(path).as_posix() for file in files)
+    return NamedMatrix(Texts(str(path), files), names)
+
+
+def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoice) -> NamedMatrix:
+    """Open a column of a ``.csv`` or ``.tsv`` table, in which a text may have several lines."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        problem = f" is for .csv and .tsv tables, and {visible(path)} is none: leave it out"
+        raise OptionError(Message(Option("text_column", column), problem))
+    check_fits(path, 2 * path.stat().st_size, budget, _READ_AS_A_WHOLE, _ADVICE)
+    with named_damage(path), _long_fields():
+        content = _decoded(path.read_bytes(), path)
+        readers = [csv.reader(io.StringIO(content, newline=""), delimiter=d) for d in ",;\t|"]
+        firsts = [next(reader, []) for reader in readers]
+        sizes = [(column in first, len(first)) for first in firsts]
+        best = sizes.index(max(sizes))  # which has such a title, or most fields
+        rows, first = readers[best], firsts[best]
+        if not first:
+            raise FileFormatError(f"{path} is empty: it needs at least one text")
+        titles = None if choice.header is False else first
+        named_by, _ = choice.places(path, titles, len(first), None)
+        place = column_place(path, column, titles, len(first))
+        table = [] if titles else [first]
+        for row in rows:
+            if len(row) not in (0, len(first)):
+                raise FileFormatError(
+                    f"{path}: the row that ends in line {rows.line_num} has {len(row)} fields, "
+                    f"expected {len(first)}: put texts with a delimiter in quotes"
+                )
+            table += [row] if row else []
+    names = None if named_by is None else [row[named_by] for row in table]
+    return NamedMatrix(Texts(str(path), [row[place] for row in table]), Names.of(names))
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let the module csv read long texts; its limit is that of the whole process."""
+    limit = csv.field_size_limit(_MAX_TEXT_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def read_names(path: str | os.PathLike[str], budget: int, column: int | None = None) -> list[str]:
+    """Read the names in a UTF-8 text, one on each line; with ``.gz`` at its end, a compressed one.
+
+    With `column`, lines are divided by tabs, and the names are those of that column; a line with
+    fewer has its name in the last one.
+    """
+    path = Path(path)
+    check_fits(path, 4 * path.stat().st_size, budget, "names have to fit in memory", "name fewer")
+    with named_damage(visible(path)):
+        content = path.read_bytes()
+        text = _decoded(gzip.decompress(content) if path.suffix.lower() == ".gz" else content, path)
+    lines = text.rstrip("\r\n").split("\n") if text.strip() else []
+    if column is None:
+        return [line.strip() for line in lines]
+    fields = [line.rstrip("\r").split("\t") for line in lines]
+    return [row[min(column, len(row) - 1)].strip() for row in fields]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
 class _ZarrStore(Store):
     def find(self, name: str, start: Any = None) -> Any:
         member = super().find(name, start)
-        for array in [member] if is_array(member) else _arrays(member):
+        below = [] if is_array(member) else [one for _, one in member.members(max_depth=None)]
+        for array in filter(is_array, [member, *below]):
             settings = {**array.metadata.to_dict(), "attributes": None}
             if "pickle" in json.dumps(settings, default=str):
                 raise FileFormatError(
@@ -35,7 +35,7 @@ class _ZarrStore(Store):
                 )
         return member
 
-    def _written(self, array: Any, name: str) -> tuple[int, int, int]:
+    def _written(self, array: Any, place: str) -> tuple[int, int, int]:
         return array.nchunks_initialized, array.nchunks, array.nbytes_stored()
 
     def stamp(self, member: Any) -> Stamp:
@@ -44,9 +44,3 @@ class _ZarrStore(Store):
             for place, _, files in os.walk(self.path.absolute() / member.path)
             for file in files
         )
-
-
-def _arrays(group: Any) -> Iterator[Any]:
-    for _, member in group.members(max_depth=None):
-        if is_array(member):
-            yield member

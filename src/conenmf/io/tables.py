@@ -1,0 +1,268 @@
+"""Tables, of text or of columns: which columns are read, where the numbers go, what looks odd.
+
+A number of the row, an identifier or a date, read as a feature, dominates a factorisation: it is
+often the largest number of each row. Such columns are looked for in the first rows, and reported.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..arguments import flag, optional, several
+from ..data.blocks import Array
+from ..data.disk import Source
+from ..errors import InputWarning, Message, Option, OptionError, OutputError, is_disk_full
+from ..text import visible
+from .limits import NAME_BYTES, check_expansion, fits, listed
+from .source import ArraySource, Remark
+
+__all__ = [
+    "Column",
+    "ColumnChoice",
+    "Rows",
+    "batch_bytes",
+    "checked_column",
+    "is_index_title",
+    "odd_columns",
+    "remark_on_columns",
+]
+
+Column: TypeAlias = str | int
+"""A column of a table: its title, or its number, counted from 0."""
+
+_INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
+_A_COLUMN = "the title of a column, or its number from 0"
+_LOOKED_AT_ROWS = 4096  # or fewer ...
+_LOOKED_AT_ENTRIES = 1 << 19  # ... if they are long
+_MIN_ROWS = 10  # with fewer, any column may look like anything
+_MAX_REPORTED = 5
+_YEARS = (1900, 2100)
+_DAYS = (19000101, 21001231)
+_EPOCH = (9e8, 2.2e9)  # seconds since 1970, from 1998 to 2039 ...
+_EPOCH_UNITS = (1, 1e3, 1e6, 1e9)  # ... and smaller units
+
+
+class ColumnChoice(NamedTuple):
+    """What the caller says about the columns of a table.
+
+    Attributes
+    ----------
+    header : bool, or None
+        Whether the first line holds titles; by default guessed.
+    names_column : Column, or None
+        The column with the names of the rows; by default guessed.
+    drop : tuple of Column
+        Columns that are not read.
+    """
+
+    header: bool | None = None
+    names_column: Column | None = None
+    drop: tuple[Column, ...] = ()
+
+    @classmethod
+    def of(
+        cls, header: bool | None, names_column: Column | None, drop: Column | Iterable[Column]
+    ) -> ColumnChoice:
+        """Check the arguments of `open_data`."""
+        header = optional(flag, "header", header)
+        columns = [drop] if isinstance(drop, str | int) else several("drop", drop, _A_COLUMN)
+        named_by = optional(checked_column, "names_column", names_column)
+        return cls(header, named_by, tuple(checked_column("drop", column) for column in columns))
+
+    def places(
+        self, path: object, titles: Sequence[str] | None, count: int, named_by: int | None
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """The columns of names and those to drop, by number; `named_by` is guessed."""
+        dropped = tuple(column_place(path, column, titles, count) for column in self.drop)
+        if self.names_column is None:
+            return None if named_by in dropped else named_by, dropped
+        named_by = column_place(path, self.names_column, titles, count)
+        if named_by in dropped:
+            problem = " is among the columns to leave out: name it once"
+            raise OptionError(Message(Option("names_column", self.names_column), problem))
+        return named_by, dropped
+
+
+def column_place(path: object, column: Column, titles: Sequence[str] | None, count: int) -> int:
+    """The number of a column; a title comes before a number that is written alike."""
+    hits = [place for place, title in enumerate(titles or ()) if title.strip() == column]
+    if len(hits) > 1:
+        raise OptionError(
+            f"{path} has {len(hits)} columns that are called {visible(column)!r}: give a number, "
+            f"such as {hits[0]}"
+        )
+    place = int(column) if str(column).isdecimal() else -1
+    if not hits and not 0 <= place < count:
+        named = [title for title in titles or () if title.strip()]
+        known = f"it has {listed(named)}" if named else "it has no titles"
+        raise OptionError(
+            f"{path} has no column {visible(column)!r}; {known}, and numbers from 0 to {count - 1}"
+        )
+    return hits[0] if hits else place
+
+
+def checked_column(name: str, value: Any) -> Column:
+    """Return a title or a number; refuse anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
+    return value
+
+
+# --- rows that arrive in batches --------------------------------------------------------------
+
+
+def batch_bytes(budget: int) -> int:
+    """Bytes to read at a time; they take several times as much while they are parsed."""
+    return min(max(budget // 128, 1 << 16), 16 << 20)
+
+
+class Rows:
+    """Collects the numbers of a table, row after row, and the names of the rows.
+
+    A table can only be read from its beginning; so it is read once. Numbers that do not fit in a
+    quarter of the budget go to a file without a name, in the folder for temporary files, which is
+    deleted when it is no longer used. Names that take too much of the budget are left out.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], columns: int, budget: int) -> None:
+        self._path, self._dtype, self._budget = path, dtype, budget
+        self._batches: list[Array] = []
+        self._file: IO[bytes] | None = None
+        self._shape = (0, columns)
+        self.names: list[str] | None = []
+        self._name_bytes = 0
+
+    def add(self, numbers: Array, names: Iterable[object] = ()) -> None:
+        """Take some more rows."""
+        n_rows, columns = self._shape
+        self._shape = (n_rows + numbers.size // columns, columns)
+        size = self._shape[0] * columns * self._dtype.itemsize
+        check_expansion(self._path, self._path.stat().st_size, size)
+        self._batches.append(np.ascontiguousarray(numbers, self._dtype).reshape(-1))
+        if self._file is not None or not fits(size, self._budget):
+            self._write(size)
+        if self.names is not None:
+            more = [visible(name) for name in names]
+            self.names += more
+            self._name_bytes += sum(max(NAME_BYTES, 4 * len(name)) for name in more)
+            if self._name_bytes > self._budget // 8:
+                self.names = None
+
+    def _write(self, size: int) -> None:
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="conenmf-")  # noqa: SIM115
+            for numbers in self._batches:
+                self._file.write(numbers.data)
+            self._file.flush()
+        except OSError as problem:
+            if not is_disk_full(problem):
+                raise
+            raise OutputError(
+                Message(
+                    f"not enough disk space for the numbers of {self._path} in "
+                    f"{tempfile.gettempdir()}, after {size / 1e9:.3g} GB: free some, set TMPDIR to "
+                    "a folder with more, or raise ",
+                    Option("max_memory"),
+                    " so that they stay in memory",
+                )
+            ) from problem
+        self._batches = []
+
+    def matrix(self) -> ArraySource | Array:
+        """The numbers, in memory or in their temporary file."""
+        if self._file is None:
+            return np.concatenate([np.empty(0, self._dtype), *self._batches]).reshape(self._shape)
+        with self._file as file:  # the mapping keeps the file, which has no name
+            array = np.memmap(file, self._dtype, "r", 0, self._shape)
+        return ArraySource(np.asarray(array), str(self._path), self._path)
+
+
+# --- columns that look like no measurement ----------------------------------------------------
+
+
+def remark_on_columns(
+    name: object, matrix: Source | Any, labels: Sequence[Column], *, in_memory: bool = False
+) -> tuple[Remark, ...]:
+    """Name the columns of a table, called by their labels, that look like no measurement.
+
+    What to do depends on whether it is a file or a data frame in memory.
+    """
+    count = min(_LOOKED_AT_ROWS, _LOOKED_AT_ENTRIES // max(len(labels), 1), matrix.shape[0])
+    if count < _MIN_ROWS:
+        return ()
+    rows = matrix.read(0, count) if isinstance(matrix, Source) else matrix[:count]
+    odd = odd_columns(rows, labels)
+    if not odd:
+        return ()
+    texts = [f"column {visible(label)!r} {reason}" for label, reason in odd[:_MAX_REPORTED]]
+    if len(odd) > _MAX_REPORTED:
+        texts.append(f"and {len(odd) - _MAX_REPORTED} more like these")
+    text = f"{', '.join(texts)}: read as data"
+    label = odd[0][0]
+    drop: object = Option("drop", label)
+    index: object = Option("names_column", label)
+    if in_memory:
+        drop, index = f"X.drop(columns={label!r})", f"X.set_index({label!r})"
+    advice = ("; to leave it out, use ", drop, "; if it names the rows, ", index)
+    return (Remark(text, InputWarning(Message(f"{name}: {text}", *advice))),)
+
+
+def is_index_title(title: str) -> bool:
+    """Whether a column of different integers that is called so names the rows.
+
+    >>> [is_index_title(title) for title in ("sample_id", "PassengerID", "patient no", "valid")]
+    [True, True, True, False]
+    """
+    return _INDEX_TITLE.fullmatch(title) is not None or title.endswith(("ID", "Id"))
+
+
+def odd_columns(rows: Array, labels: Sequence[Column]) -> list[tuple[Column, str]]:
+    """The columns that look like numbers of rows, identifiers or dates, and why.
+
+    A look that more than half of the columns share is that of the data, and is not reported.
+
+    >>> rows = np.column_stack([np.arange(20), np.full(20, 20191231), np.arange(20) ** 2 % 7])
+    >>> odd_columns(rows, ["n", "day", "x"])
+    [('n', 'counts the rows'), ('day', 'holds dates such as 20191231')]
+    """
+    rows = np.asarray(rows, np.float64)  # differences of booleans and unsigned integers are none
+    if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
+        return []
+    low, high, steps = rows.min(axis=0), rows.max(axis=0), np.diff(rows, axis=0)
+    integers = (low >= 0) & (rows % 1 == 0).all(axis=0)
+    days = integers & (low >= _DAYS[0]) & (high <= _DAYS[1])
+    days &= (rows // 100 % 100 <= 12).all(axis=0) & (rows % 100 <= 31).all(axis=0)
+    times = np.zeros(low.shape, bool)
+    for unit in _EPOCH_UNITS:
+        times |= (low >= _EPOCH[0] * unit) & (low < high) & (high <= _EPOCH[1] * unit)
+    equal = (np.abs(steps - steps[0]) <= 1e-6 * np.abs(steps[0])).all(axis=0)
+    digits, most_digits = np.floor(np.log10(low.clip(1))), np.floor(np.log10(high.clip(1)))
+    same_digits = (digits >= 4) & (digits == most_digits)
+    called = np.array([is_index_title(str(label)) for label in labels])
+    identifiers = integers & ((steps > 0).all(axis=0) | same_digits | called)
+    ordered = np.sort(rows[:, identifiers], axis=0)
+    identifiers[identifiers] = (np.diff(ordered, axis=0) > 0).all(axis=0)
+    looks = {
+        "holds dates such as {:.0f}": days,
+        "holds years such as {:.0f}": integers
+        & (low >= _YEARS[0])
+        & (low < high)
+        & (high <= _YEARS[1]),
+        "holds times such as {:.0f}": times & (integers | (steps >= 0).all(axis=0)),
+        "counts the rows": equal & (steps[0] != 0),
+        "holds another integer in each row, such as {:.0f}": identifiers,
+    }
+    found: dict[int, str] = {}
+    for reason, columns in looks.items():
+        places = np.flatnonzero(columns)
+        if 2 * places.size <= len(labels):
+            for place in places.tolist():
+                found.setdefault(place, reason.format(rows[0, place]))
+    return [(labels[place], found[place]) for place in sorted(found)]
