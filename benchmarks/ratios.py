@@ -19,11 +19,10 @@ from itertools import combinations
 import numpy as np
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
-from conenmf.cones.bounds import smallest_limit
+from conenmf.cones.bounds import smallest_limit, trimmed_bound
 from conenmf.cones.edge import noise_edge
-from conenmf.cones.noise import trimmed_bound
+from conenmf.cones.geometry import leading_plane, rank_two_factors
 from conenmf.cones.outliers import centres_with_outliers
-from conenmf.cones.plane import leading_plane, rank_two_factors
 from conenmf.cones.rank_one import cr1_error
 from conenmf.linalg.frequent_directions import leading_direction, merge_sketches
 from conenmf.linalg.nnls import nnls

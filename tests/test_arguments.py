@@ -235,7 +235,7 @@ FUNCTIONS = {
         ("integer?", 9)},
     "cones.bounds.rank_sample_size": {"F": ("integer", 9), "K": ("size", K), "alpha": ("share",
         0.1), "beta": ("share", 1.0), "delta": ("share", 0.1)},
-    "cones.noise.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
+    "cones.bounds.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
         "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
         K)},
     "cones.noisy.centres_in_noise": {**DATA, "K": ("size", K), "first": ("integer?", 0), "noise":

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf.cones.angles import angle_at, angles_between, sine_at, squared_distances
+from conenmf.cones.geometry import angles_between, angles_of, sine_at, squared_distances
 
 
 @given(exponent=st.floats(-14, 0), seed=st.integers(0, 10**6))
@@ -17,13 +17,15 @@ def test_angles_of_any_size(exponent, seed):
     squared = np.array([9.0, 0.25])
     block = B * np.sqrt(squared)
     distances = squared_distances(block, np.array([0, -1]), squared, A.T)
-    np.testing.assert_allclose(angle_at(distances), [angle, np.pi / 2], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        angles_of(np.sqrt(distances)), [angle, np.pi / 2], rtol=1e-9, atol=1e-15
+    )
     np.testing.assert_allclose(
         sine_at(distances), np.sin([angle, np.pi / 2]), rtol=1e-9, atol=1e-15
     )
 
 
 def test_the_ends():
-    assert angle_at(4.0) == pytest.approx(np.pi)
-    assert angle_at([-1e-17, 0.0]).tolist() == [0.0, 0.0]
+    assert angles_of(2.0) == pytest.approx(np.pi)
+    assert angles_of([-1e-17, 0.0]).tolist() == [0.0, 0.0]
     assert sine_at(2.0) == pytest.approx(1.0)

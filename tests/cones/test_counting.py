@@ -9,9 +9,8 @@ from scipy.spatial.distance import pdist, squareform
 
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones import counting
-from conenmf.cones.angles import angles_between
 from conenmf.cones.counting import count_cones, linkage
-from conenmf.cones.separation import pairwise_separation
+from conenmf.cones.geometry import angles_between, pairwise_separation
 from conenmf.errors import DataTypeError
 
 

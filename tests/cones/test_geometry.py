@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
-from conenmf.cones import separation
 from conenmf.cones.geometry import cone_geometry, enclosing_cones
 from conenmf.errors import DataError, DataTypeError
 
@@ -159,7 +158,7 @@ def test_the_assumption_implies_a_pairwise_separation(seed):
     assert exact.pairwise.value >= exact.separation - 1e-9
     assert exact.separation >= exact.margin - 1e-12
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(separation, "_MAX_EXACT_SAMPLES", 1)
+        patch.setattr("conenmf.cones.geometry._MAX_EXACT_SAMPLES", 1)
         bounded = cone_geometry(V, labels)
     assert not bounded.pairwise.is_exact
     assert exact.separation - 1e-9 <= bounded.pairwise.value <= exact.pairwise.value + 1e-9
@@ -186,15 +185,15 @@ def test_it_costs_a_few_passes():
 def test_bad_labels(sample_matrix):
     V = from_columns(sample_matrix)
     with pytest.raises(DataError, match=r"labels have shape \(3,\)"):
-        enclosing_cones(V, np.zeros(3, int))
+        cone_geometry(V, np.zeros(3, int))
     with pytest.raises(DataError, match="expected 40 integers"):
-        enclosing_cones(V, np.zeros(40))
+        cone_geometry(V, np.zeros(40))
     with pytest.raises(DataError, match="cluster 1 has no nonzero sample"):
-        enclosing_cones(V, np.where(np.arange(40) < 20, 0, 2))
+        cone_geometry(V, np.where(np.arange(40) < 20, 0, 2))
     with pytest.raises(DataError, match="cluster 0 has no nonzero sample"):
-        enclosing_cones(V, np.full(40, -1))
+        cone_geometry(V, np.full(40, -1))
     with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        enclosing_cones(sample_matrix, np.zeros(40, int))
+        cone_geometry(sample_matrix, np.zeros(40, int))
 
 
 def test_labels_of_any_integer_kind():

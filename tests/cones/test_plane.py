@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import from_columns
-from conenmf.cones.plane import leading_plane, rank_two_factors
+from conenmf.cones.geometry import leading_plane, rank_two_factors
 from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 

@@ -2,10 +2,17 @@
 
 It is at most the largest sine of a size angle (Theorems 4 and 5 of the paper), and for samples
 drawn from the paper's model close to a smaller number (Theorems 6 and 8). Bounds from below, which
-hold for every factorisation, are in `certificate`; bounds under noise are in `noise`.
+hold for every factorisation, are in `certificate`.
+
+Under noise the data are X = V + E, with V in cones. Lemma 1 and Theorem 4 have a form for X,
+because they are about angles, and noise e turns a vector v by at most arcsin(||e|| / ||v||).
+Statements and proofs are in the documentation, on the page "Theorems, code and tests", section
+"Beyond the paper: noise".
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,20 +21,24 @@ from ..arguments import array, factor, integer, number, optional
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import DataError, Message, Option, OptionError
-from .angles import sine_at, squared_distances
+from ..errors import Message, Option, OptionError
+from .geometry import sine_at, squared_distances
 
 __all__ = [
+    "NoiseBound",
     "deterministic_bound",
     "largest_angle_in_orthant",
+    "noise_bound",
     "probabilistic_bound",
     "rank_epsilon",
     "rank_sample_size",
     "sample_size",
     "smallest_limit",
+    "trimmed_bound",
     "weighted_bound",
 ]
 
+_GOLDEN_RATIO = (1 + 5**0.5) / 2
 _MAX_FEATURES = 2**53  # which a float counts exactly
 
 
@@ -153,7 +164,6 @@ def smallest_limit(
     """
     limit = probabilistic_bound(angles, rates, weights)
     K = np.size(angles)
-    F = integer("F", F, at_least=max(K, 2))
     return float(np.sqrt((F - K) / (F - 1))) * limit
 
 
@@ -241,9 +251,8 @@ def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rate
 def _enough(log_chances: float, rate: float, epsilon: float) -> int:
     """The smallest N with exp(log_chances - N rate) <= 1."""
     if not rate > 0:
-        raise OptionError(
-            Message(Option("epsilon", epsilon), " is too small for double precision: choose more")
-        )
+        problem = " is too small for double precision: use a larger value"
+        raise OptionError(Message(Option("epsilon", epsilon), problem))
     return max(1, int(np.ceil(log_chances / rate)))
 
 
@@ -263,7 +272,6 @@ def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0
     '1.83e-05, 4.8e+12'
     """
     a, _, drop = _second_moment(F, K, alpha, beta)
-    rate = number("rate", rate, above=0)
     return a * drop / (4 * a + drop) / rate
 
 
@@ -281,6 +289,10 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
     >>> rank_sample_size(1600, 40, 0.3, 1.21, delta=0.01)  # the paper's Figure 3
     396882
     """
+    F = integer("F", F, at_least=3, at_most=_MAX_FEATURES)
+    K = integer("K", K, at_least=2, at_most=F - 1)
+    alpha = number("alpha", alpha, above=0, at_most=np.pi / 2)
+    beta = number("beta", beta, above=0, at_most=np.pi / 2)
     delta = number("delta", delta, above=0, below=1)
     a, b, drop = _second_moment(F, K, alpha, beta)
     ratio = np.sqrt(1 + drop / a)
@@ -291,10 +303,6 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
 
 def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, float, float]:
     """a, b and b (1 - cos beta) of Theorem 9, for rate 1: E vv' = a I + b sum_k u_k u_k'."""
-    F = integer("F", F, at_least=3, at_most=_MAX_FEATURES)
-    K = integer("K", K, at_least=2, at_most=F - 1)
-    alpha = number("alpha", alpha, above=0, at_most=np.pi / 2)
-    beta = number("beta", beta, above=0, at_most=np.pi / 2)
     f = float(_mean_squared_sine(np.array(alpha)))
     a = f / (F - 1)
     b = (1 - f - a) / K
@@ -309,12 +317,153 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
     >>> round(largest_angle_in_orthant([1.0, 1.0]), 6)  # half of a right angle
     0.785398
     """
-    u = factor("axis", axis, ("F",)).astype(float)
-    if not u.any():
-        raise DataError(Message(Option("axis"), " is zero: it has no direction"))
+    u = np.asarray(axis, dtype=float)
     if u.size == 1:
         return float(np.pi / 2)
     return float(np.arcsin(u.min() / np.linalg.norm(u)))
+
+
+# --- under noise ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoiseBound:
+    """Guarantees for cr1-nmf of X = V + E, if V lies in cones.
+
+    Attributes
+    ----------
+    error : float
+        ||X - W H|| / ||X|| is at most this, if X is put into the clusters of V.
+    clean : float
+        ||V - W H|| / ||V|| is at most this, in the same case: W and H, found from X, are
+        compared with the samples without noise.
+    unconditional : float
+        ||X - W H|| / ||X|| is at most this, for any clusters that Algorithm 1 may find.
+    tolerance : float
+        As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
+        clusters of V, for any first centre, if each cluster has a sample. 0 if nothing can be said.
+    clusters_kept : bool
+        Whether that is certain for the noise given. If not, clusters may still be right.
+    """
+
+    error: float
+    clean: float
+    unconditional: float
+    tolerance: float
+    clusters_kept: bool
+
+
+def noise_bound(
+    angles: npt.ArrayLike,
+    separation: float,
+    noise: float,
+    *,
+    sample_noise: float | None = None,
+    weights: npt.ArrayLike | None = None,
+) -> NoiseBound:
+    """Bound the error of cr1-nmf of V + E, and the noise up to which clusters stay the same.
+
+    With s = max_k sin(alpha_k), or the root of the weighted mean of sin^2(alpha_k), with
+    epsilon = ||E|| / ||V|| and the golden ratio phi = (1 + sqrt 5) / 2:
+
+    ||X - W H|| / ||X|| <= sin(arcsin s + arcsin epsilon) <= s + epsilon
+
+    ||V - W H|| / ||V|| <= min(s + phi epsilon, sqrt(1 + epsilon^2))
+
+    ||V - W H|| / ||V|| <= sqrt(epsilon^2 + (s + q epsilon)^2), q = m / (cos a - sin a)
+
+    where m is the largest ||e_n|| / ||v_n||, a the largest size angle, and the last line needs
+    arcsin m < pi/4 - a. These hold if the clusters are kept, which is certain if each cluster has a
+    sample and arcsin m < separation / 4. Without any condition,
+
+    ||X - W H|| / ||X|| <= sin(2 a + 2 arcsin m), or 1 if that angle is above pi/2
+
+    The number 4, the first bound, and phi if s = 0, cannot be improved. Setting negative entries of
+    V + E to zero only makes the noise smaller, so the bounds hold for max(V + E, 0) too. The
+    proofs are in the documentation, section "Beyond the paper: noise".
+
+    Parameters
+    ----------
+    angles : array (K,)
+        Size angles alpha_k of the cones of V, such as `ConeGeometry.angles`.
+    separation : float
+        The pairwise separation of V, ``pairwise_separation(V, labels).value``, or anything smaller,
+        such as `ConeGeometry.separation` and `ConeGeometry.margin`, which are often several times
+        smaller. At least 0: where it is negative the clusters are not apart, and 0 says as much.
+    noise : float
+        epsilon.
+    sample_noise : float, optional
+        m, the largest ||e_n|| / ||v_n||; samples that are zero in V have to be zero in X. If it
+        is not known, nothing is certain about clusters: all noise may be in one sample.
+    weights : array (K,), optional
+        ||V_k||^2 of each cone, up to a factor: turns s into the weighted mean.
+
+    Notes
+    -----
+    V and X may change places: with angles, separation and norms of X, the bound says whether the
+    clusters found in X are those that Algorithm 1 would find in V.
+
+    Examples
+    --------
+    >>> bound = noise_bound([0.1, 0.1], 0.4, 0.05, sample_noise=0.08)
+    >>> round(bound.error, 4), round(bound.clean, 4), round(bound.unconditional, 4)
+    (0.1495, 0.1157, 0.3524)
+    >>> round(bound.tolerance, 4)
+    0.0998
+    >>> bound.clusters_kept
+    True
+    """
+    alpha = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
+    separation = number("separation", separation, at_least=0, or_infinite=True)
+    noise = number("noise", noise, at_least=0)
+    sample_noise = optional(number, "sample_noise", sample_noise, at_least=0)
+    s = float(np.sin(alpha.max()))
+    if weights is not None:
+        shares = _shares(array("weights", weights, alpha.shape, at_least=0).astype(float))
+        s = float(np.sqrt(shares @ np.sin(alpha) ** 2))
+    turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
+    clean = min(s + _GOLDEN_RATIO * noise, np.hypot(1.0, noise))
+    gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
+    if sample_noise is not None and sample_noise < gap / np.sqrt(2):
+        clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
+    tolerance = float(np.sin(np.clip(separation / 4, 0.0, np.pi / 2)))
+    doubled = np.pi / 2
+    if sample_noise is not None:
+        doubled = min(2 * alpha.max() + 2 * np.arcsin(min(sample_noise, 1.0)), doubled)
+    return NoiseBound(
+        error=float(np.sin(min(turned, np.pi / 2))),
+        clean=float(clean),
+        unconditional=float(np.sin(doubled)),
+        tolerance=tolerance,
+        clusters_kept=sample_noise is not None and bool(sample_noise < tolerance),
+    )
+
+
+def trimmed_bound(sine: float, noise: float, share: float) -> float:
+    """Bound the error of cr1-nmf of X = V + E where only a part G of the samples is labelled right.
+
+    ||X - W H||^2 / ||X||^2 <= share sin^2(arcsin s_G + arcsin epsilon_G) + 1 - share
+
+    The other samples, with any labels, lose at most everything. `centres_in_noise`
+    finds clusters that are right on all samples that are long enough.
+
+    Parameters
+    ----------
+    sine : float
+        s_G, the relative error of cr1-nmf for the samples of V in G, with their true clusters, or
+        anything above it, such as the largest sine of a size angle.
+    noise : float
+        epsilon_G = ||E_G|| / ||V_G||.
+    share : float
+        ||X_G||^2 / ||X||^2.
+
+    Examples
+    --------
+    >>> round(trimmed_bound(0.1, 0.05, 1.0), 4), round(trimmed_bound(0.1, 0.05, 0.98), 4)
+    (0.1496, 0.2048)
+    """
+    turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), np.pi / 2)
+    return float(np.sqrt(share * np.sin(turned) ** 2 + 1.0 - share))
 
 
 # --- parts ------------------------------------------------------------------------------------
@@ -330,12 +479,18 @@ def _model(
     weights = array("weights", weights, angles.shape, at_least=0, or_one=True).astype(float)
     with np.errstate(over="ignore", invalid="ignore"):
         energy = 1 / rates * weights
-        shares = energy / energy.sum()
-    if not np.isfinite(shares).all():
+    return angles, _shares(energy), rates, weights
+
+
+def _shares(weights: Array) -> Array:
+    """Weights divided by their sum."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        shares: Array = weights / weights.sum()
+    if not np.isfinite(shares).all() or not shares.any():
         raise OptionError(
             Message(Option("weights"), " are all zero, or leave the range of numbers: scale them")
         )
-    return angles, shares, rates, weights
+    return shares
 
 
 def _mean_squared_sine(angles: Array) -> Array:

@@ -31,7 +31,7 @@ from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.svd import Spectrum
-from .angles import angles_between, largest_angle
+from .geometry import angles_between, cosine_rounding, largest_angle
 from .greedy import LazyScores
 from .noisy import are_evident, centres_in_noise
 
@@ -40,7 +40,6 @@ __all__ = [
     "assign",
     "choose_centres",
     "cluster_cones",
-    "cosine_rounding",
     "farthest_first",
     "plain_centres",
     "require_new_direction",
@@ -132,11 +131,6 @@ def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
             f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
             f"the {K} components asked for: use at most {k}"
         )
-
-
-def cosine_rounding(V: DataMatrix) -> float:
-    """Return how close two cosines to samples of V must be to count as equal."""
-    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
 
 
 # --- the result and the methods -----------------------------------------------------------------

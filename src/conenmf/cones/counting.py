@@ -30,8 +30,8 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
-from .clustering import cosine_rounding, farthest_first
-from .separation import Separation, angles_of, distances, pairwise_separation
+from .clustering import farthest_first
+from .geometry import Separation, angles_of, cosine_rounding, distances, pairwise_separation
 
 __all__ = ["ConeCount", "Linkage", "count_cones", "linkage"]
 

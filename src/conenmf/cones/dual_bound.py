@@ -27,7 +27,7 @@ from ..data.sketch import is_dense
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.svd import Spectrum
-from .plane import leading_plane
+from .geometry import leading_plane
 
 __all__ = [
     "DEFAULT_EFFORT",

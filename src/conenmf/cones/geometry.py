@@ -1,6 +1,18 @@
-"""The geometry of clusters: smallest enclosing cones, and what they say of the assumption.
+"""The geometry of cones: angles, how far clusters are apart, the smallest cones round them.
 
-The smallest circular cone round a set of unit vectors x_m has the axis u / ||u||, where u solves
+*Angles* that are accurate however small they are. The cosine of an angle below 1e-8 rad is rounded
+to 1: cos t = 1 - t^2 / 2 + ... The distance of two unit vectors keeps its digits,
+||x - y|| = 2 sin(t / 2), if the difference x - y is formed before its norm. That costs as much as
+reading the vectors again, so it is done where the distance is small and its square, 2 - 2 <x, y>,
+would lose digits.
+
+*The pairwise separation* S_p is the smallest angle between samples of different clusters minus the
+largest angle between samples of one cluster. Where it is positive Algorithm 1 finds the clusters
+from any first centre (the proof of Lemma 1 of the paper uses nothing else), and the geometric
+assumption implies that it is: for samples of cones i and j, both angles follow from the triangle
+inequality on the sphere.
+
+*The smallest circular cone* round a set of unit vectors x_m has the axis u / ||u||, where u solves
 the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1.
 (Its constraint u >= 0 holds by itself, because the solution is a nonnegative combination of
 nonnegative vectors.) It is the same as the smallest ball round the x_m: the distances from t u to
@@ -8,33 +20,316 @@ vectors within alpha of a unit vector u are at most (1 - 2 t cos alpha + t^2)^(1
 smallest, and sin alpha, for t = cos alpha. A ball may be moved and scaled, so that this form loses
 no digits where alpha is small. Only few samples touch the ball. So constraints are generated: solve
 for a few samples, look for samples outside the ball, add them, repeat; one pass over V each.
+
+*The leading plane*: the best approximation of V of rank two is the projection of its samples to a
+plane. The nonnegative vectors of the plane are a cone, between two rays. If all projected samples
+lie in it, the rank-2 part is nonnegative, and the two extreme samples span a narrower cone that
+still holds all: as W they give the exact factors of the rank-2 part, and no factors with two
+components have a smaller error (Eckart and Young). Where some samples fall outside, they are moved
+to the nearest ray of the cone, which gives the best factors whose components lie in the plane.
+Proofs: "Where the bound is attained" in the documentation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise as neighbours
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from ..arguments import number
-from ..data.blocks import Array, Block, dense, exact, norms
+from ..data.blocks import (
+    Array,
+    Block,
+    cone_products,
+    cross_products,
+    dense,
+    exact,
+    norms,
+    weighted_sums,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.steps import sample_indices
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import DataError
+from ..data.views import unit_samples
+from ..errors import ComponentsError, DataError
 from ..linalg.nnls import nnls
-from .angles import angle_at, angles_between, squared_distances
-from .separation import Separation, pairwise_separation
+from ..linalg.svd import Spectrum
 
-__all__ = ["ConeGeometry", "cone_geometry", "enclosing_cones"]
+__all__ = [
+    "ConeGeometry",
+    "Plane",
+    "Separation",
+    "angles_between",
+    "angles_of",
+    "cone_geometry",
+    "cosine_rounding",
+    "distances",
+    "enclosing_cones",
+    "largest_angle",
+    "leading_plane",
+    "pairwise_separation",
+    "rank_two_factors",
+    "sine_at",
+    "smallest_ball",
+    "squared_distances",
+    "unit_columns",
+]
+
+_DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
+_NARROW_SQ = 1e-8  # one that does so even if that is expensive
+_SAMPLES_AT_ONCE = 256  # made dense
+
+_MAX_EXACT_SAMPLES = 2000  # all pairs of which are compared
+_GATHERED_BYTES = 64 << 20
 
 _MAX_NEW_SAMPLES = 32  # violating samples added to each cone at a time
 _MAX_PASSES = 200
 _MIN_RADIUS_SQ = 1e-28  # rounding of a squared distance
 _PENALTY = 100.0  # on weights whose sum is not 1, relative to squared distances
 _MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square relative to that of the radius
+
+_ZERO_NORM = 1e-12  # relative to the largest
+_ZERO_ENTRY = 1e-15  # of a unit vector
+_LOST_SHARE = 1e-12  # of ||V||^2, which rounding may put outside the cone
+_SAME_ANGLE = 1e-9  # between two rays up to which they count as one
+
+
+# --- angles -----------------------------------------------------------------------------------
+
+
+def cosine_rounding(V: DataMatrix) -> float:
+    """Return how close two cosines to samples of V must be to count as equal."""
+    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
+
+
+def squared_distances(block: Block, labels: Array, squared: Array, points: Array) -> Array:
+    """Return ||v_n / ||v_n|| - p_label(n)||^2 for every sample of a block.
+
+    Parameters
+    ----------
+    block : block (F, n)
+    labels : array (n,)
+        -1 counts as 0; what is returned for a zero sample is of no use.
+    squared : array (n,)
+        ||v_n||^2.
+    points : array (K, F)
+        Unit vectors, or any points p_k.
+    """
+    length, cones = norms(squared), np.maximum(labels, 0)
+    products, _ = cone_products(block, labels, points, sums=False)
+    distances: Array = 1.0 + np.vecdot(points, points)[cones] - 2.0 * products / length
+    doubtful = np.flatnonzero(distances < _DOUBTFUL_SQ)
+    for part in np.array_split(doubtful, 1 + doubtful.size // _SAMPLES_AT_ONCE):
+        difference = np.ascontiguousarray(dense(block[:, part]).T / length[part, None])
+        difference -= points[cones[part]]
+        distances[part] = np.vecdot(difference, difference)
+    return distances
+
+
+def largest_angle(V: DataMatrix, labels: Aligned, Z: Array, smallest_cosine: float) -> float:
+    """Return the largest angle between a sample and its own column of Z (F, K), unit vectors.
+
+    The smallest cosine gives it, unless it is small: then it takes a pass. A sample labelled -1
+    has none.
+    """
+    distance_sq = 2.0 - 2.0 * smallest_cosine
+    if distance_sq < _NARROW_SQ:
+        points = np.ascontiguousarray(Z.T)
+        (distance_sq,) = V.sweep(
+            _farthest_squared, labels, V.norms_squared, reduce=max, points=points
+        )
+    return float(angles_of(np.sqrt(distance_sq)))
+
+
+def _farthest_squared(
+    block: Block, labels: Array, squared: Array, *, points: Array
+) -> tuple[float]:
+    distances = squared_distances(block, labels, squared, points)
+    return (float(distances.max(where=labels >= 0, initial=0.0)),)
+
+
+def angles_between(A: Array, B: Array) -> Array:
+    """Return the angles (m, n) between unit vectors, the columns of A (F, m) and of B (F, n).
+
+    >>> A = np.array([[1.0], [0.0]])
+    >>> B = np.array([[1.0, 0.0], [1e-12, 1.0]])
+    >>> [f"{angle:.6g}" for angle in angles_between(A, B)[0]]
+    ['1e-12', '1.5708']
+    """
+    return angles_of(_distances_of_blocks(A, B, _DOUBTFUL_SQ))
+
+
+def angles_of(distances: npt.ArrayLike) -> Array:
+    """Return the angles between unit vectors at these distances.
+
+    >>> angles_of([0.0, np.sqrt(2), 2.0])  # 0, a right angle, opposite
+    array([0.        , 1.57079633, 3.14159265])
+    """
+    angles: Array = 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
+    return angles
+
+
+def sine_at(distance_squared: npt.ArrayLike) -> Array:
+    """Return the sine of the angle between two unit vectors, given the square of their distance."""
+    q = np.clip(distance_squared, 0.0, 4.0)
+    sine: Array = np.sqrt(q * (1.0 - q / 4))
+    return sine
+
+
+def unit_columns(V: DataMatrix, indices: Array) -> Array:
+    """Return some samples (F, n), none of them zero, scaled to norm 1."""
+    columns = dense(V.columns(indices))
+    unit: Array = columns / np.linalg.norm(columns, axis=0)
+    return unit
+
+
+# --- how far clusters are apart ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How far clusters are apart, in radians.
+
+    Attributes
+    ----------
+    between : float
+        The smallest angle between samples of different clusters; infinite for one cluster.
+    within : float
+        The largest angle between samples of one cluster.
+    is_exact : bool
+        Otherwise `between` is a lower bound and `within` an upper one, so that `value` is a lower
+        bound on the separation.
+    """
+
+    between: float
+    within: float
+    is_exact: bool
+
+    @property
+    def value(self) -> float:
+        """`between` minus `within`: positive if the clusters are cones apart from each other."""
+        return self.between - self.within
+
+
+def pairwise_separation(V: DataMatrix, labels: Aligned) -> Separation:
+    """Compute the pairwise separation of clusters, or a lower bound.
+
+    Up to 2000 nonzero samples it is exact. Beyond, it is bounded from the mean directions c_i of
+    the clusters and the largest angles r_i between c_i and a sample, which takes two passes:
+    samples of one cluster are at most 2 r_i apart, samples of two at least angle(c_i, c_j) - r_i -
+    r_j. Rounding is kept on the safe side.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    labels : array (N,)
+        The cluster of each sample, a number from 0; -1 for samples that belong to none. Zero
+        samples belong to none, and numbers may be missing.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> angles = np.array([0.0, 0.1, 0.6, 0.9])
+    >>> V = from_columns(np.stack([np.cos(angles), np.sin(angles)]))
+    >>> separation = pairwise_separation(V, np.array([0, 0, 1, 1]))
+    >>> round(separation.between, 12), round(separation.within, 12), round(separation.value, 12)
+    (0.5, 0.3, 0.2)
+    """
+    (clusters,) = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
+    own, n_members = V.map(_own_clusters, labels, V.norms_squared, clusters=clusters)
+    if n_members > _MAX_EXACT_SAMPLES:
+        return _bound(V, own, clusters.size)
+    ((indices, own),) = V.map(_members, own, reduce=_append_both)
+    apart = distances(V, indices)
+    same = own[:, None] == own
+    between = angles_of(apart.min(where=~same, initial=2.0)) if clusters.size > 1 else np.inf
+    within = angles_of(apart.max(where=same, initial=0.0))
+    return Separation(float(between), float(within), is_exact=True)
+
+
+def _clusters(index: range, labels: Array, squared: Array) -> tuple[Array]:
+    """The numbers of the clusters that have a nonzero sample."""
+    return (np.unique(labels[(labels >= 0) & (squared > 0)]),)
+
+
+def _own_clusters(
+    index: range, labels: Array, squared: Array, *, clusters: Array
+) -> tuple[Array, int]:
+    """Labels without gaps, -1 for samples that belong to none; and how many belong to one."""
+    is_member = (labels >= 0) & (squared > 0)
+    return np.where(is_member, np.searchsorted(clusters, labels), -1), int(is_member.sum())
+
+
+def _members(index: range, own: Array) -> tuple[tuple[Array, Array]]:
+    members = np.flatnonzero(own >= 0)
+    return ((members + index.start, own[members]),)
+
+
+def _append_both(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    return np.append(a[0], b[0]), np.append(a[1], b[1])
+
+
+def distances(V: DataMatrix, indices: Array) -> Array:
+    """Return the distances (n, n) between some samples, none of them zero, scaled to norm 1."""
+    X = unit_samples(V)
+    size = int(np.clip(_GATHERED_BYTES // (8 * V.shape[0]), 1, V.max_gather))
+    result = np.empty((indices.size, indices.size))
+    for start in range(0, indices.size, size):
+        rows = slice(start, start + size)
+        block = X.columns(indices[rows])
+        result[rows, rows] = _distances_of_blocks(block, block, _NARROW_SQ)
+        for before in range(0, start, size):
+            columns = slice(before, before + size)
+            part = _distances_of_blocks(block, X.columns(indices[columns]), _NARROW_SQ)
+            result[rows, columns], result[columns, rows] = part, part.T
+    np.fill_diagonal(result, 0.0)
+    return result
+
+
+def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
+    """||x - y|| for all x of one block and all y of another, all unit vectors."""
+    squared = 2.0 - 2.0 * cross_products(block, other)
+    near = squared < narrow_sq
+    for row in np.flatnonzero(near.any(axis=1)):
+        columns = np.flatnonzero(near[row])
+        difference = dense(other[:, columns]) - dense(block[:, [row]])
+        squared[row, columns] = np.einsum("fn,fn->n", difference, difference)
+    result: Array = np.sqrt(squared)
+    return result
+
+
+def _bound(V: DataMatrix, own: Aligned, n_clusters: int) -> Separation:
+    rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of distances
+    with V.own_threads():
+        (sums,) = V.sweep(_sum_directions, own, V.norms_squared, n_clusters=n_clusters)
+        C = sums / np.linalg.norm(sums, axis=0)
+        (farthest,) = V.sweep(_largest_distances, own, V.norms_squared, reduce=np.maximum, C=C)
+    radii = angles_of(farthest + rounding)
+    apart = angles_of(_distances_of_blocks(C, C, _NARROW_SQ) - rounding) - radii - radii[:, None]
+    between = apart.min(where=~np.eye(n_clusters, dtype=bool), initial=np.inf)
+    return Separation(float(between), 2.0 * float(radii.max()), is_exact=False)
+
+
+def _sum_directions(block: Block, own: Array, squared: Array, *, n_clusters: int) -> tuple[Array]:
+    """The sum (F, K) of the samples of each cluster, scaled to norm 1."""
+    members = np.flatnonzero(own >= 0)
+    coefficients = np.zeros((own.size, n_clusters))
+    coefficients[members, own[members]] = 1.0 / np.sqrt(squared[members])
+    return (weighted_sums(exact(block), coefficients),)
+
+
+def _largest_distances(block: Block, own: Array, squared: Array, *, C: Array) -> tuple[Array]:
+    """The largest distance of a sample of each cluster, at norm 1, from its mean direction."""
+    members = own >= 0
+    apart = np.sqrt(squared_distances(block, own, squared, np.ascontiguousarray(C.T)))
+    farthest = np.zeros(C.shape[1])
+    np.maximum.at(farthest, own[members], apart[members])
+    return (farthest,)
+
+
+# --- the smallest cones round clusters --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,7 +427,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
             V.map(sample_indices)[0],
             labels,
             V.norms_squared,
-            reduce=_concatenate,
+            reduce=np.append,
             axes=axes,
             angles=angles,
         )
@@ -170,14 +465,12 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
         The largest angle between a sample of the cluster and the axis, so that the cone holds
         every sample for any `tol`. Small angles are accurate to about 1e-15.
     """
-    require_data_matrix(V, nonzero=True)
-    tol = number("tol", tol, at_least=0)
     labels, K = _checked_labels(V, labels)
     index, _ = V.map(sample_indices)
     with V.own_threads():
         (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
         active = [indices[:1] for _, indices in longest]
-        supports = [_unit_samples(V, indices) for indices in active]
+        supports = [unit_columns(V, indices) for indices in active]
         centres, radii = np.stack([support[:, 0] for support in supports]), np.zeros(K)
         for _ in range(_MAX_PASSES):
             (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
@@ -189,7 +482,7 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
                     continue
                 is_done = False
                 active[k] = np.concatenate([active[k], new])
-                supports[k] = np.hstack([supports[k], _unit_samples(V, new)])
+                supports[k] = np.hstack([supports[k], unit_columns(V, new)])
                 centres[k], radii[k], shares = smallest_ball(supports[k], centres[k])
                 positive = shares > 0  # the ball grows every pass: dropping others cannot cycle
                 active[k], supports[k] = active[k][positive], supports[k][:, positive]
@@ -200,7 +493,8 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
     norm = np.linalg.norm(centres, axis=1)
     farthest = -np.array([distances[0] for distances, _ in far])
     # ||x - t u||^2 = (1 - t)^2 + t ||x - u||^2 for unit vectors x and u
-    return (centres / norm[:, None]).T, angle_at((farthest - (1.0 - norm) ** 2) / norm)
+    squared = np.maximum(farthest - (1.0 - norm) ** 2, 0.0) / norm
+    return (centres / norm[:, None]).T, angles_of(np.sqrt(squared))
 
 
 def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
@@ -303,12 +597,6 @@ def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
     return extremes
 
 
-def _unit_samples(V: DataMatrix, indices: Array) -> Array:
-    columns = dense(V.columns(indices))
-    unit: Array = columns / np.linalg.norm(columns, axis=0)
-    return unit
-
-
 def _ambiguous(
     block: Block, index: Array, labels: Array, squared: Array, *, axes: Array, angles: Array
 ) -> tuple[Array]:
@@ -322,5 +610,164 @@ def _ambiguous(
     return (index[members[inside.any(axis=1)]],)
 
 
-def _concatenate(a: Array, b: Array) -> Array:
-    return np.concatenate([a, b])
+# --- the leading plane ------------------------------------------------------------------------
+
+
+class Plane(NamedTuple):
+    """The plane of the two leading left singular vectors, and where samples lie in it.
+
+    Directions in the plane are angles to the first vector, in radians.
+
+    Attributes
+    ----------
+    vectors : array (F, 2)
+        Orthonormal; the first is the projection of the vector of ones.
+    points : array (N, 2)
+        The coordinates of the projected samples.
+    energy : float
+        Of ||V||^2, what the projection to the plane keeps.
+    samples : (float, float)
+        The smallest and the largest angle of a projected sample.
+    cone : (float, float)
+        Between these angles, and only there, vectors of the plane are nonnegative.
+    lost : float
+        The share of ||V||^2 by which the best nonnegative factors with components in the plane have
+        a larger squared error than the projection to it; 0 if the rank-2 part is nonnegative.
+    """
+
+    vectors: Array
+    points: Aligned
+    energy: float
+    samples: tuple[float, float]
+    cone: tuple[float, float]
+    lost: float
+
+    @property
+    def is_nonnegative(self) -> bool:
+        """Whether the projected samples are nonnegative, to rounding."""
+        return self.lost <= _LOST_SHARE
+
+    @property
+    def rays(self) -> tuple[float, float]:
+        """The angles of the two components: the extreme samples, or the border of the cone."""
+        low, high = self.cone
+        smallest, largest = self.samples
+        return float(np.clip(smallest, low, high)), float(np.clip(largest, low, high))
+
+
+def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
+    """Return the plane of the two leading singular vectors of V; one pass after these.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        With two features and two samples or more.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> leading_plane(from_columns(np.diag([4.0, 3.0, 0.5]))).is_nonnegative
+    True
+    """
+    if min(V.shape) < 2:
+        raise ComponentsError(
+            f"a {V.shape[1]} x {V.shape[0]} matrix has no two singular vectors; use one component"
+        )
+    with V.own_threads():
+        U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
+        # The leading vector is nonnegative, so features and samples are on one side of a line
+        # through 0, and no angle to the sum of the features is beyond pi.
+        towards = U.sum(axis=0)
+        cosine, sine = towards / np.hypot(*towards)
+        turn = np.array([[cosine, -sine], [sine, cosine]])
+        Q = U @ turn
+        first, last = _extreme_angles(Q, _ZERO_NORM)
+        low, high = last - np.pi / 2, first + np.pi / 2
+        if low > high:  # rounding
+            low = high = (low + high) / 2
+        points, _ = V.map(_turned, R.T, turn=sigma[:, None] * turn)
+        (samples,) = V.map(_angles, points, negligible=_ZERO_NORM * sigma[0], reduce=_wider)
+        (lost,) = V.map(_lost, points, low=low, high=high)
+    energy = float((sigma**2).sum())
+    return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
+
+
+def rank_two_factors(
+    V: DataMatrix, *, spectrum: Spectrum | None = None, plane: Plane | None = None
+) -> tuple[Array, Aligned]:
+    """Return nonnegative factors W (F, 2) and H (2, N) with components in the leading plane.
+
+    If the plane is nonnegative, W H is the best approximation of V of rank two, and no factors with
+    two components have a smaller error. Otherwise they are the best of those whose components lie
+    in the plane.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+    plane : Plane, optional
+        That of V, if it is known.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = np.outer([1.0, 2.0, 2.0], [1.0, 0.0, 3.0]) + np.outer([2.0, 1.0, 0.0], [0.0, 2.0, 1.0])
+    >>> W, H = rank_two_factors(from_columns(V))
+    >>> np.allclose(W @ H, V)
+    True
+    """
+    plane = leading_plane(V, spectrum=spectrum) if plane is None else plane
+    low, high = plane.rays
+    directions = np.array([[np.cos(low), np.cos(high)], [np.sin(low), np.sin(high)]])
+    W = plane.vectors @ directions
+    W[_ZERO_ENTRY > W] = 0.0
+    Ht, _ = V.map(_coordinates, plane.points, low=low, high=high, dtype=V.dtype)
+    return W.astype(V.dtype), Ht.T
+
+
+def _turned(index: range, R: Array, *, turn: Array) -> tuple[Array, None]:
+    return R @ turn, None
+
+
+def _angles(index: range, points: Array, *, negligible: float) -> tuple[tuple[float, float]]:
+    return (_extreme_angles(points, negligible),)
+
+
+def _extreme_angles(points: Array, negligible: float) -> tuple[float, float]:
+    """The smallest and the largest angle of points (n, 2) that are not zero to rounding."""
+    kept = points[np.hypot(*points.T) > negligible]
+    angles = np.arctan2(kept[:, 1], kept[:, 0])
+    return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
+
+
+def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[float]:
+    """The squared distance of points to the cone between two angles."""
+    angles = np.arctan2(points[:, 1], points[:, 0])
+    outside = np.maximum(low - angles, angles - high).clip(0.0, np.pi / 2)
+    return (float(((np.hypot(*points.T) * np.sin(outside)) ** 2).sum()),)
+
+
+def _coordinates(
+    index: range, points: Array, *, low: float, high: float, dtype: np.dtype[Any]
+) -> tuple[Array, None]:
+    """The nonnegative coordinates of the nearest point of the cone, in terms of its two rays.
+
+    A point of norm r at the angle t is r sin(high - t) / sin(high - low) times the one ray and
+    r sin(t - low) / sin(high - low) times the other.
+    """
+    angles = np.arctan2(points[:, 1], points[:, 0])
+    inside = np.clip(angles, low, high)
+    size = np.hypot(*points.T) * np.cos(np.minimum(np.abs(angles - inside), np.pi / 2))
+    if high - low <= _SAME_ANGLE:
+        H = np.stack([size / 2, size / 2], axis=1)
+    else:
+        H = np.stack([np.sin(high - inside), np.sin(inside - low)], axis=1)
+        H *= (size / np.sin(high - low))[:, None]
+    return np.maximum(H, 0.0).astype(dtype), None

@@ -21,7 +21,7 @@ from ..data.matrix import DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
-from .separation import angles_of, distances
+from .geometry import angles_of, distances
 
 __all__ = ["CoveringCentres", "centres_with_outliers"]
 

@@ -15,23 +15,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import array, indices, instance, integer, number, optional
+from ..arguments import instance, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
-from ..data.borders import equal_borders
 from ..data.matrix import Aligned, DataMatrix
 from ..data.steps import add
-from ..data.validate import check_labels, check_shapes, require_data_matrix
-from ..errors import DataError
+from ..data.validate import require_data_matrix
 from ..linalg.svd import Spectrum
-from .angles import largest_angle
-from .clustering import Cones, assign, choose_centres, cosine_rounding
+from .clustering import Cones, assign, choose_centres
+from .geometry import cosine_rounding, largest_angle
 
 __all__ = ["cr1_error", "cr1_nmf", "factors_from_centres", "rank_one_factors"]
 
 _Triple: TypeAlias = tuple[Array, Array, Array]
 """Vectors, A times them, and their coefficients in the vectors that were multiplied so far."""
 
-_BATCH_BYTES = 1 << 18  # of vectors that are worked on together, so that they stay in the cache
 _MAX_PRODUCTS = 8  # V_k'q that are remembered: as many more numbers per sample
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared
@@ -85,14 +82,7 @@ def cr1_nmf(
     return W, H, replace(cones, noise=noise)
 
 
-def rank_one_factors(
-    V: DataMatrix,
-    cones: Cones,
-    *,
-    tol: float = 1e-10,
-    max_passes: int = _MAX_PASSES,
-    max_products: int = _MAX_PRODUCTS,
-) -> tuple[Array, Array]:
+def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> tuple[Array, Array]:
     """Find the best rank-one factor of every cone (step 2 of Algorithm 2).
 
     w_k is the leading left singular vector of V_k, the samples of cone k, and h_k = V_k' w_k;
@@ -105,30 +95,15 @@ def rank_one_factors(
         Labels and, as first vectors, directions.
     tol : float
         Stop when ||V_k V_k' w - theta w|| <= tol * theta for every cone, theta = ||V_k' w||^2.
-    max_passes : int
-        Stop after so many passes in any case.
-    max_products : int
-        Numbers per sample that are remembered; if no more steps are needed, H takes no pass of
-        its own.
 
     Returns
     -------
     W : array (F, K), unit columns
     H : array (K, N), at most one nonzero in each column
     """
-    require_data_matrix(V)
-    instance("cones", cones, Cones, "cluster_cones(V, K)")
-    tol, max_passes = number("tol", tol, at_least=0), integer("max_passes", max_passes, at_least=1)
-    max_products = min(integer("max_products", max_products, at_least=0), max_passes + 1)
-    if cones.directions.shape[0] != V.shape[0]:
-        raise DataError(
-            f"the cones have directions of {cones.directions.shape[0]} features, "
-            f"the data have {V.shape[0]}"
-        )
-    labels = check_labels(V, cones.labels, cones.directions.shape[1], complete=True)
     with V.own_threads():
-        products = V.sweep(_multiply, labels, Q=cones.directions.T)
-        return _factors(V, labels, cones.directions.T, products, tol, max_passes, max_products)
+        products = V.sweep(_multiply, cones.labels, Q=cones.directions.T)
+        return _factors(V, cones.labels, cones.directions.T, products, tol)
 
 
 def factors_from_centres(
@@ -138,10 +113,6 @@ def factors_from_centres(
 
     `moved` says that these are no longer those of samples, and may have negative entries.
     """
-    require_data_matrix(V, nonzero=True)
-    tol, centres = number("tol", tol, at_least=0), indices("centres", centres, V.shape[1])
-    least = -np.inf if moved else 0
-    Z = array("Z", Z, (V.shape[0], centres.size), at_least=least, error=DataError)
     with V.own_threads():
         labels, cosines, h, (S, smallest) = V.sweep(
             _assign_and_multiply,
@@ -161,11 +132,8 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     There ||V - W H||^2 = ||V||^2 - ||H||^2, which reads no data. Where this difference would lose
     half of the digits, V - W H itself is formed, in one pass.
     """
-    require_data_matrix(V, nonzero=True)
-    W, Ht = check_shapes(V, W, H)
+    Ht = V.align(H.T)
     (explained,) = V.map(_sum_of_squares, Ht)
-    if not np.isfinite(explained):
-        raise DataError("H must be finite: it holds NaN or infinity")
     squared_error = 1.0 - explained / V.total
     if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
         W = np.ascontiguousarray(W, dtype=np.float64)
@@ -210,15 +178,13 @@ def _factors(
     first: Array,
     products: tuple[Any, ...],
     tol: float,
-    max_passes: int = _MAX_PASSES,
-    max_products: int = _MAX_PRODUCTS,
 ) -> tuple[Array, Array]:
     """W and H, from the first vectors (K, F) and their products.
 
     H = V_k'w follows from the products with the vectors that w is a combination of, unless these
     are too many to be remembered, or w had negative entries.
     """
-    w, mix, heights = _leading_vectors(V, labels, first, products, tol, max_passes, max_products)
+    w, mix, heights = _leading_vectors(V, labels, first, products, tol)
     w = np.where(w.any(axis=1, keepdims=True), w, first)  # a cone without samples has any axis
     signs = np.where(w.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     scale = signs * np.sqrt(_dots(w, w))
@@ -265,8 +231,6 @@ def _leading_vectors(
     first: Array,
     products: tuple[Any, ...],
     tol: float,
-    max_passes: int,
-    max_products: int,
 ) -> tuple[Array, Array, list[Aligned]]:
     """Maximise ||V_k' w|| over unit w for all k at once; row k of every array is cone k's.
 
@@ -277,33 +241,29 @@ def _leading_vectors(
     Returns w; its coefficients (K, m) in the vectors that were multiplied, which are the first
     one and every r; and V_k' times each of these, an empty list if there are too many.
     """
-    K, F = first.shape
     h, Aw = products
     heights = [h]
-    w = first.copy(), Aw, np.eye(1, max_products).repeat(K, axis=0)
-    p = np.zeros_like(Aw), np.zeros_like(Aw), np.zeros((K, max_products))
-    batches = [slice(*border) for border in equal_borders(K, 1 + _BATCH_BYTES // (8 * F))]
-    for _ in range(max_passes):
-        r = np.empty_like(Aw)
-        unfinished = [_residual(w[0][batch], Aw[batch], r[batch], tol) for batch in batches]
-        if not any(unfinished):
+    w = first.copy(), Aw, _share_of(0, len(first))
+    p = np.zeros_like(Aw), np.zeros_like(Aw), np.zeros_like(w[2])
+    for _ in range(_MAX_PASSES):
+        r, is_done = _residual(w[0], Aw, tol)
+        if is_done:
             break
         h, Ar = V.sweep(_multiply, labels, Q=r)
-        heights = [*heights, h] if 0 < len(heights) < max_products else []
-        in_r = np.eye(1, max_products, max(len(heights) - 1, 0)).repeat(K, axis=0)
-        for batch in batches:
-            _maximize_in_span(_rows(w, batch), _rows((r, Ar, in_r), batch), _rows(p, batch))
+        heights = [*heights, h] if 0 < len(heights) < _MAX_PRODUCTS else []
+        _maximize_in_span(w, (r, Ar, _share_of(len(heights) - 1, len(first))), p)
     return w[0], w[2], heights
 
 
-def _rows(triple: _Triple, batch: slice) -> _Triple:
-    return triple[0][batch], triple[1][batch], triple[2][batch]
+def _share_of(product: int, K: int) -> Array:
+    """The coefficients (K, m) of a vector that is itself one of those that were multiplied."""
+    return np.eye(1, _MAX_PRODUCTS, max(product, 0)).repeat(K, axis=0)
 
 
-def _residual(w: Array, Aw: Array, r: Array, tol: float) -> bool:
-    """Put A w - theta w, as unit vectors, into r; whether any was too large."""
+def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
+    """A w - theta w as unit vectors, zero where it is small; and whether all are."""
     theta = _dots(w, Aw)
-    np.subtract(Aw, theta * w, out=r)
+    r = Aw - theta * w
     if theta.min() < _SMALL_SQUARE:  # the square of r would leave the range of float64
         unit = np.where((theta > 0) & (theta < _SMALL_SQUARE), theta, 1.0)
         r /= unit
@@ -312,7 +272,7 @@ def _residual(w: Array, Aw: Array, r: Array, tol: float) -> bool:
     unfinished = norm > tol * theta
     r *= np.divide(1.0, norm, out=np.zeros_like(norm), where=unfinished)
     r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
-    return bool(unfinished.any())
+    return r, not unfinished.any()
 
 
 def _maximize_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:

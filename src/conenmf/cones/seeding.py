@@ -17,20 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import components, generator, integer, number, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
-from ..data.resources import require_memory
 from ..data.sampling import Seed, new_seed, uniform_rows
 from ..data.steps import sample_indices
-from ..data.validate import require_data_matrix
-from .clustering import Cones, cosine_rounding, require_new_direction, require_samples
+from .clustering import Cones, require_new_direction, require_samples
+from .geometry import cosine_rounding
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus", "draw_centres"]
 
 _N_RUNS = 4
-_MAX_RUNS = 1000  # the best of fewer is as good, but for a chance of 2^-1000
 _COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
 _TIE_SHARE = 1e-12  # share of ||V||^2 by which the errors of equal runs may differ
 _RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
@@ -82,10 +79,7 @@ def cr1_plus_plus(
     array([[2., 0., 4.],
            [0., 3., 0.]])
     """
-    require_data_matrix(V, nonzero=True)
-    tol = number("tol", tol, at_least=0)
-    rng = np.random.default_rng(optional(generator, "rng", rng))
-    runs = integer("runs", runs, at_least=1, at_most=_MAX_RUNS)
+    rng = np.random.default_rng(rng)
     comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
     lowest_squared = np.inf
     with V.own_threads():
@@ -102,11 +96,7 @@ def cr1_plus_plus(
 
 def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> tuple[Array, Array]:
     """Return the centres of every run, (runs, K), and their directions (runs, F, K)."""
-    require_data_matrix(V, nonzero=True)
-    K, rng = components(K), generator("rng", rng)
-    runs = integer("runs", runs, at_least=1, at_most=_MAX_RUNS)
     require_samples(V, K)
-    require_memory("runs", runs, 8 * runs * (V.shape[0] * K + V.shape[1]))
     n_seeds = -(-runs // _RUNS_PER_SEED)
     seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
     tie = cosine_rounding(V)

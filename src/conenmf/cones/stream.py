@@ -17,7 +17,8 @@ import numpy as np
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
 from ..linalg.frequent_directions import leading_direction, merge_sketches, sketch_columns
-from .clustering import cosine_rounding, farthest_first
+from .clustering import farthest_first
+from .geometry import cosine_rounding
 
 __all__ = ["SKETCH_SIZE", "StreamCones", "update_cones"]
 

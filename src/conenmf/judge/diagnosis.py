@@ -19,10 +19,9 @@ import numpy as np
 from ..arguments import instance, optional
 from ..cones.bounds import deterministic_bound
 from ..cones.certificate import Certificate
-from ..cones.geometry import ConeGeometry, cone_geometry
+from ..cones.geometry import ConeGeometry, Separation, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..cones.separation import Separation
 from ..data.blocks import Array, Block, dense, exact
 from ..data.holes import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix

@@ -9,7 +9,7 @@ factors for a solver. `race` lets some of them compete, for "auto".
   components, they are not, and `mixing` measures by how much.
 - From the leading singular vectors: NNDSVD and its variants take their positive or negative parts.
   NNSVD-LRC improves the parts by a small alternation of its own, on the truncated SVD instead of V.
-  For two components there are exact factors (`cones.plane`).
+  For two components there are exact factors (`cones.geometry`).
 - From samples drawn at random (Langville, Meyer, Albright, Cox and Duling, 2006): components are
   means of a few samples each, or samples drawn in proportion to their squared norms, as a CUR
   decomposition does (Drineas, Kannan and Mahoney, 2006).
@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from ..arguments import choice, components, factor, function, generator, instance, number, optional
 from ..cones.clustering import Cones, require_samples
-from ..cones.plane import rank_two_factors
+from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products, dense, entropies, exact

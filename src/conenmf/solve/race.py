@@ -13,7 +13,7 @@ shape of V and on its entries, not on how it is stored. The order is:
    seen before. Where three reach the same error, it is taken for the end and not for a plateau.
 
 Two components have no race where the best approximation of rank two is nonnegative: its exact
-factors have the smallest error of all (`cones.plane`).
+factors have the smallest error of all (`cones.geometry`).
 
 The race draws from generators of its own, and compares errors with a tolerance for rounding. The
 winner's factors are where the solver continues.
@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import choice, function, generator, instance, optional
-from ..cones.plane import leading_plane, rank_two_factors
+from ..cones.geometry import leading_plane, rank_two_factors
 from ..data.blocks import Array, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
