@@ -172,7 +172,7 @@ def _mend(gram: Array, sides: Array, Y: Array) -> None:
     """Solve once more, in place, the rows of Y in which the gradient conditions do not hold."""
     failed = ~(_residual(gram, sides, Y) <= _DOUBTFUL_RESIDUAL)
     if failed.any():
-        Y[failed] = _one_by_one(gram, sides[failed])
+        Y[failed] = lawson_hanson(gram, sides[failed])
         if not np.isfinite(Y[failed]).all():
             raise DataError(
                 "G is not a Gram matrix W'W, or W and V are too large for one: "
@@ -207,17 +207,8 @@ def _pivot_compiled(gram: Array, sides: Array, Y: Array, max_pivots: int) -> Arr
     memory = kernels.nnls_memory(gram.shape[0])
     if kernels.nnls_rows(gram, sides, Y, _GRADIENT_TOL, max_pivots, *memory):
         unfinished = np.isnan(Y[:, 0])
-        Y[unfinished] = _one_by_one(gram, sides[unfinished])
+        Y[unfinished] = lawson_hanson(gram, sides[unfinished])
     return Y
-
-
-def _one_by_one(gram: Array, sides: Array) -> Array:
-    if not kernels.AVAILABLE:
-        return lawson_hanson(gram, sides)
-    X = np.zeros_like(sides)
-    max_steps = _STEPS_PER_COMPONENT * len(gram)
-    kernels.nnls_one_by_one(gram, sides, X, _GRADIENT_TOL, max_steps)
-    return X
 
 
 def pivot(

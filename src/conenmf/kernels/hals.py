@@ -1,0 +1,220 @@
+"""Coordinate descent over the rows of a factor, from products only (`solve.solvers`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .load import SMALLEST_SQUARE, compiled
+
+__all__ = [
+    "HALS_BATCH_BYTES",
+    "HALS_BATCH_ROWS",
+    "HALS_LANES",
+    "extrapolate_rows",
+    "hals_own_rows",
+    "hals_packed_rows",
+    "hals_rows",
+]
+
+HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
+HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
+HALS_LANES = 32  # of which it updates a multiple when fewer are left
+PACKED_LANES = 16  # rows that `hals_packed_rows` updates side by side
+
+
+@compiled
+def _sweep_lanes(
+    G: Any, inverse: Any, c: Any, y: Any, floor: Any, lanes: int, gradient: Any, distance: Any
+) -> None:
+    """One sweep over rows that stand side by side in y (K, lanes), and how far each moved."""
+    K = G.shape[0]
+    fours = K - K % 4
+    for t in range(lanes):
+        distance[t] = 0.0
+    for k in range(K):
+        if inverse[k] == 0.0:
+            continue
+        for t in range(lanes):
+            gradient[t] = -c[k, t]
+        for j in range(0, fours, 4):  # four at a time save most loads of the gradient
+            g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
+            y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
+            for t in range(lanes):
+                gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
+        for j in range(fours, K):
+            g0, y0 = G[k, j], y[j]
+            for t in range(lanes):
+                gradient[t] += g0 * y0[t]
+        entries, scale, weight = y[k], inverse[k], G[k, k]
+        for t in range(lanes):
+            new = max(entries[t] - gradient[t] * scale, floor)
+            step = new - entries[t]
+            entries[t] = new
+            distance[t] += weight * step * step
+
+
+@compiled
+def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+    """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
+
+    Several rows are updated side by side, transposed so that the innermost loop runs over rows
+    and everything stays in the cache from sweep to sweep. A row is done when it moves by no more
+    than `stall_ratio_sq` of its first move, both squared and weighted by the diagonal of G; the
+    next row then takes its place. Each row is updated independently of the others.
+    """
+    K = G.shape[0]
+    batch = HALS_BATCH_ROWS
+    if 2 * K * batch * Y.itemsize > HALS_BATCH_BYTES:
+        batch //= 2
+    # Made here: memory that is given could be anywhere, and loops over it were a third slower.
+    y = np.zeros((K, batch), Y.dtype)
+    c = np.zeros((K, batch), Y.dtype)
+    gradient = np.zeros(batch, Y.dtype)
+    moved = np.zeros(batch, Y.dtype)
+    first = np.zeros(batch, Y.dtype)  # what a row moved in its first sweep
+    row = np.zeros(batch, np.intp)
+    counts = np.zeros(batch, np.intp)  # sweeps over a row so far
+    inverse = np.zeros(K, Y.dtype)
+    for k in range(K):
+        if G[k, k] > SMALLEST_SQUARE:
+            inverse[k] = 1.0 / G[k, k]
+    width = 0
+    next_row = 0
+    while True:
+        while width < batch and next_row < Y.shape[0]:
+            for k in range(K):
+                y[k, width] = Y[next_row, k]
+                c[k, width] = C[next_row, k]
+            row[width] = next_row
+            counts[width] = 0
+            width += 1
+            next_row += 1
+        if width == 0:
+            return
+        lanes = min(batch, width + (-width) % HALS_LANES)  # whole vectors
+        _sweep_lanes(G, inverse, c, y, floor, lanes, gradient, moved)
+        t = 0
+        while t < width:
+            if counts[t] == 0:
+                first[t] = moved[t]
+            counts[t] += 1
+            if counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
+                t += 1
+                continue
+            width -= 1  # this row is done, and the last one takes its place
+            for k in range(K):
+                Y[row[t], k] = y[k, t]
+                y[k, t] = y[k, width]
+                c[k, t] = c[k, width]
+            row[t], counts[t] = row[width], counts[width]
+            first[t], moved[t] = first[width], moved[width]
+
+
+@compiled
+def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+    """The same with a Gram matrix for each row, G (n, K, K)."""
+    for n in range(Y.shape[0]):
+        gram, c, y = G[n], C[n], Y[n]
+        first = 0.0
+        for number in range(sweeps):
+            moved = 0.0
+            for k in range(y.shape[0]):
+                weight = gram[k, k]
+                if weight > SMALLEST_SQUARE:
+                    gradient = -c[k]
+                    for j in range(y.shape[0]):
+                        gradient += gram[k, j] * y[j]
+                    new = max(y[k] - gradient / weight, floor)
+                    moved += weight * (new - y[k]) ** 2
+                    y[k] = new
+            if number == 0:
+                first = moved
+            if moved <= stall_ratio_sq * first:
+                break
+
+
+@compiled
+def _sweep_packed(
+    g: Any, inverse: Any, c: Any, y: Any, floor: float, gradient: Any, moved: Any
+) -> None:
+    """One sweep over rows side by side, each with the upper half of its Gram matrix."""
+    K, lanes = y.shape
+    for t in range(lanes):
+        moved[t] = 0.0
+    diagonal = 0
+    for k in range(K):
+        own, ck = y[k], c[k]
+        for t in range(lanes):
+            gradient[t] = -ck[t]
+        place = k
+        for j in range(k):
+            gj, yj = g[place], y[j]
+            for t in range(lanes):
+                gradient[t] += gj[t] * yj[t]
+            place += K - j - 1
+        for j in range(k, K):
+            gj, yj = g[diagonal + j - k], y[j]
+            for t in range(lanes):
+                gradient[t] += gj[t] * yj[t]
+        square, weight = g[diagonal], inverse[k]
+        for t in range(lanes):
+            new = max(own[t] - gradient[t] * weight[t], floor)
+            step = new - own[t] if weight[t] > 0.0 else 0.0
+            own[t] += step
+            moved[t] += square[t] * step * step
+        diagonal += K - k
+
+
+@compiled
+def hals_packed_rows(
+    G: Any, C: Any, Y: Any, floor: float, sweeps: int, stall_ratio_sq: float
+) -> None:
+    """The same with the upper half of a Gram matrix for each row, G (n, K (K + 1) / 2).
+
+    As in `hals_rows`, several rows are updated side by side, and the next one takes the place of
+    one that is done. All in float64.
+    """
+    N, K = Y.shape
+    lanes, size = PACKED_LANES, G.shape[1]
+    g, inverse = np.zeros((size, lanes)), np.zeros((K, lanes))
+    y, c = np.zeros((K, lanes)), np.zeros((K, lanes))
+    gradient, moved, first = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    row, counts = np.full(lanes, -1), np.full(lanes, sweeps)
+    next_row, left = 0, N
+    while left > 0:
+        for t in range(lanes):
+            if row[t] >= 0 and counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
+                continue
+            if row[t] >= 0:
+                for k in range(K):
+                    Y[row[t], k] = y[k, t]
+                row[t] = -1
+                left -= 1
+            if next_row < N:
+                row[t], counts[t] = next_row, 0
+                for p in range(size):
+                    g[p, t] = G[next_row, p]
+                diagonal = 0
+                for k in range(K):
+                    y[k, t], c[k, t] = Y[next_row, k], C[next_row, k]
+                    square = g[diagonal, t]
+                    inverse[k, t] = 1.0 / square if square > SMALLEST_SQUARE else 0.0
+                    diagonal += K - k
+                next_row += 1
+        if left > 0:
+            _sweep_packed(g, inverse, c, y, floor, gradient, moved)
+        for t in range(lanes):
+            if counts[t] == 0:
+                first[t] = moved[t]
+            counts[t] += 1
+
+
+@compiled
+def extrapolate_rows(Y: Any, before: Any, share: Any, floor: Any, out: Any) -> None:
+    """Write max(Y + share (Y - before), floor), in one go and without temporary arrays."""
+    for n in range(Y.shape[0]):
+        y, old, new = Y[n], before[n], out[n]
+        for k in range(y.shape[0]):
+            new[k] = max(y[k] + share * (y[k] - old[k]), floor)

@@ -1,0 +1,129 @@
+"""Block principal pivoting for nonnegative least squares (`linalg.nnls`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .load import compiled
+
+__all__ = ["nnls_memory", "nnls_own_rows", "nnls_rows"]
+
+
+def nnls_memory(K: int) -> tuple[Any, ...]:
+    """What `nnls_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
+    return np.zeros((4, K), np.intp), np.zeros((K, K)), np.zeros(K)
+
+
+@compiled
+def _factor(G: Any, members: Any, size: Any, L: Any) -> None:
+    """Cholesky factor L of G[members, members]."""
+    for i in range(size):
+        for j in range(i + 1):
+            value = G[members[i], members[j]]
+            for m in range(j):
+                value -= L[i, m] * L[j, m]
+            if i == j:
+                L[i, i] = np.sqrt(max(value, 1e-300))
+            else:
+                L[i, j] = value / L[j, j]
+
+
+@compiled
+def _substitute(L: Any, members: Any, size: Any, c: Any, x: Any) -> None:
+    """Solve L L' x = c[members]."""
+    for i in range(size):
+        value = c[members[i]]
+        for m in range(i):
+            value -= L[i, m] * x[m]
+        x[i] = value / L[i, i]
+    for i in range(size - 1, -1, -1):
+        value = x[i]
+        for m in range(i + 1, size):
+            value -= L[m, i] * x[m]
+        x[i] = value / L[i, i]
+
+
+@compiled
+def nnls_rows(
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
+) -> int:
+    """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
+
+    The passive set of a row is at first that of the positive entries of Y. Returns how many rows
+    did not finish within `max_pivots`; their rows of Y are set to NaN. `places`, L and x are
+    those of `nnls_memory`.
+    """
+    K = G.shape[0]
+    passive, factored, members, wrong = places[0], places[1], places[2], places[3]
+    any_factored = False
+    unfinished = 0
+    for n in range(C.shape[0]):
+        scale = 0.0
+        for k in range(K):
+            scale = max(scale, abs(C[n, k]))
+            passive[k] = 1 if Y[n, k] > 0.0 else 0
+        fewest = K + 1
+        retries = 3
+        finished = False
+        size = np.intp(0)  # a plain 0 would be compiled twice
+        for _ in range(max_pivots):
+            same = any_factored
+            size = np.intp(0)
+            for k in range(K):
+                if passive[k] != factored[k]:
+                    same = False
+                    factored[k] = passive[k]
+                if passive[k]:
+                    members[size] = k
+                    size += 1
+            if not same:
+                _factor(G, members, size, L)
+                any_factored = True
+            _substitute(L, members, size, C[n], x)
+            n_wrong = 0
+            position = 0
+            for k in range(K):
+                if passive[k]:
+                    if x[position] < 0.0:
+                        wrong[n_wrong] = k
+                        n_wrong += 1
+                    position += 1
+                else:
+                    gradient = -C[n, k]
+                    for i in range(size):
+                        gradient += G[k, members[i]] * x[i]
+                    if gradient < -tolerance * scale:
+                        wrong[n_wrong] = k
+                        n_wrong += 1
+            if n_wrong == 0:
+                finished = True
+                break
+            if n_wrong < fewest:
+                fewest = n_wrong
+                retries = 3
+            elif retries > 0:
+                retries -= 1
+            else:  # the backup rule: only the last wrong index changes side
+                wrong[0] = wrong[n_wrong - 1]
+                n_wrong = 1
+            for i in range(n_wrong):
+                passive[wrong[i]] = 1 - passive[wrong[i]]
+        for k in range(K):
+            Y[n, k] = 0.0 if finished else np.nan
+        if finished:
+            for i in range(size):
+                Y[n, members[i]] = x[i]
+        else:
+            unfinished += 1
+    return unfinished
+
+
+@compiled
+def nnls_own_rows(
+    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
+) -> None:
+    """The same with a Gram matrix for each row, G (n, K, K); NaN where it did not finish."""
+    for n in range(C.shape[0]):
+        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots, places, L, x)
