@@ -214,13 +214,3 @@ def test_the_cache_that_cannot_be_written(cache, rng, counts, cluto_archive, off
     offer("tr11", {"d.tar.gz": cluto_archive(*counts(rng))})
     with pytest.raises(DatasetError, match="cannot be stored in"):
         load("tr11", download=True)
-
-
-def test_http_without_a_checksum_is_not_asked(server, offer):
-    offer("la12", {"d.tar.gz": b"anything"})
-    with pytest.raises(DatasetError, match="is not https and no checksum is known"):
-        load("la12", download=True)
-    offer("faces94", {"faces94.zip": b"anything"})  # whose checksum depends on a decoder
-    with pytest.raises(DatasetError, match="is not https and no checksum is known"):
-        load("faces94", download=True)
-    assert server.asked == []

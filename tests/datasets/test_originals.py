@@ -171,7 +171,7 @@ def test_images_stored_as_a_matrix(folder, rng, name, file, scale, dtype):
     np.testing.assert_array_equal(loaded.X, images.reshape(4, -1).astype(dtype))
     np.testing.assert_array_equal(loaded.labels, [1, 1, 2, 2])
     scipy.io.savemat(folder / name / file, {"fea": vectors, "gnd": [[1], [2]]})
-    with pytest.raises(FileFormatError, match="and 2 classes, expected one row"):
+    with pytest.raises(FileFormatError, match=r"classes of shape \(2, 1\), expected one class"):
         load(name)
 
 
@@ -188,7 +188,7 @@ def test_damaged_images(folder):
     with pytest.raises(DatasetError, match="is not in"):
         load("ck")
     (folder / "ck" / "S010" / "001" / "a.png").write_bytes(b"not an image")
-    with pytest.raises(FileFormatError, match=r"a\.png is damaged"):
+    with pytest.raises(FileFormatError, match=r"damaged file: .*a\.png"):
         load("ck")
 
 
@@ -218,7 +218,7 @@ def test_scenes_of_matlab(folder, rng, compressed, dtype, small, scene):
     ("matrix", "match"),
     [
         ({"other": np.ones((2, 2, 2))}, "called 'paviaU'"),
-        ({"paviaU": np.ones((2, 2))}, "expected 3 sides"),
+        ({"paviaU": np.ones((2, 2))}, r"shape \(2, 2\), not"),
         ({"paviaU": {"cube": 1}}, "called 'paviaU'"),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_scene_that_is_cut_off(folder, rng, scene):
     whole = path.read_bytes()
     for content in (whole[:-20], whole[:100], whole[:140], b"x" * 300):
         path.write_bytes(content)
-        with pytest.raises(FileFormatError, match=r"PaviaU\.mat"):
+        with pytest.raises(FileFormatError, match="paviau has a damaged file"):
             load("paviau")
 
 

@@ -299,13 +299,14 @@ def example(file: str, force: bool) -> None:
     """
     from ..datasets.baskets import draw_baskets
 
-    path, baskets = Path(file), draw_baskets()
+    path = Path(file)
     if path.suffix.lower() != ".csv":
         raise OptionError(f"{file}: the example is a table, give it a name that ends in .csv")
     if path.exists() and not force:
         raise OutputError(f"{file} exists: name another file, or add --force to replace it")
-    rows = zip(baskets.customers, baskets.counts, strict=True)
-    write_csv(path, ["customer", *baskets.products], ([name, *counts] for name, counts in rows))
+    counts, customers, products = draw_baskets()
+    rows = zip(customers, counts, strict=True)
+    write_csv(path, ["customer", *products], ([name, *bought] for name, bought in rows))
     click.echo(f"{visible(file, None)}: how often each customer bought each product; now try")
     click.echo(f"$ {shlex.join(['conenmf', 'fit', file])}")
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from typing import NamedTuple
 
-__all__ = ["Baskets", "draw_baskets"]
+__all__ = ["draw_baskets"]
 
 _HABITS = {
     "baking": {"flour": 6, "sugar": 4, "butter": 4, "eggs": 5, "milk": 3, "yeast": 2},
@@ -24,25 +23,11 @@ _STRAY_RATE = 0.05  # of any product
 _MAIN_SHARE = 0.85  # of a customer's first habit; the rest is that of a second one
 
 
-class Baskets(NamedTuple):
-    """How often each customer bought each product.
+def draw_baskets() -> tuple[list[list[int]], list[str], list[str]]:
+    """Return how often each customer bought each product, their names, those of the products.
 
-    Attributes
-    ----------
-    counts : list of rows
-    customers, products : names of the rows and of the columns
-    """
-
-    counts: list[list[int]]
-    customers: list[str]
-    products: list[str]
-
-
-def draw_baskets() -> Baskets:
-    """Draw the table; it is always the same.
-
-    >>> baskets = draw_baskets()
-    >>> len(baskets.customers), len(baskets.products), sum(map(sum, baskets.counts))
+    >>> counts, customers, products = draw_baskets()
+    >>> len(customers), len(products), sum(map(sum, counts))
     (300, 20, 6911)
     """
     rng = random.Random(_SEED)
@@ -57,7 +42,7 @@ def draw_baskets() -> Baskets:
             for one in products
         ]
         counts.append([_poisson(rng, rate + _STRAY_RATE) for rate in rates])
-    return Baskets(counts, [f"customer {n}" for n in range(1, _COUNT + 1)], products)
+    return counts, [f"customer {n}" for n in range(1, _COUNT + 1)], products
 
 
 def _poisson(rng: random.Random, rate: float) -> int:

@@ -19,9 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import array, choice, classes, flag, integer, optional
+from ..arguments import choice, flag, integer, optional
 from ..data.blocks import Array
-from ..data.validate import as_matrix
 from ..errors import (
     ConeNMFError,
     DatasetError,
@@ -38,7 +37,6 @@ from .fetch import cache_folder, fetch_into_cache
 __all__ = ["Dataset", "available", "fingerprint", "load", "log_counts", "tf_idf"]
 
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
-_BATCH_ROWS = 1024
 _MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
 
 
@@ -171,22 +169,16 @@ def available() -> list[str]:
 def _check_options(description: Description, **options: Any) -> None:
     for option, value in options.items():
         kinds = _OPTIONS[option]
-        if value is None:
-            continue
-        if description.kind not in kinds:
-            problem = (
-                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
-                f"and {description.name} is of the kind {description.kind!r}: leave it out"
-            )
-            raise OptionError(Message(Option(option, value), problem))
-        if kinds[description.kind]:
+        if value is not None and description.kind not in kinds:
+            kind = f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
+            own = f"and {description.name} is of the kind {description.kind!r}: leave it out"
+            raise OptionError(Message(Option(option, value), kind, own))
+        if value is not None and kinds[description.kind]:
             choice(option, value, kinds[description.kind])
     shrink = optional(integer, "shrink", options["shrink"], at_least=1)
     if shrink is not None and any(side % shrink for side in description.image_shape or ()):
-        problem = f" does not divide images of {description.image_shape}"
-        raise OptionError(
-            Message(Option("shrink", shrink), f"{problem}: choose a divisor of both sides")
-        )
+        problem = f" does not divide images of {description.image_shape}: choose a divisor of both"
+        raise OptionError(Message(Option("shrink", shrink), problem, " sides"))
 
 
 def _as_stored(description: Description, contents: _Contents) -> Dataset:
@@ -246,20 +238,19 @@ def tf_idf(counts: Any) -> Any:
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    weighted = _counts(counts)
+    from sklearn.preprocessing import normalize
+
+    weighted = sp.csr_array(counts, dtype=np.float64, copy=True)
     weighted.sum_duplicates()
     weighted.eliminate_zeros()
     N, F = weighted.shape
     frequency = np.bincount(weighted.indices, minlength=F).clip(1)
     weighted.data *= np.log(N / frequency)[weighted.indices]
     weighted.eliminate_zeros()
-    document = np.repeat(np.arange(N), np.diff(weighted.indptr))
-    norms = np.sqrt(np.bincount(document, weights=weighted.data**2, minlength=N))
-    weighted.data /= norms[document]
     if weighted.nnz < 2**31:  # scikit-learn takes no larger indices
         weighted.indices = weighted.indices.astype(np.int32)
         weighted.indptr = weighted.indptr.astype(np.int32)
-    return weighted
+    return normalize(weighted, copy=False)
 
 
 def log_counts(counts: Any) -> Any:
@@ -269,19 +260,10 @@ def log_counts(counts: Any) -> Any:
     array([[7.824, 0.   , 8.923],
            [0.   , 0.   , 0.   ]])
     """
-    scaled = _counts(counts)
-    cell = np.repeat(np.arange(scaled.shape[0]), np.diff(scaled.indptr))
-    totals = np.bincount(cell, weights=scaled.data, minlength=scaled.shape[0])
-    scaled.data *= 1e4 / np.where(totals > 0, totals, 1)[cell]
+    scaled = sp.csr_array(counts, dtype=np.float64, copy=True)
+    totals = np.asarray(scaled.sum(axis=1)).clip(1)
+    scaled.data *= np.repeat(1e4 / totals, np.diff(scaled.indptr))
     return scaled.log1p()
-
-
-def _counts(counts: Any) -> Any:
-    """A copy of counts (N, F) in compressed rows, in double precision."""
-    copied = sp.csr_array(as_matrix("counts", counts), dtype=np.float64, copy=True)
-    if copied.nnz:
-        array("counts", copied.data, copied.data.shape, at_least=0)
-    return copied
 
 
 # Which options there are for which kinds, and what can be chosen; the default comes first.
@@ -307,18 +289,15 @@ def fingerprint(X: Any, labels: Array | None) -> str:
     >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
     False
     """
-    X, labels = as_matrix("X", X), optional(classes, "labels", labels)
     digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
+    arrays = [(X, "")]
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
-        arrays = [(X.indptr, "<i8"), (X.indices, "<i8"), (X.data, _digest_dtype(X.data))]
-    else:
-        arrays = [(X, _digest_dtype(X))]
+        arrays = [(X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "")]
     for numbers, dtype in arrays:
-        for start in range(0, numbers.shape[0], _BATCH_ROWS):
-            digest.update(numbers[start : start + _BATCH_ROWS].astype(dtype).tobytes())
+        digest.update(numbers.astype(dtype or _digest_dtype(numbers)).tobytes())
     if labels is not None:
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
         digest.update(np.argsort(np.argsort(first))[number].astype("<i8").tobytes())
@@ -339,16 +318,12 @@ def _digest_dtype(numbers: Array) -> str:
 def _is_verified(description: Description, contents: _Contents) -> bool:
     """Whether the digest is the one in the catalogue; False if it has none."""
     X, labels = contents.X, contents.labels
-    if description.sha256 is None:
-        return False
-    if description.window is not None and description.image_shape is not None:
-        if X.shape != description.shape or labels is None:
-            return False
+    if description.window is not None and labels is not None and X.shape == description.shape:
         top, bottom, left, right = description.window
-        pixels = np.arange(len(X)).reshape(description.image_shape)
+        pixels = np.arange(len(X)).reshape(description.image_shape or ())
         window = pixels[top:bottom, left:right].ravel()
         X, labels = X[window], labels[window]
-    return fingerprint(X, labels) == description.sha256
+    return description.sha256 is not None and fingerprint(X, labels) == description.sha256
 
 
 def _has_expected_size(description: Description, contents: _Contents) -> bool:
@@ -360,14 +335,14 @@ def _has_expected_size(description: Description, contents: _Contents) -> bool:
 def _read_expected(folder: Path, description: Description) -> _Contents:
     """Read fetched files; an error unless they hold the dataset, as far as that can be checked."""
     contents = _read_folder(folder, description)
-    if contents is not None:
-        by_size = not description.is_exact and _has_expected_size(description, contents)
-        if by_size or _is_verified(description, contents):
-            return contents
-    raise FileFormatError(
-        f"the files fetched are not those of {description.name}: their digest or shape differs; "
-        f"see {description.source}"
-    )
+    if contents is not None and _is_verified(description, contents):
+        return contents
+    if contents is None or description.is_exact or not _has_expected_size(description, contents):
+        raise FileFormatError(
+            f"the files fetched are not those of {description.name}: their digest or shape "
+            f"differs; see {description.source}"
+        )
+    return contents
 
 
 def _warn_of_difference(description: Description, contents: _Contents, place: object) -> None:
@@ -405,18 +380,17 @@ class _Contents(NamedTuple):
 
 def _folders() -> list[Path]:
     """The folders in which datasets are looked for, in this order."""
-    named, cache = os.environ.get("CONENMF_DATA"), cache_folder()
-    folders = [Path(os.path.expanduser(named))] if named else []
-    return folders if cache is None else [*folders, cache]
+    named = os.environ.get("CONENMF_DATA")
+    folders = [Path(named).expanduser() if named else None, cache_folder()]
+    return [folder for folder in folders if folder is not None]
 
 
 def package_file(description: Description) -> Path | None:
     """The file of an installed package that holds the dataset; the package is not imported."""
     package, _, rest = description.package_file.partition("/")
     spec = importlib.util.find_spec(package) if package else None
-    places = (
-        [] if spec is None else [Path(one, rest) for one in spec.submodule_search_locations or ()]
-    )
+    homes = [] if spec is None else spec.submodule_search_locations or []
+    places = [Path(home, rest) for home in homes]
     return next((path for path in places if path.is_file()), None)
 
 
@@ -456,7 +430,8 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     """What the folder of a dataset holds; None if there is nothing in it that can be read."""
     if not folder.is_dir():
         return None
-    read = _read_prepared if (folder / "V.npz").is_file() else _OFFICIAL[description.kind]
+    official = _read_matlab if description.variables else _OFFICIAL[description.kind]
+    read = _read_prepared if (folder / "V.npz").is_file() else official
     try:
         contents = read(folder, description)
     except ConeNMFError:
@@ -475,19 +450,14 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
 
 def _read_prepared(folder: Path, description: Description) -> _Contents:
     with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
-        is_sparse = "indptr" in file
-        X = None if is_sparse else file["V"]
-    if is_sparse:
-        X = sp.csr_array(sp.load_npz(folder / "V.npz"))
+        X = sp.load_npz(folder / "V.npz").tocsr() if "indptr" in file else file["V"]
     path = folder / "labels.npy"
-    if not path.is_file():
-        return _Contents(X, None)
-    labels = np.load(path, allow_pickle=False)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+    labels = np.load(path, allow_pickle=False) if path.is_file() else None
+    if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iu"):
         raise FileFormatError(
             f"{path} holds {labels.dtype} of shape {labels.shape}, expected integers in a row"
         )
-    return _Contents(X, labels)
+    return _Contents(sp.csr_array(X) if sp.issparse(X) else X, labels)
 
 
 def _read_text(folder: Path, description: Description) -> _Contents | None:
@@ -506,9 +476,8 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
             f"{path} claims {nnz} counts in {N} documents and holds {len(counts)} in "
             f"{len(documents)}: copy it again"
         )
-    is_term = (terms == np.floor(terms)) & (terms >= 1) & (terms <= F)
-    is_count = (counts == np.floor(counts)) & (counts >= 0) & (counts < 1 << 53)
-    if not (is_term.all() and is_count.all()):
+    is_whole = (terms == np.floor(terms)) & (counts == np.floor(counts))
+    if not (is_whole & (terms >= 1) & (terms <= F) & (counts >= 0) & (counts < 1 << 53)).all():
         raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a count that is not whole")
     starts = np.cumsum([0, *map(len, documents)])
     X = sp.csr_array((counts.astype(np.int64), terms.astype(np.int64) - 1, starts), shape=(N, F))
@@ -521,8 +490,6 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
 
 def _read_images(folder: Path, description: Description) -> _Contents | None:
     """Images in folders, as 8-bit grey of one size; numbers in names count as numbers."""
-    if description.variables:
-        return _read_vectors(folder, description)
     from PIL import Image
 
     files = [
@@ -539,11 +506,8 @@ def _read_images(folder: Path, description: Description) -> _Contents | None:
     rows, columns = description.image_shape
     X = np.empty((len(kept), rows * columns), np.uint8)
     for row, n in zip(X, kept, strict=True):
-        try:
-            with Image.open(files[n][1]) as image:
-                grey = image.convert("L")
-        except Exception as problem:  # the library raises many kinds for damaged bytes
-            raise FileFormatError(f"{files[n][1]} is damaged: {problem}") from problem
+        with Image.open(files[n][1]) as image:
+            grey = image.convert("L")
         if grey.size != (columns, rows):
             grey = grey.resize((columns, rows), Image.Resampling.BICUBIC)
         row[:] = np.asarray(grey).reshape(-1)
@@ -576,51 +540,33 @@ def _class_of(folder: Path, name: str, level: int) -> str:
     return label
 
 
-def _read_vectors(folder: Path, description: Description) -> _Contents | None:
-    """Images stored as a matrix, one in each row."""
-    path = _search(folder, description.downloads[0].url.rpartition("/")[2])
-    if path is None:
-        return None
-    X, labels = (_variable(path, name) for name in description.variables)
-    if X.ndim != 2 or labels.size != X.shape[0]:
-        raise FileFormatError(
-            f"{path} holds images of shape {X.shape} and {labels.size} classes, expected one row "
-            "and one class for each image: copy it again"
-        )
-    is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
-    return _Contents(X.astype(np.uint8 if is_grey else np.float32), labels.ravel().astype(np.int16))
-
-
-def _read_scene(folder: Path, description: Description) -> _Contents | None:
-    """A cube of rows, columns and bands, and the classes of its pixels."""
+def _read_matlab(folder: Path, description: Description) -> _Contents | None:
+    """Images in rows, or a cube of rows, columns and bands; and the class of each row or pixel."""
     names = [download.url.rpartition("/")[2] for download in description.downloads]
-    cube, topics = (
-        None if path is None else _variable(path, variable)
-        for path, variable in zip(
-            (_search(folder, name) for name in names), description.variables, strict=True
-        )
-    )
-    if cube is None:
+    paths = [_search(folder, name) for name in names]
+    if not paths or paths[0] is None:
         return None
-    if cube.ndim != 3:
-        raise FileFormatError(f"{folder} holds a scene of shape {cube.shape}, expected 3 sides")
-    if topics is not None and topics.shape != cube.shape[:2]:
+    X = _variable(paths[0], description.variables[0])
+    topics = None if paths[-1] is None else _variable(paths[-1], description.variables[1])
+    if X.ndim != (3 if description.kind == "scene" else 2):
+        raise FileFormatError(f"{paths[0]} holds numbers of shape {X.shape}, not images or a scene")
+    if topics is not None and topics.squeeze().shape != X.shape[:-1]:
         raise FileFormatError(
-            f"{folder} holds a scene of shape {cube.shape} and classes of shape {topics.shape}, "
-            "expected one class for each pixel: get both files again"
+            f"{folder} holds numbers of shape {X.shape} and classes of shape {topics.shape}, "
+            "expected one class for each image or pixel: get the files again"
         )
+    if description.kind == "images":
+        is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
+        X = X.astype(np.uint8 if is_grey else np.float32)
     labels = None if topics is None else topics.reshape(-1).astype(np.int16)
-    return _Contents(np.ascontiguousarray(cube).reshape(-1, cube.shape[2]), labels)
+    return _Contents(np.ascontiguousarray(X).reshape(-1, X.shape[-1]), labels)
 
 
 def _variable(path: Path, name: str) -> Array:
     """A numeric variable of a MATLAB file."""
     from scipy.io import loadmat
 
-    try:
-        found: Array | None = loadmat(path, variable_names=[name]).get(name)
-    except Exception as problem:  # the library raises many kinds for damaged bytes
-        raise FileFormatError(f"{path} is damaged: {problem}; copy it again") from problem
+    found: Array | None = loadmat(path, variable_names=[name]).get(name)
     if found is None or found.dtype.kind not in "fiu":
         raise FileFormatError(f"{path} holds no numbers called {name!r}")
     return found
@@ -665,6 +611,6 @@ def _search(folder: Path, name: str) -> Path | None:
 _OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
     "text": _read_text,
     "images": _read_images,
-    "scene": _read_scene,
+    "scene": _read_matlab,
     "cells": _read_cells_folder,
 }

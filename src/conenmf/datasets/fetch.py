@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import ConeNMFError, DatasetError
 from .catalogue import Description
@@ -48,7 +48,7 @@ def fetch_into_cache(
         with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
             folder = Path(temporary, description.name)
             for download in description.downloads:
-                _retrieve(folder, description, download.url, download.sha256, progress)
+                _retrieve(folder, download.url, download.sha256, progress)
             contents = read(folder)
             os.replace(folder, target)
     except ConeNMFError as problem:
@@ -58,26 +58,17 @@ def fetch_into_cache(
     return target, contents
 
 
-def _retrieve(
-    folder: Path, description: Description, url: str, sha256: str | None, progress: bool
-) -> None:
+def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> None:
     """Fetch one file and unpack it if it is an archive."""
     import pooch
 
-    if not url.startswith("https:") and sha256 is None and not description.is_exact:
-        raise DatasetError(
-            f"{url} is not https and no checksum is known, so the file could be replaced on its "
-            "way: download it another way"
-        )
     name = url.rpartition("/")[2]
     pooch.get_logger().setLevel("ERROR")  # it reports every download as news
     try:
         path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
-        if name.endswith(".zip"):
-            shutil.unpack_archive(path, folder)
-            os.remove(path)
-        elif name.endswith(".gz"):
-            shutil.unpack_archive(path, folder, filter="data")  # nothing outside the folder
+        if name.endswith((".zip", ".gz")):
+            inside: Any = {} if name.endswith(".zip") else {"filter": "data"}
+            shutil.unpack_archive(path, folder, **inside)  # nothing outside the folder
             os.remove(path)
     except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
         raise DatasetError(f"{url} could not be fetched: {problem}") from problem
