@@ -86,7 +86,7 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
     labels = saved.numbers("labels", "i")
     if labels.size and not -1 <= labels.min() <= labels.max() < W.shape[1]:
         raise FileFormatError("its labels are not those of its components")
-    diagnosis = _read_diagnosis(saved, W, H)
+    diagnosis = _read_diagnosis(saved)
     names = saved.names_of_data()
     certificate = _read_certificate(saved, "certificate", metadata["loss"])
     if diagnosis is not None:
@@ -108,7 +108,7 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
         "certificate": certificate,
         "first_certificate": _read_certificate(saved, "first_certificate", metadata["loss"]),
         "diagnosis": diagnosis,
-        "known_uniqueness": _read_uniqueness(saved, W),
+        "known_uniqueness": _read_uniqueness(saved),
         "names": names,
         "vocabulary": _read_vocabulary(saved, metadata.get("vocabulary"), names),
     }
@@ -143,14 +143,14 @@ def _read_certificate(saved: SavedArrays, name: str, loss: Any) -> AnyCertificat
     return certificate_of_numbers(saved.numbers(name), loss) if name in saved else None
 
 
-def _read_diagnosis(saved: SavedArrays, W: Array, H: Array) -> Diagnosis | None:
+def _read_diagnosis(saved: SavedArrays) -> Diagnosis | None:
     arrays = _with_prefix(saved, _DIAGNOSIS_PREFIX)
-    return Diagnosis.from_arrays(arrays, len(W), H.shape[1], W.shape[1]) if arrays else None
+    return Diagnosis.from_arrays(arrays) if arrays else None
 
 
-def _read_uniqueness(saved: SavedArrays, W: Array) -> Uniqueness | None:
+def _read_uniqueness(saved: SavedArrays) -> Uniqueness | None:
     arrays = _with_prefix(saved, _UNIQUENESS_PREFIX)
-    return Uniqueness.from_arrays(arrays, *W.shape) if arrays else None
+    return Uniqueness.from_arrays(arrays) if arrays else None
 
 
 def _with_prefix(saved: SavedArrays, prefix: str) -> dict[str, Array]:

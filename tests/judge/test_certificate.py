@@ -20,7 +20,6 @@ from conenmf.errors import DataChangedError, DataError, NotAvailableError, Optio
 from conenmf.judge.certificate import (
     CountCertificate,
     certify_counts,
-    certify_known,
     noise_floor,
     poisson_gaps,
 )
@@ -109,7 +108,7 @@ def test_the_report_speaks_of_counts(fitted):
     assert "KKT residual" not in page
     shown = fitted.certify().is_bound_telling
     assert ("no nonnegative factorisation with" in page) == shown
-    assert ("lower bound is" in page) == shown
+    assert ("No telling lower bound is known" in page) != shown
 
 
 def test_changed_data_are_noticed(counts):
@@ -283,9 +282,7 @@ def test_where_nothing_is_known_of_the_bound_it_says_so():
     assert "0, none above it is known" in certificate._repr_html_()
     result.diagnose()
     assert "no lower bound above 0 is known for the error" in result.summary()
-    assert "None is known: where entries are missing" in render(result)
-    with pytest.raises(OptionError, match="use certify"):
-        certify_known(from_rows(make_samples(0)), result.W, result.H)
+    assert "No lower bound above 0 is known for the error" in render(result)
 
 
 @pytest.mark.parametrize("names", [None, [f"word {f}" for f in range(12)]])

@@ -3,7 +3,6 @@ import pytest
 
 from conenmf import certify, cr1_nmf, diagnose, estimate_rank, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
-from conenmf.errors import DataError
 from conenmf.judge.diagnosis import Diagnosis
 from conenmf.solve.inits import mixing
 
@@ -98,40 +97,13 @@ def test_taken_apart_and_put_together(model):
     V = from_columns(model.V)
     for K in (1, 5):
         facts = diagnosed(V, K)[1]
-        again = Diagnosis.from_arrays(facts.arrays(), 60, 400, K)
+        again = Diagnosis.from_arrays(facts.arrays())
         assert again.certificate == facts.certificate
         assert again.cones.geometry.closest == facts.cones.geometry.closest
         assert again.advice == facts.advice
         assert again.arrays().keys() == facts.arrays().keys()
         for name, array in facts.arrays().items():
             np.testing.assert_array_equal(again.arrays()[name], array)
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("sizes", np.ones(3, int)),
-        ("inspected_indices", np.full(400, 10**9)),
-        ("inspected_labels", np.full(400, -7)),
-        ("inspected_originals", np.ones((2, 6))),
-        ("cones_geometry_closest", np.array([0, 9])),
-        ("cones_geometry_between", np.ones((5, 4))),
-        ("rank_K", np.array(99)),
-        ("freedom_angles", np.full(5, 7.0)),
-        ("freedom_exchange", np.ones(5)),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(model, part, value):
-    arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
-    with pytest.raises(DataError, match=f"its {part} does not fit the factors"):
-        Diagnosis.from_arrays({**arrays, part: value}, 60, 400, 5)
-
-
-def test_missing_parts_are_refused(model):
-    arrays = diagnosed(from_columns(model.V), 5)[1].arrays()
-    del arrays["freedom_spare"]
-    with pytest.raises(DataError, match="its freedom_spare is missing"):
-        Diagnosis.from_arrays(arrays, 60, 400, 5)
 
 
 def test_freedom_is_that_of_the_factors():

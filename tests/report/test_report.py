@@ -125,7 +125,7 @@ def test_which_components_are_unique_or_can_be_moved(cones, parsed):
     spare, exchange = np.array([False, False, True, False]), np.zeros((4, 4))
     exchange[3, 1] = 0.3
     angles, radii = np.radians([0, 16.9, 80, 4.9]), np.array([0.001, np.inf, np.inf, np.inf])
-    freedom = Freedom(angles, exchange, spare, radii)
+    freedom = Freedom(angles, exchange, spare, radii, np.zeros((4, 4)))
     known = replace(cones.diagnose(), freedom=freedom)
     page = render(replace(cones, diagnosis=known))
     turns = (
@@ -339,7 +339,8 @@ def test_large_results_have_small_reports(cones):
         thumbnails=np.zeros((0, 1, 1), dtype=np.uint8),
     )
     sizes = np.full(K, 100)
-    freedom = Freedom(np.ones(K), np.ones((K, K)), np.zeros(K, bool))
+    ones = np.ones((K, K))
+    freedom = Freedom(np.ones(K), ones, np.zeros(K, bool), np.full(K, np.inf), ones)
     parts = {"cones": None, "freedom": freedom, "inspected": samples, "sizes": sizes}
     parts["shares"] = np.full(K, 1 / K)
     known = replace(cones.diagnose(), **parts)

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import components, flag, generator, instance, integer, optional
+from ..arguments import flag, generator, instance, integer, optional
 from ..cones.certificate import Certificate, certify_least_squares, proven_in_words
 from ..cones.dual_bound import default_effort
 from ..cones.restricted import known_bound
@@ -46,8 +46,8 @@ from ..data.holes import row_grams, unpacked, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.resampled import drawn_counts
-from ..data.validate import check_factors, require_data_matrix
-from ..errors import DataError, OptionError
+from ..data.validate import check_factors, check_shapes, require_data_matrix
+from ..errors import DataError
 from ..linalg.svd import Spectrum
 from ..pictures import card, gauge, table
 from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
@@ -106,13 +106,6 @@ class PoissonGaps(NamedTuple):
     of_margins: float
     total: float
 
-    @property
-    def deviance_explained(self) -> float:
-        """1 - divergence / `of_margins`: 0 for one component, 1 for an exact factorisation."""
-        if self.of_margins > 0:
-            return 1.0 - self.divergence / self.of_margins
-        return 1.0 if self.divergence == 0 else -np.inf
-
 
 def poisson_gaps(
     V: DataMatrix, W: Any, H: Any, *, n_fixed: int = 0, penalties: Penalties | None = None
@@ -143,29 +136,26 @@ def poisson_gaps(
     >>> round(found.coefficient_gap, 12), round(found.component_gap, 12)
     (0.0, 0.0)
     """
-    require_data_matrix(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
-    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
-    optional(instance, "penalties", penalties, Penalties)
     for_H, for_W = restraints(penalties, n_fixed)
-    known, total, of_margins = margins(V), margins(V).total, margins(V).divergence
+    known = margins(V)
     weights = () if V.observed is None else V.observed.aligned
-    how: dict[str, Any] = {
-        "has_holes": V.observed is not None,
-        "is_weighted": bool(weights),
-        "held": for_H,
-    }
+    how: dict[str, Any] = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
     with V.own_threads():
-        (sums,) = V.sweep(_judge, *weights, Ht, W=W, of_W=W.sum(axis=0), verify=True, **how)
-    impossible = int(sums["impossible"])
-    if impossible:
+        (sums,) = V.sweep(
+            _judge, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, verify=True, **how
+        )
+    if sums["impossible"]:
         raise DataError(
-            f"W H is zero at {impossible} entries of the data that are not, so that the divergence "
-            "is infinite: fit again, or leave out the features or samples whose factors are zero"
+            f"W H is zero at {sums['impossible']} entries of the data that are not, so that the "
+            "divergence is infinite: fit again, or leave out the features or samples whose factors "
+            "are zero"
         )
     component_gap = float(dual_gaps(sums["VH"], sums["of_H"], W, known.features, for_W).sum())
-    divergence = max(sums["v_log_ratio"] - known.of_weights - total + sums["mass"], 0.0)
-    return PoissonGaps(divergence, sums["coefficient_gap"], component_gap, of_margins, total)
+    divergence = max(sums["v_log_ratio"] - known.of_weights - known.total + sums["mass"], 0.0)
+    return PoissonGaps(
+        divergence, sums["coefficient_gap"], component_gap, known.divergence, known.total
+    )
 
 
 def _judge(
@@ -265,8 +255,7 @@ def noise_floor(
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(_SEED) if rng is None else rng
     slot = Slot(POISSON_SOLVERS["newton"])
-    method = Method(slot, slot, Poisson)
-    left = []
+    method, left = Method(slot, slot, Poisson), []
     for _ in range(n_draws):
         view = drawn_counts(V, W, H, rng)
         rows = view.held_rows(MAX_DENSE_ENTRIES)
@@ -371,41 +360,29 @@ class CountCertificate:
         above = self.above_floor
         if np.isnan(above):
             return ""
-        estimate = "an estimate, if counts are Poisson"
+        estimate, meant = "an estimate, if counts are Poisson", ""
         if not self.is_refitted:
             estimate += "; too high, since it ignores the parameters of the fit"
+        floor = "the noise floor, what counting noise alone would leave"
         near = max(_SPREADS * self.floor_spread, _NEAR * self.noise_floor)
         if abs(self.divergence - self.noise_floor) <= near:
-            return (
-                f"at the noise floor ({above:+.1%}), what counting noise alone would leave "
-                f"({estimate})"
-            )
-        if above < 0 and not self.is_refitted:
-            return f"{-above:.1%} below the noise floor ({estimate})"
-        if above < 0:
-            return (
-                f"{-above:.1%} below the noise floor ({estimate}): the data vary less than Poisson "
-                "counts do"
-            )
-        times = f"{1 + above:.3g} times" if above > 1 else f"{above:.1%} above"
-        where = f"{times} the noise floor, what counting noise alone would leave"
-        if above <= _FAR_ABOVE:
-            return f"{where} ({estimate})"
-        return f"{where} ({estimate}): counts are overdispersed, or K is too small"
+            where = f"at {floor.replace(',', f' ({above:+.1%}),')}"
+        elif above < 0:
+            where = f"{-above:.1%} below the noise floor"
+            meant = ": the data vary less than Poisson counts do" * self.is_refitted
+        else:
+            where = f"{1 + above:.3g} times {floor}" if above > 1 else f"{above:.1%} above {floor}"
+            meant = ": counts are overdispersed, or K is too small" * (above > _FAR_ABOVE)
+        return f"{where} ({estimate}){meant}"
 
     def bound_in_words(self, K: int) -> str:
         """Say what the lower bound means; empty if it is too low to mean much."""
-        K = components(K)
         if not self.is_bound_telling:
             return ""
         below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
-        chance = self.failure_probability
-        certainty = (
-            f" (up to a randomized check, failure probability {chance:.0e})" if chance else ""
-        )
         return (
             f"no factorisation with {counted(K, 'component')} can have a divergence below "
-            f"{below}{certainty}, {self.proven_share:.0%} of this one"
+            f"{below}{_chance_in_words(self)}, {self.proven_share:.0%} of this one"
         )
 
     def _repr_html_(self) -> str:
@@ -463,7 +440,6 @@ def certify_counts(
     >>> abs(certify_counts(V, result.W, result.H).above_floor) < 0.2
     True
     """
-    effort, floor = integer("effort", effort, at_least=0), flag("floor", floor)
     found = poisson_gaps(V, W, H, n_fixed=n_fixed, penalties=penalties)
     below, noise = DivergenceBound(0.0, 0.0, 0.0), NoiseFloor(np.inf, 0.0, False)
     if V.observed is None:
@@ -507,11 +483,9 @@ def certify_known(
     >>> certify_known(V, result.W, result.H).relative_error < 1e-6
     True
     """
-    require_data_matrix(V, nonzero=True, whole=True, holes=True)
-    if V.observed is None:
-        raise OptionError("all entries of V are known and count alike: use certify(V, W, H)")
     W, Ht = check_factors(V, W, H)
     known, K = V.observed, W.shape[1]
+    assert known is not None
     shared: dict[str, Any] = {"is_weighted": bool(known.aligned), "judge": True, "keep": True}
     with V.own_threads():
         _, sums = V.sweep(exact_observed_rows, *known.aligned, Ht, W=W, verify=True, **shared)
@@ -600,8 +574,10 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    require_data_matrix(V, nonzero=True, whole=True, holes=True)
     loss = checked_loss(loss)
+    W = check_shapes(V, W, H)[0]
+    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     effort = optional(integer, "effort", effort, at_least=0)
     optional(instance, "penalties", penalties, Penalties)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
@@ -653,13 +629,9 @@ def numbers_of_certificate(certificate: AnyCertificate) -> Array:
 def certificate_of_numbers(numbers: Array, loss: str) -> AnyCertificate:
     """Return the certificate of which these are the numbers."""
     kind = CountCertificate if loss == "poisson" else Certificate
-    values: dict[str, Any] = dict(
-        zip((field.name for field in fields(kind)), numbers.tolist(), strict=True)
-    )
-    for field in fields(kind):
-        if field.type in ("bool", "int"):
-            values[field.name] = {"bool": bool, "int": int}[field.type](values[field.name])
-    return kind(**values)
+    types: dict[Any, Any] = {"bool": bool, "int": int, "float": float}
+    pairs = zip(fields(kind), numbers.tolist(), strict=True)
+    return kind(**{field.name: types[field.type](value) for field, value in pairs})
 
 
 def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
@@ -672,6 +644,11 @@ def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
     return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)
 
 
+def _chance_in_words(certificate: AnyCertificate) -> str:
+    chance = certificate.failure_probability
+    return f" (up to a randomized check, failure probability {chance:.0e})" if chance else ""
+
+
 def bound_in_words(certificate: Certificate, K: int) -> str:
     """Say what the lower bound means for factorisations with K components."""
     if not certificate.is_bound_telling:
@@ -680,6 +657,5 @@ def bound_in_words(certificate: Certificate, K: int) -> str:
     bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
     if certificate.gap < 0:
         return f"{bound}, yet this one has: one of the two numbers is wrong"
-    chance = certificate.failure_probability
-    certainty = f" (up to a randomized check, failure probability {chance:.0e})" if chance else ""
+    certainty = _chance_in_words(certificate)
     return f"{bound}{certainty}{', and one attains it' * certificate.is_attained}"

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from ..arguments import instance, optional
 from ..cones.bounds import deterministic_bound
 from ..cones.certificate import Certificate
-from ..cones.geometry import ConeGeometry, Separation, cone_geometry
+from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense, exact
@@ -27,7 +27,7 @@ from ..data.holes import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
-from ..errors import ComponentsError, DataError
+from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
 from ..markup import Html
 from ..names import Names
@@ -36,7 +36,7 @@ from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
 from ..text import counted
 from .certificate import AnyCertificate, CountCertificate, certify
 from .scores import largest_features, match_components
-from .uniqueness import Freedom, component_freedom
+from .uniqueness import Freedom, component_freedom, gram_of_rows
 
 __all__ = [
     "NO_GUARANTEE",
@@ -52,7 +52,6 @@ __all__ = [
     "inspected_samples",
     "shown_bound",
     "thumbnails",
-    "thumbnails_shape",
     "typical_samples",
 ]
 
@@ -106,13 +105,6 @@ def thumbnails(
             image = shrink(column.reshape(image_shape), factor)
             images[place] = (image * (255.0 / (image.max() or 1.0))).round()
     return images
-
-
-def thumbnails_shape(stored: Array, count: int) -> tuple[int, ...]:
-    """The shape that stored thumbnails must have: one for each typical sample, or none at all."""
-    if stored.ndim != 3:
-        raise DataError("its thumbnails are not images")
-    return (count if len(stored) else 0, *stored.shape[1:])
 
 
 def gathered(V: DataMatrix, indices: Array) -> Block:
@@ -324,74 +316,10 @@ class Diagnosis:
         return _flatten(self, "")
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], F: int, N: int, K: int) -> Diagnosis:
-        """Re-create a diagnosis from what `arrays` returned.
-
-        Raises
-        ------
-        DataError
-            If an array is missing, or cannot belong to a factorisation of these F, N and K.
-        """
-        S, E = arrays["inspected_indices"].size, arrays["inspected_examples"].size
-        R, T = arrays["rank_ratios"].size, arrays["inspected_typical"].size // K
-        shapes = {
-            "sizes": (K,),
-            "shares": (K,),
-            **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_radii"), (K,)),
-            **dict.fromkeys(("freedom_exchange", "freedom_limits"), (K, K)),
-            "rank_singular_values": (R + 1,),
-            "rank_ratios": (R,),
-            "inspected_indices": (S,),
-            "inspected_coefficients": (S, K),
-            "inspected_labels": (S,),
-            "inspected_errors": (S,),
-            "inspected_examples": (E,),
-            "inspected_originals": (F, E),
-            "inspected_missing": (F, E),
-            "inspected_typical": (K, T),
-            "inspected_thumbnails": thumbnails_shape(arrays["inspected_thumbnails"], K * T),
-            "cones_sizes": (K,),
-            "cones_geometry_axes": (F, K),
-            "cones_geometry_angles": (K,),
-            "cones_geometry_between": (K, K),
-        }
-        limits = {
-            "inspected_indices": (0, N),
-            "inspected_labels": (-1, K),
-            "inspected_examples": (0, S),
-            "inspected_typical": (-1, S),
-            "inspected_thumbnails": (0, 256),
-            "cones_geometry_closest": (0, K),
-            "cones_geometry_ambiguous": (0, N),
-            "rank_K": (1, R + 1),
-            "freedom_angles": (0, np.pi),
-        }
-        newer = ("cones_", "freedom_radii", "freedom_limits", "inspected_missing")
-        required = (name for name in shapes if not name.startswith(newer))
-        if missing := next((name for name in required if name not in arrays), None):
-            raise DataError(f"its {missing} is missing")
-        for name, array in arrays.items():
-            low, stop = limits.get(name, (-np.inf, None))
-            within = array.size == 0 or low <= array.min()
-            within &= array.size == 0 or stop is None or array.max() < stop
-            if array.shape != shapes.get(name, array.shape) or not within:
-                raise DataError(f"its {name} does not fit the factors")
-        diagnosis = _unflatten(cls, "", arrays)
-        assert isinstance(diagnosis, cls)
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Diagnosis:
+        """Re-create a diagnosis from what `arrays` returned."""
+        diagnosis: Diagnosis = _unflatten(cls, "", arrays)
         return diagnosis
-
-
-_PARTS: dict[type, dict[str, type]] = {
-    Diagnosis: {
-        "certificate": Certificate,
-        "freedom": Freedom,
-        "rank": RankEstimate,
-        "cones": ConeDiagnosis,
-        "inspected": InspectedSamples,
-    },
-    ConeDiagnosis: {"geometry": ConeGeometry},
-    ConeGeometry: {"pairwise": Separation},
-}
 
 
 def _flatten(part: Any, prefix: str) -> dict[str, Array]:
@@ -405,23 +333,21 @@ def _flatten(part: Any, prefix: str) -> dict[str, Array]:
     return arrays
 
 
-def _unflatten(kind: type, prefix: str, arrays: Mapping[str, Array]) -> Any:
+def _unflatten(kind: Any, prefix: str, arrays: Mapping[str, Array]) -> Any:
+    """Make an object of its fields; one that is a dataclass has its own fields, or is None."""
     values: dict[str, Any] = {}
-    for field in fields(kind):
-        name = prefix + field.name
-        part = _PARTS.get(kind, {}).get(field.name)
-        if part is not None:
-            has_part = any(key.startswith(f"{name}_") for key in arrays)
-            if part is Certificate and f"{name}_divergence" in arrays:
-                part = CountCertificate
-            values[field.name] = _unflatten(part, f"{name}_", arrays) if has_part else None
-        elif name not in arrays:
-            values[field.name] = None
+    for name, hint in get_type_hints(kind).items():
+        key = prefix + name
+        kinds = [one for one in (hint, *get_args(hint)) if is_dataclass(one)]
+        if kinds and any(other.startswith(f"{key}_") for other in arrays):
+            is_count = f"{key}_divergence" in arrays  # the second of two kinds of certificate
+            values[name] = _unflatten(kinds[is_count], f"{key}_", arrays)
+        elif kinds or key not in arrays:
+            values[name] = None
+        elif str(hint).startswith("tuple"):
+            values[name] = tuple(arrays[key].tolist())
         else:
-            array = arrays[name]
-            values[field.name] = array.item() if array.ndim == 0 else array
-    if kind is ConeGeometry and values["closest"] is not None:
-        values["closest"] = tuple(values["closest"].tolist())
+            values[name] = arrays[key] if arrays[key].ndim else arrays[key].item()
     return kind(**values)
 
 
@@ -487,17 +413,12 @@ def diagnose(
 def _shares(V: DataMatrix, W: Array, H: Aligned) -> Array:
     """<w_k h_k, W H> / ||W H||^2: the sums over rows of W'W * HH'."""
     W, Ht = check_factors(V, W, H)
-    (HH,) = V.map(_gram, Ht)
+    (HH,) = V.map(gram_of_rows, Ht)
     largest = np.sqrt(np.diagonal(HH).max(initial=0.0)) or 1.0
     products = (W.T @ W) / (np.square(W).sum() or 1.0) * (HH / largest**2)
     total = products.sum()
     shares: Array = products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
     return shares
-
-
-def _gram(index: range, H: Array) -> tuple[Array]:
-    H = exact(H)
-    return (H.T @ H,)
 
 
 def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:

@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import check_factors, require_data_matrix
+from ..data.validate import check_factors
 from .scores import unit_columns
 
-__all__ = ["UNIQUE_RADIUS", "precision_of", "radii_of_factors", "uniqueness_radii"]
+__all__ = ["UNIQUE_RADIUS", "uniqueness_radii"]
 
 UNIQUE_RADIUS = math.radians(1)
 """A component is called unique if exact factors move it by at most this."""
@@ -66,22 +66,12 @@ def uniqueness_radii(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Array:
     >>> uniqueness_radii(from_columns(W @ H), W, H) < 1e-6
     array([ True, False])
     """
-    require_data_matrix(V, holes=True)
-    precision = precision_of(W, H)
+    kinds = [np.dtype(getattr(one, "dtype", np.float64)) for one in (W, H)]
+    precision = max(
+        float(np.finfo(kind if kind.kind == "f" else np.float64).eps) for kind in kinds
+    )  # integers are exact
     W, Ht = check_factors(V, W, H)
-    with V.own_threads():
-        return radii_of_factors(V, W, Ht, precision)
-
-
-def precision_of(*factors: Any) -> float:
-    """Return the precision of the least precise of some arrays; integers are exact."""
-    kinds = [np.dtype(getattr(one, "dtype", np.float64)) for one in factors]
-    return max(float(np.finfo(kind if kind.kind == "f" else np.float64).eps) for kind in kinds)
-
-
-def radii_of_factors(V: DataMatrix, W: Array, Ht: Aligned, precision: float) -> Array:
-    """Do what `uniqueness_radii` does, for factors that were checked."""
-    with _unheeded():
+    with V.own_threads(), _unheeded():
         radii = _radii(V, W, Ht, precision)
     return np.where(np.isnan(radii), np.inf, radii)
 

@@ -35,17 +35,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import factor, flag, instance, integer, several, text
+from ..arguments import flag, integer
 from ..data.blocks import Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
-from ..errors import DataError, NotAvailableError
+from ..errors import NotAvailableError
 from ..solve.constraints import Penalties
 from ..solve.goals import LOSSES, checked_loss, goal_of
 from ..solve.methods import Method, without_floor
@@ -53,7 +54,7 @@ from ..solve.run import Iteration, Run, Solution, Stopping, iterate
 from ..solve.terms import Terms
 from ..text import counted
 from . import plots
-from .identifiability import UNIQUE_RADIUS, precision_of, radii_of_factors
+from .identifiability import UNIQUE_RADIUS, uniqueness_radii
 from .scores import match_components, unit_columns
 
 __all__ = [
@@ -75,9 +76,7 @@ __all__ = [
     "proposed_moves",
     "refit",
     "slide",
-    "turn_sum",
     "uniqueness",
-    "whole_degrees",
 ]
 
 # --- exact turns --------------------------------------------------------------------------------
@@ -121,14 +120,8 @@ class Freedom:
     angles: Array
     exchange: Array
     spare: Array
-    radii: Array = field(default_factory=lambda: np.zeros(0))
-    limits: Array = field(default_factory=lambda: np.zeros(0))
-
-    def __post_init__(self) -> None:
-        K = self.angles.size
-        for name, unknown in (("radii", np.full(K, np.inf)), ("limits", np.zeros((K, K)))):
-            if getattr(self, name) is None or not getattr(self, name).size:  # saved before
-                object.__setattr__(self, name, unknown)
+    radii: Array
+    limits: Array
 
     @property
     def visible(self) -> list[int]:
@@ -136,29 +129,21 @@ class Freedom:
         found: list[int] = np.flatnonzero(self.angles >= VISIBLE_ANGLE).tolist()
         return found
 
-    def turn_in_words(self, k: int, names: Sequence[str] | None = None) -> str:
-        """Describe the turn of a visible component: "by 14° towards component 1".
-
-        `names` are those of all components, if they have any.
-        """
-        k = integer("k", k, at_least=0, at_most=self.angles.size - 1)
+    def turn_in_words(self, k: int, names: Sequence[str]) -> str:
+        """Describe the turn of a visible component: "by 14° towards component 1"."""
         if self.spare[k]:
             return "to anything, since the others make the same reconstruction without it"
         turn = self.exchange[:, k]
         partner = int(np.abs(turn).argmax())
         mainly = "mainly " if np.count_nonzero(turn) > 1 else ""
         direction = "towards" if turn[partner] > 0 else "away from"
-        degrees = whole_degrees(float(self.angles[k]))
-        called = f"component {partner}"
-        if names is not None:
-            called = text("names", several("names", names, "a list of names")[partner])
-        return f"by {degrees} {mainly}{direction} {called}"
+        return f"by {_whole_degrees(self.angles[k])} {mainly}{direction} {names[partner]}"
 
     def in_words(self) -> str | None:
         """Describe what is not unique in one sentence; None if nothing was found."""
         if not (found := self.visible):
             return None
-        K, turn = self.angles.size, whole_degrees(float(self.angles.max()))
+        K, turn = self.angles.size, _whole_degrees(self.angles.max())
         which = f" ({', '.join(map(str, found))})" if len(found) <= _MAX_LISTED else ""
         how = f"each by itself, by up to {turn}" if len(found) > 1 else f"by {turn}"
         return (
@@ -166,28 +151,22 @@ class Freedom:
             "exactly the same error"
         )
 
-    def turned(self, W: npt.ArrayLike, H: Any, k: int) -> tuple[Array, Array]:
-        """Return the factors with component k turned: other factors with the same product.
-
-        Raises
-        ------
-        NotAvailableError
-            For a spare component, which has no direction to be turned to.
-        """
-        K = self.angles.size
-        k = integer("k", k, at_least=0, at_most=K - 1)
-        W, H = factor("W", W, ("F", K)), factor("H", H, (K, "N"))
-        if self.spare[k]:
-            raise NotAvailableError(
-                f"component {k} is spare, it can be turned to anything: fit fewer components"
-            )
-        W, H = exact(np.array(W)), exact(np.array(H))
-        norms = np.linalg.norm(W, axis=0)
-        t = np.divide(
-            norms[k] * self.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0
-        )
+    def turned(self, W: Array, H: Array, k: int) -> tuple[Array, Array]:
+        """Return the factors with component k turned, if it is not spare: W H stays the same."""
+        t = self.turn(W, k)
+        W = exact(np.array(W))
         W[:, k] = np.maximum(W[:, k] + W @ t, 0)
         return W, np.maximum(H - np.outer(t, H[k]), 0)
+
+    def turn(self, W: Array, k: int) -> Array:
+        """Return t (K,) for which component k is turned to w_k + W t.
+
+        Where the coefficients of each sample sum to one, they still do if the turned component is
+        divided by 1 + sum t, which must be positive.
+        """
+        norms = np.linalg.norm(W, axis=0)
+        t = np.divide(self.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
+        return np.asarray(norms[k] * t)
 
 
 def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
@@ -212,31 +191,26 @@ def component_freedom(V: DataMatrix, W: npt.ArrayLike, H: Any) -> Freedom:
     >>> from conenmf import from_columns
     >>> W, H = np.eye(2), np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
     >>> freedom = component_freedom(from_columns(W @ H), W, H)
-    >>> freedom.turn_in_words(0)
-    'by 18° towards component 1'
+    >>> freedom.turn_in_words(0, ["a", "b"])
+    'by 18° towards b'
     >>> W_turned, H_turned = freedom.turned(W, H, 0)
     >>> W_turned.round(3).tolist(), H_turned.round(3).tolist()
     ([[1.0, 0.0], [0.333, 1.0]], [[3.0, 2.0, 1.0], [0.0, 1.333, 2.667]])
     """
-    require_data_matrix(V, holes=True)
-    precision = precision_of(W, H)
+    radii = uniqueness_radii(V, W, H)
     W, Ht = check_factors(V, W, H)
     with V.own_threads():
         (highest,) = V.map(_highest_of, Ht, reduce=np.maximum)
         zero = _ROUNDING_RATIO * highest
-        (ratios,) = V.map(_ratios_of_samples, Ht, reduce=np.minimum, zero=zero)
-        radii = radii_of_factors(V, W, Ht, precision)
-    return _freedom(W, _finite(ratios), highest == 0, radii)
-
-
-def _freedom(W: Array, ratios: Array, unused: Array, radii: Array) -> Freedom:
-    """Judge each component, given the least ratios between the rows of H."""
+        (ratios,) = V.map(_least_ratios, Ht, reduce=np.minimum, zero=zero)
+    ratios[~np.isfinite(ratios)] = 0
     U, norms = unit_columns(W), np.linalg.norm(W, axis=0)
     U = np.asfortranarray(np.where(U > _ROUNDING_RATIO * U.max(axis=0), U, 0))  # read by column
-    component_ratios = _finite(_least_ratios(U, np.zeros(norms.size)))
+    (component_ratios,) = _least_ratios(range(len(U)), U, zero=np.zeros(norms.size))
+    component_ratios[~np.isfinite(component_ratios)] = 0
     scale = np.divide(norms[:, None], norms, out=np.zeros_like(ratios), where=norms > 0)
     most = ratios * scale  # that can be added, in units of norm 1
-    unused = unused | (W.max(axis=0) == 0)
+    unused = (highest == 0) | (W.max(axis=0) == 0)
     spare = unused | _is_parallel(ratios) | _is_parallel(component_ratios)
     angles, exchange = np.arccos(np.minimum(U.min(axis=0), 1)), np.zeros_like(ratios)
     for k in map(int, np.flatnonzero(~spare)):
@@ -297,17 +271,6 @@ def places_of_turns(freedom: Freedom, W: Array, k: int) -> Iterator[Array]:
                 yield x
 
 
-def turn_sum(freedom: Freedom, W: Array, k: int) -> float:
-    """Return 1 + the sum of t, for the farthest turn of a component.
-
-    Where the coefficients of each sample sum to one, they still do if the turned component is
-    divided by it; it must be positive.
-    """
-    norms = np.linalg.norm(W, axis=0)
-    t = np.divide(freedom.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
-    return float(1 + norms[k] * t.sum())
-
-
 def other_components(
     freedom: Freedom, V: DataMatrix, W: Array, Ht: Aligned, k: int
 ) -> Iterator[Array]:
@@ -316,17 +279,16 @@ def other_components(
     For a spare component there are several to try: it may be a multiple of another, or used in
     proportion to another, which then takes its place.
     """
-    W, norms = exact(np.array(W)), np.linalg.norm(W, axis=0)
+    W = exact(np.array(W))
+    w, farthest = W[:, k].copy(), int(unit_columns(W)[:, k].argmin())
     if not freedom.spare[k]:
-        t = np.divide(freedom.exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
-        W[:, k] = np.maximum(W[:, k] + norms[k] * (W @ t), 0)
+        W[:, k] = np.maximum(w + W @ freedom.turn(W, k), 0)
         yield W
         return
-    w, farthest = W[:, k].copy(), int(unit_columns(W)[:, k].argmin())
     W[:, k] = 0
     W[farthest, k] = float(w.max()) or 1.0
     yield W.copy()
-    (HH,) = V.map(_gram, Ht)
+    (HH,) = V.map(gram_of_rows, Ht)
     sizes = np.sqrt(HH.diagonal())
     likeness = np.divide(HH[k], sizes, out=np.zeros_like(sizes), where=sizes > 0)
     likeness[k] = -1
@@ -343,20 +305,18 @@ def _highest_of(index: range, H: Array) -> tuple[Array]:
     return (exact(H.max(axis=0)),)
 
 
-def _gram(index: range, H: Array) -> tuple[Array]:
+def gram_of_rows(index: range, H: Array) -> tuple[Array]:
+    """Return the Gram matrix (K, K) of the rows of a block, as a step of `DataMatrix.map`."""
     H = exact(H)
     return (H.T @ H,)
 
 
-def _ratios_of_samples(index: range, H: Array, *, zero: Array) -> tuple[Array]:
-    return (_least_ratios(exact(H), zero),)
-
-
-def _least_ratios(Y: Array, zero: Array) -> Array:
+def _least_ratios(index: range, Y: Array, *, zero: Array) -> tuple[Array]:
     """Return the least y_k / y_l, k != l, over the rows where y_l > zero: (K, K).
 
     It is infinite if there is no such row; the diagonal is 0.
     """
+    Y = exact(Y)
     Y = np.where(Y > zero, Y, 0)
     used = (Y > 0).astype(np.float32)
     n_in_the_way = (1 - used).T @ used  # rows that have l and not k: the ratio is 0
@@ -368,13 +328,7 @@ def _least_ratios(Y: Array, zero: Array) -> Array:
             quotients = Y[np.ix_(rows, partners)] / column[rows, None]
             ratios[partners, l] = quotients.min(axis=0, initial=np.inf)
     np.fill_diagonal(ratios, 0)
-    return ratios
-
-
-def _finite(ratios: Array) -> Array:
-    """Return least ratios, 0 where there was nothing to divide by."""
-    finite: Array = np.where(np.isfinite(ratios), ratios, 0)
-    return finite
+    return (ratios,)
 
 
 def _is_parallel(ratios: Array) -> Array:
@@ -388,7 +342,7 @@ def between(U: Array, X: Array) -> Array:
     return angles
 
 
-def whole_degrees(radians: float) -> str:
+def _whole_degrees(radians: float) -> str:
     """Return an angle in whole degrees; a lower bound is not rounded up."""
     return f"{math.floor(math.degrees(radians) + 1e-9)}°"
 
@@ -399,17 +353,6 @@ MAX_ERROR_RATIO = 1.001
 """How many times the error of the given factors other factors may have."""
 
 VERDICTS = ("unique", "can be moved", "not found to move", "undecided", "given")
-
-_SHAPES = {  # of what is saved
-    **dict.fromkeys(("angles", "error_ratios", "given", "directions"), "K"),
-    **dict.fromkeys(("lower", "upper"), "FK"),
-    **dict.fromkeys(("was_searched", "passes"), ""),
-}
-_FREEDOM_SHAPES = {
-    **dict.fromkeys(("freedom_angles", "freedom_spare", "freedom_radii"), "K"),
-    **dict.fromkeys(("freedom_exchange", "freedom_limits"), "KK"),
-}
-_NEWER = {"directions": 0, "freedom_radii": np.inf}  # what is known if it was not saved: nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,6 +372,9 @@ class Uniqueness:
         scaled to the sum that the component has in W.
     given : array (K,), bool
         Which components were given, and so are not judged.
+    directions : array (K,)
+        In how many directions a thorough search has tried to move each component; 0 if there was
+        none, or if it did not come to its end.
     was_searched : bool
         Whether factors were sought at errors up to 1.001 times that of W H; exact turns always are.
     passes : float
@@ -436,9 +382,6 @@ class Uniqueness:
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
         most. It is empty in a result that was saved, and may be of very large ones.
-    directions : array (K,)
-        In how many directions a thorough search has tried to move each component; 0 if there was
-        none, or if it did not come to its end.
     """
 
     freedom: Freedom
@@ -447,14 +390,10 @@ class Uniqueness:
     lower: Array
     upper: Array
     given: Array
+    directions: Array
     was_searched: bool
     passes: float = 0.0
     others: Mapping[int, Array] = field(default_factory=dict, repr=False)
-    directions: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def __post_init__(self) -> None:
-        if not self.directions.size:
-            object.__setattr__(self, "directions", np.zeros(self.K, dtype=np.int64))
 
     @property
     def K(self) -> int:
@@ -478,8 +417,34 @@ class Uniqueness:
 
     def in_words(self, k: int, names: Sequence[str] | None = None) -> str:
         """Return what is known of a component, in a line; `names` are those of all components."""
-        k = integer("k", k, at_least=0, at_most=self.K - 1)
-        return _LINES[self.verdicts[k]](self, k, self._names(names))
+        verdict, radius = self.verdicts[k], ""
+        tried = f"at up to {MAX_ERROR_RATIO} times the error"
+        if np.isfinite(self.freedom.radii[k]):
+            degrees = math.ceil(100 * math.degrees(self.freedom.radii[k]) + 1e-6) / 100
+            radius = f"exact factors of WH move it by at most {degrees:.2f}°"  # not rounded down
+        if verdict == "given":
+            return "given, and so not judged"
+        if verdict == "unique":
+            searched = f"; none {tried} were found" if self.directions[k] else ""
+            return f"unique: {radius}{searched}"
+        if verdict == "can be moved":
+            return f"can be moved {self._move_in_words(k, self._names(names), radius)}"
+        if verdict == "not found to move":
+            return (
+                f"not found to move by 5° at an error of up to {MAX_ERROR_RATIO} times, in "
+                f"{self.directions[k]} directions; no proof"
+            )
+        search = "no factors with the same error were found to move it by 5°"
+        if self.was_searched:
+            search = f"a short search {tried.removeprefix('at ')} did not move it by 5°"
+        return f"undecided: {radius or 'not proved unique'}, and {search}"
+
+    def _move_in_words(self, k: int, names: Sequence[str], radius: str) -> str:
+        angle, ratio = self.angles[k], self.error_ratios[k]
+        if angle <= self.freedom.angles[k] + 1e-9 and ratio < 1.00005:
+            return f"{self.freedom.turn_in_words(k, names)}, at the same error"
+        exactly = f"; {radius}" if radius else ""
+        return f"by {_whole_degrees(angle)}, at an error of {ratio:.4f} times this one{exactly}"
 
     def summary(self) -> str:
         """Return how many components have each verdict, in a sentence."""
@@ -496,13 +461,8 @@ class Uniqueness:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        if names is None:
-            return tuple(f"component {k}" for k in range(self.K))
-        called = tuple(text("names", name) for name in several("names", names, "a list of names"))
-        if len(called) != self.K:
-            raise DataError(f"there are {len(called)} names for {self.K} components")
-        return called
+    def _names(self, names: Sequence[str] | None) -> Sequence[str]:
+        return names or [f"component {k}" for k in range(self.K)]
 
     def other(self, k: int) -> Array:
         """Return the components W' (F, K) of other factors, in which component k is moved.
@@ -515,97 +475,35 @@ class Uniqueness:
         NotAvailableError
             If no such factors were found, or they were not kept.
         """
-        k = integer("k", k, at_least=0, at_most=self.K - 1)
-        if k in self.others:
-            return self.others[k]
-        why = "none were found" if self.angles[k] < VISIBLE_ANGLE else "they were not kept"
-        raise NotAvailableError(f"no other factors that move component {k}: {why}")
+        if k not in self.others:
+            why = "none were found" if self.angles[k] < VISIBLE_ANGLE else "they were not kept"
+            raise NotAvailableError(f"no other factors that move component {k}: {why}")
+        return self.others[k]
 
     def arrays(self) -> dict[str, Array]:
         """Return what is saved with a result, by name; `from_arrays` re-creates it."""
-        arrays = {name: np.asarray(getattr(self, name)) for name in _SHAPES}
+        arrays = {name: np.asarray(value) for name, value in vars(self).items()}
+        del arrays["freedom"], arrays["others"]
         return arrays | {f"freedom_{key}": value for key, value in vars(self.freedom).items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], F: int, K: int) -> Uniqueness:
-        """Re-create what `arrays` returned, for factors with F features and K components.
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Uniqueness:
+        """Re-create what `arrays` returned."""
+        values: dict[str, Any] = {}
+        turns: dict[str, Array] = {}
+        for name, array in arrays.items():
+            if name.startswith("freedom_"):
+                turns[name.removeprefix("freedom_")] = array
+            else:
+                values[name] = array if array.ndim else array.item()
+        return cls(Freedom(**turns), **values)
 
-        Raises
-        ------
-        DataError
-            If an array is missing, or does not fit the factors.
-        """
-        sides = {"F": F, "K": K}
-        arrays = {name: np.full(K, value) for name, value in _NEWER.items()} | dict(arrays)
-        for name, letters in (_SHAPES | _FREEDOM_SHAPES).items():
-            shape = tuple(sides[letter] for letter in letters)
-            if name not in arrays or arrays[name].shape != shape:
-                raise DataError(f"its uniqueness_{name} does not fit the factors")
-        values: dict[str, Any] = {name: arrays[name] for name in _SHAPES}
-        values |= {name: values[name].item() for name in ("was_searched", "passes")}
-        parts = {name.removeprefix("freedom_"): arrays[name] for name in _FREEDOM_SHAPES}
-        return cls(Freedom(**parts), **values)
-
-    def plot(self, W: npt.ArrayLike, axes: Any = None) -> Array:
+    def plot(self, W: Array, axes: Any = None) -> Array:
         """Draw the components W (F, K) with their bands; return the matplotlib axes."""
-        W = factor("W", W, self.lower.shape)
         titles = [f"component {k}: {verdict}" for k, verdict in enumerate(self.verdicts)]
         return plots.bands(W, self.lower, self.upper, axes, titles=titles)
 
 
-# --- in words ---------------------------------------------------------------------------------
-
-
-def _unique_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    tried = found.directions[k]
-    searched = f"; none at up to {MAX_ERROR_RATIO} times the error were found" if tried else ""
-    return f"unique: {_radius_in_words(found, k)}{searched}"
-
-
-def _radius_in_words(found: Uniqueness, k: int) -> str:
-    degrees = math.ceil(100 * math.degrees(found.freedom.radii[k]) + 1e-6) / 100  # not rounded down
-    return f"exact factors of WH move it by at most {degrees:.2f}°"
-
-
-def _moved_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    freedom = found.freedom
-    is_exact = found.angles[k] <= freedom.angles[k] + 1e-9 and found.error_ratios[k] < 1.00005
-    if is_exact:
-        return f"can be moved {freedom.turn_in_words(k, names)}, at the same error"
-    angle, ratio = whole_degrees(float(found.angles[k])), found.error_ratios[k]
-    is_known = np.isfinite(freedom.radii[k])
-    exactly = f"; {_radius_in_words(found, k)}" if is_known else ""
-    return f"can be moved by {angle}, at an error of {ratio:.4f} times this one{exactly}"
-
-
-def _not_found_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    return (
-        f"not found to move by 5° at an error of up to {MAX_ERROR_RATIO} times, in "
-        f"{found.directions[k]} directions; no proof"
-    )
-
-
-def _undecided_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    known = "not proved unique"
-    if np.isfinite(found.freedom.radii[k]):
-        known = _radius_in_words(found, k)
-    search = "no factors with the same error were found to move it by 5°"
-    if found.was_searched:
-        search = f"a short search up to {MAX_ERROR_RATIO} times the error did not move it by 5°"
-    return f"undecided: {known}, and {search}"
-
-
-def _given_in_words(found: Uniqueness, k: int, names: Sequence[str]) -> str:
-    return "given, and so not judged"
-
-
-_LINES = {
-    "unique": _unique_in_words,
-    "can be moved": _moved_in_words,
-    "not found to move": _not_found_in_words,
-    "undecided": _undecided_in_words,
-    "given": _given_in_words,
-}
 _COUNTED = {
     "unique": "unique (exact factors of WH move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
@@ -713,13 +611,16 @@ def all_moves(
 def _step_of(u: Array, direction: Array) -> float:
     """How far u goes in a direction until it has turned by the least angle; 0 if it never does."""
     low, high = 0.0, 0.01 / (float(np.linalg.norm(direction)) or 1.0)
-    while _turned(u, high * direction) < _ANGLES[0]:
+    while _angle_to(u, u + high * direction) < _ANGLES[0]:
         low, high = high, 2 * high
         if high * float(np.abs(direction).max(initial=0)) > 1e3 or not direction.any():
             return 0.0
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (middle, high) if _turned(u, middle * direction) < _ANGLES[0] else (low, middle)
+        if _angle_to(u, u + middle * direction) < _ANGLES[0]:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -739,17 +640,18 @@ def slide(
         across = best - (best @ u) * u
         if not across.any():
             return None
-        if (turned := _turned(u, best - u)) >= angle - 1e-9:
+        if (turned := _angle_to(u, best)) >= angle - 1e-9:
             return Move(l, np.zeros(W.shape[1]), turned, math.nan, best - W[:, l])
         there = math.cos(angle) * u + math.sin(angle) * across / np.linalg.norm(across)
         best = np.maximum(np.linalg.norm(best) * there, 0)  # zeros may bring it nearer again
     return None
 
 
-def _turned(u: Array, step: Array) -> float:
-    moved = np.maximum(u + step, 0)
+def _angle_to(u: Array, w: Array, size: float = 1.0) -> float:
+    """The angle from a unit vector to w without what is negative; 0 if nearly nothing is left."""
+    moved = np.maximum(w, 0)
     norm = float(np.linalg.norm(moved))
-    return float(np.arccos(np.clip(u @ moved / norm, -1, 1))) if norm > 1e-6 else 0.0
+    return float(np.arccos(np.clip(u @ moved / norm, -1, 1))) if norm > 1e-6 * size else 0.0
 
 
 class _Judge:
@@ -768,9 +670,9 @@ class _Judge:
         found = [self._along(l, *way) for way in ways]
         turns = self._turns(l, np.divide(turn, self.norms, where=self.norms > 0, out=0 * turn))
         nearest = [turns, *(moves[:1] for moves in found)]
-        cheapest = sorted((move for moves in nearest for move in moves), key=_by_cost)
+        cheapest = sorted((move for moves in nearest for move in moves), key=attrgetter("cost"))
         allowed = [moves[-1] for moves in found if moves and moves[-1].cost <= 1]
-        return [*sorted(allowed, key=_by_angle)[:1], *cheapest]
+        return [*sorted(allowed, key=attrgetter("angle"), reverse=True)[:1], *cheapest]
 
     def _along(self, l: int, k: int, sign: int) -> list[Move]:
         """The nearest move towards or away from component k, and the farthest that is allowed."""
@@ -783,7 +685,7 @@ class _Judge:
             t[k] = sign * math.sin(angle) / math.sin(left) * self.norms[l] / self.norms[k]
             reached = angle
             if sign < 0:  # what would be negative is zero, so that it turns less
-                reached = self._angle(l, self.W[:, l] + t[k] * self.W[:, k])
+                reached = self._angle(l, t)
             move = Move(l, t, reached, self._cost_along(l, k, t[k]) / self.allowed)
             if move.angle < _MIN_ANGLE:
                 continue
@@ -791,6 +693,10 @@ class _Judge:
                 break
             found = [*found[:1], move]
         return found
+
+    def _angle(self, l: int, t: Array) -> float:
+        """By how much component l is moved to w_l + W t."""
+        return _angle_to(self.U[:, l], self.W[:, l] + self.W @ t, self.norms[l])
 
     def _cost_along(self, l: int, k: int, t: float) -> float:
         if t > 0:
@@ -801,7 +707,7 @@ class _Judge:
 
     def _turns(self, l: int, turn: Array) -> list[Move]:
         """An exact turn that is too small to be seen, continued."""
-        angle = self._angle(l, self.W[:, l] + self.W @ turn) if turn.any() else 0.0
+        angle = self._angle(l, turn) if turn.any() else 0.0
         if angle < math.radians(0.5) or angle >= _ANGLES[0]:
             return []
         t = turn * (math.tan(_ANGLES[0]) / math.tan(angle))
@@ -809,24 +715,8 @@ class _Judge:
         changed = self.W_seen @ lost
         below = np.maximum(-(self.W_seen[:, l] + self.W_seen @ t), 0)
         cost = float((changed**2).sum() + self.H_squares[l] * (below @ below))
-        reached = self._angle(l, self.W[:, l] + self.W @ t)
+        reached = self._angle(l, t)
         return [Move(l, t, reached, cost / self.allowed)] if reached >= _MIN_ANGLE else []
-
-    def _angle(self, l: int, w: Array) -> float:
-        """The angle between a component and its new place, without what is negative there."""
-        moved = np.maximum(w, 0)
-        norm = float(np.linalg.norm(moved))
-        if norm <= 1e-6 * self.norms[l]:
-            return 0.0
-        return float(np.arccos(np.clip(self.U[:, l] @ moved / norm, -1, 1)))
-
-
-def _by_cost(move: Move) -> float:
-    return move.cost
-
-
-def _by_angle(move: Move) -> float:
-    return -move.angle
 
 
 def _relative_to_margins(W: Array, H: Array) -> tuple[Array, Array]:
@@ -988,7 +878,7 @@ _MAX_KEPT_BYTES = 1 << 27  # of other factors
 
 
 def exact_uniqueness(
-    W: npt.ArrayLike, freedom: Freedom, *, n_given: int = 0, sum_to_one: bool = False
+    W: Array, freedom: Freedom, *, n_given: int = 0, sum_to_one: bool = False
 ) -> Uniqueness:
     """Return what is known without reading V, from exact turns and proofs alone.
 
@@ -1002,12 +892,10 @@ def exact_uniqueness(
     sum_to_one : bool
         The coefficients of each sample sum to one: turns that this rules out do not count.
     """
-    instance("freedom", freedom, Freedom, "component_freedom(V, W, H)")
-    W = exact(factor("W", W, ("F", freedom.angles.size)))
-    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
-    found, sum_to_one = _Found(W, freedom, n_given), flag("sum_to_one", sum_to_one)
+    W = exact(W)
+    found = _Found(W, freedom, n_given)
     for l in range(n_given, W.shape[1]):
-        if sum_to_one and (freedom.spare[l] or turn_sum(freedom, W, l) <= 0):
+        if sum_to_one and (freedom.spare[l] or 1 + freedom.turn(W, l).sum() <= 0):
             continue
         found.widen_by_turns(l)
         found.angles[l] = freedom.angles[l]
@@ -1136,7 +1024,7 @@ class _Found:
             if self.angles[l] >= VISIBLE_ANGLE and held <= _MAX_KEPT_BYTES:
                 kept[l] = W
         facts = (self.freedom, self.angles, self.ratios, self.lower, self.upper, self.given)
-        return Uniqueness(*facts, was_searched, passes, kept, self.directions)
+        return Uniqueness(*facts, self.directions, was_searched, passes, kept)
 
 
 class _Search:
@@ -1179,7 +1067,7 @@ class _Search:
                 continue
             others = other_components(freedom, self.V, self.W, self.Ht, l)
             if self.sum_to_one and not freedom.spare[l]:  # W H has the same sums with this scale
-                total = turn_sum(freedom, self.W, l)
+                total = 1 + float(freedom.turn(self.W, l).sum())
                 scale = np.where(np.arange(self.W.shape[1]) == l, total, 1)
                 others = iter([W / scale for W in others] if total > 0 else [])
             if any(self.check_components(W) for W in others):
@@ -1187,7 +1075,7 @@ class _Search:
 
     def refits(self, max_iter: int) -> None:
         """Put the other components elsewhere, and let the rest follow."""
-        proposed, limits = self.proposed(), _TRIAL_ITERATIONS
+        proposed = self.proposed()
         for trial in range(_MAX_TRIALS):
             pending = set(self.found.pending())
             moves = [
@@ -1197,9 +1085,8 @@ class _Search:
             ]
             if not moves or max_iter <= 0:
                 return
-            each = int(np.clip(max_iter // len(moves), *limits))
-            options: Any = {"loss": self.loss, "n_given": self.n_given, "max_iter": each}
-            for end in refit(self.V, self.W, self.Ht, moves, limit=self.limit, **options):
+            each = int(np.clip(max_iter // len(moves), *_TRIAL_ITERATIONS))
+            for end in self.trials(self.W, self.Ht, moves, max_iter=each):
                 max_iter -= end.n_iter
                 self.check(end)
 
@@ -1216,13 +1103,13 @@ class _Search:
         ends: list[list[Refit]] = [[] for _ in range(K)]
         for trial in range(_DIRECTIONS):
             now = [moves[l][trial] for l in self.found.pending() if len(moves[l]) > trial]
-            for move, end in zip(now, self.converged(self.W, self.Ht, now), strict=True):
+            for move, end in zip(now, self.trials(self.W, self.Ht, now, **_THOROUGH), strict=True):
                 ends[move.component].append(end)
                 self.check(end)
         for l in self.found.pending():
             converged = [end for end in ends[l] if end.n_iter < _THOROUGH["max_iter"]]
             self.found.directions[l] = len(converged) if len(converged) == _DIRECTIONS else 0
-            for end in sorted(ends[l], key=_by_error)[:_SLIDING]:
+            for end in sorted(ends[l], key=attrgetter("error"))[:_SLIDING]:
                 if self.found.angles[l] < VISIBLE_ANGLE:
                     self.slide(l, end)
 
@@ -1235,16 +1122,16 @@ class _Search:
             move = slide(end.W, VH, HH, l, self.W[:, l], _SLIDE_ANGLE, step)
             if move is None:
                 return
-            (new,) = self.converged(end.W, Ht, [move])
+            (new,) = self.trials(end.W, Ht, [move], **_THOROUGH)
             fall = end.error - new.error
             if self.check(new) or (step == 1 and new.error - self.limit > _MAX_SLIDES * fall):
                 return
             end, step = (new, 2 * step) if fall > 0 else (end, 1.0)
 
-    def converged(self, W: Array, Ht: Aligned, moves: list[Move]) -> Iterator[Refit]:
-        """Yield where moves end, the others refitted until they converge."""
-        options: Any = {"loss": self.loss, "n_given": self.n_given, "limit": self.limit}
-        return refit(self.V, W, Ht, moves, **options, **_THOROUGH)
+    def trials(self, W: Array, Ht: Aligned, moves: list[Move], **stopping: Any) -> Iterator[Refit]:
+        """Yield where moves end, the others refitted."""
+        stopping |= {"limit": self.limit}
+        return refit(self.V, W, Ht, moves, loss=self.loss, n_given=self.n_given, **stopping)
 
     def proposed(self, max_cost: float = _MAX_COST) -> list[list[Move]]:
         """Moves for each component: the one that goes farthest, and others, the cheapest first."""
@@ -1255,10 +1142,6 @@ class _Search:
         counts = self.loss == "poisson"
         proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
         return [[move for move in own if move.cost <= max_cost] for own in proposed]
-
-
-def _by_error(end: Refit) -> float:
-    return end.error
 
 
 def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned, rng: np.random.Generator) -> Array:
