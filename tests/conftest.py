@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import anndata
 import dask
@@ -343,3 +344,50 @@ def paper():
     for name in names:
         sys.modules.pop(name, None)
     sys.modules.update({name: module for name, module in hidden.items() if module})
+
+
+# --- what travels between a client and its workers --------------------------------------------
+
+
+class Traffic(NamedTuple):
+    """Rounds, tasks with a step, bytes shared with all chunks in a round, and bytes of sums."""
+
+    rounds: int = 0
+    tasks: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+
+
+def _bytes(message):
+    """About how many bytes a message has."""
+    if isinstance(message, np.ndarray):
+        return message.nbytes
+    if isinstance(message, dict):
+        return sum(map(_bytes, message.values()))
+    return sum(map(_bytes, message)) if isinstance(message, tuple | list) else 8
+
+
+@pytest.fixture
+def traffic(monkeypatch):
+    """Let matrices on a cluster count in `traffic` what is sent to and from their workers."""
+    from conenmf.scale.dask import ClusterMatrix
+
+    run, gather = ClusterMatrix._run, ClusterMatrix._gather
+
+    def add(V, *counts):
+        V.traffic = Traffic(*np.add(getattr(V, "traffic", Traffic()), counts).tolist())
+
+    def counting_run(V, kind, work):
+        results, read = run(V, kind, work)
+        add(V, 1, len(V._groups), _bytes(work.shared), _bytes(results[-1]))
+        return results, read
+
+    def counting_gather(V, indices):
+        block = gather(V, indices)
+        owners = np.searchsorted(V._starts, indices, side="right")
+        add(V, 1, np.unique(owners).size, 0, _bytes(np.asarray(block)))
+        return block
+
+    monkeypatch.setattr(ClusterMatrix, "_run", counting_run)
+    monkeypatch.setattr(ClusterMatrix, "_gather", counting_gather)
+    return Traffic

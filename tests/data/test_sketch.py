@@ -118,7 +118,7 @@ def test_what_is_stored_does_not_decide(share):
     assert len(ranks) == 1
 
 
-def test_on_a_cluster_it_is_held_by_the_client(low_rank):
+def test_on_a_cluster_it_is_held_by_the_client(low_rank, traffic):
     V = from_rows(da.from_array(low_rank.T, chunks=(20, 30)))
     S = sketch(V, 6)
     rounds = V.traffic.rounds

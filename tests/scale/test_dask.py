@@ -32,7 +32,6 @@ from conenmf.errors import (
 )
 from conenmf.judge.stability import stability
 from conenmf.scale.checkpoint import Checkpoint
-from conenmf.scale.dask import Traffic
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
 
@@ -238,21 +237,21 @@ def test_data_are_persisted_only_when_asked(X, persist):
     assert len(reads) == (4 if persist else 8)
 
 
-def test_what_travels_does_not_depend_on_the_number_of_samples(X):
+def test_what_travels_does_not_depend_on_the_number_of_samples(X, traffic):
     """W out and the sums in, per iteration; nothing that has a row per sample."""
     K, F = 4, 50
     for copies in (1, 3):
         V = from_rows(chunked(np.tile(X, (copies, 1)), 1000))
-        traffic = []
+        seen = []
 
-        def watch(progress, V=V, traffic=traffic):
-            traffic.append(V.traffic)
+        def watch(progress, V=V, seen=seen):
+            seen.append(V.traffic)
 
         factorize(V, K, tol=0, max_iter=6, callback=watch)
-        per_iteration = Traffic(*np.subtract(traffic[-1], traffic[-2]))
+        per_iteration = traffic(*np.subtract(seen[-1], seen[-2]))
         out = 8 * (F * K + K * K) + 6 * 8  # W, G; unit, beta, floor, solver, step, its arrays
         back = 8 * (F * K + K * K) + 8  # VH', HH', <V, WH>
-        assert per_iteration == Traffic(1, 2 * copies, out, back)
+        assert per_iteration == traffic(1, 2 * copies, out, back)
 
 
 # --- on two worker processes ------------------------------------------------------------------
@@ -278,7 +277,7 @@ def test_everything_runs_on_the_cluster(client, X):
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
-def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss):
+def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss, traffic):
     counts = np.random.default_rng(0).poisson(3.0, (60, 12)).astype(float)
     V = from_rows(chunked(counts, 20))
     options = {"loss": loss, "max_iter": 3, "tol": 0.0}
