@@ -148,7 +148,7 @@ def test_names_of_files_are_checked():
     assert file_names("a", 7, 0.25)["spectra"] == "a.spectra.k_7.dt_0_25.consensus.txt"
     for wrong in ("", "a/b", ".a", "a\n"):
         with pytest.raises(OptionError, match="expected the beginning"):
-            file_names(wrong, 7, 0.5)
+            check_run("out", wrong)
 
 
 def test_names_like_formulas_get_an_apostrophe(counts):

@@ -105,7 +105,6 @@ class Programs:
 
     def markers(self, n: int = 10) -> list[list[str]]:
         """Return the names of the n genes with the largest scores of each program."""
-        n = integer("n", n, at_least=1)
         order = np.argsort(-self.spectra_score, axis=0, kind="stable")[:n]
         return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
 
@@ -342,8 +341,7 @@ def _refined(
     counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
     method = goal_of("poisson", "auto")[2]
-    if method is None:
-        raise AssertionError("the Poisson loss has a solver")
+    assert method is not None  # the Poisson loss has a solver
     initial = initialize_counts(counts, spectra.shape[1], (spectra * deviation, H))
     stopping = Stopping(0.0, max_iter=n_iter)
     W = alternate(counts, initial.W, initial.H, method, stopping=stopping).W / deviation

@@ -7,8 +7,6 @@ is what the file ``NAME.run.k_20.dt_0_5.json`` of each is for.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,12 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import flag, instance, number, optional, text
-from ..arguments import path as checked_path
 from ..atomic import files_written_whole, writing
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
-from ..data.validate import require_data_matrix
 from ..errors import Message, Option, OptionError, OutputError
 from ..export import check_packages, no_formula
 from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
@@ -42,7 +37,6 @@ _TABLES = {
     "annotated": "{name}.{run}.h5ad",
 }
 _SHARED = ("source", "genes")  # what runs in a folder have in common
-_ROWS = 10_000  # written at a time
 _STARCAT_SUM = 1e6
 
 
@@ -52,18 +46,8 @@ def file_names(name: str, K: int, density_threshold: float) -> dict[str, str]:
     >>> file_names("atlas", 20, 0.5)["usages"]
     'atlas.usages.k_20.dt_0_5.consensus.txt'
     """
-    name = _checked_name(name)
-    threshold = str(number("density_threshold", density_threshold, above=0)).replace(".", "_")
-    run = f"k_{K}.dt_{threshold}"
+    run = f"k_{K}.dt_{str(density_threshold).replace('.', '_')}"
     return {what: pattern.format(name=name, run=run) for what, pattern in _TABLES.items()}
-
-
-def _checked_name(value: Any) -> str:
-    name = text("name", value)
-    if not name or "/" in name or not name.isprintable() or name.startswith("."):
-        problem = ", expected the beginning of the names of files"
-        raise OptionError(Message(Option("name", name), problem))
-    return name
 
 
 def check_run(
@@ -87,23 +71,23 @@ def check_run(
     force : bool
         Take the folder all the same; files of the same names are replaced.
     """
-    target, name = Path(checked_path("folder", folder)), _checked_name(name)
-    force = flag("force", force)
-    source, genes = optional(text, "source", source), optional(text, "genes", genes)
+    target = Path(folder)
+    if not name or "/" in name or not name.isprintable() or name.startswith("."):
+        problem = ", expected the beginning of the names of files"
+        raise OptionError(Message(Option("name", name), problem))
     if os.path.lexists(target) and not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder")
     if not target.exists() and not target.absolute().parent.is_dir():
         raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
-    here = {"source": source, "genes": genes}
-    if target.is_dir() and not force:
-        known = [path for path in target.glob(f"{name}.run.k_*.json") if path.is_file()]
-        for path in known:
-            _refuse_other(target, path, here)
-        if not known:
-            found = [path.name for path in target.iterdir() if path.name.startswith(f"{name}.")]
-            if found:
-                problem = f"{target} holds another {sorted(found)[0]}: name another folder, or "
-                raise OutputError(Message(problem, "other files with ", Option("name")))
+    if force or not target.is_dir():
+        return target
+    known = list(target.glob(f"{name}.run.k_*.json"))
+    for path in known:
+        _refuse_other(target, path, {"source": source, "genes": genes})
+    found = sorted(path.name for path in target.iterdir() if path.name.startswith(f"{name}."))
+    if found and not known:
+        problem = f"{target} holds another {found[0]}: name another folder, or other files with "
+        raise OutputError(Message(problem, Option("name")))
     return target
 
 
@@ -151,12 +135,7 @@ def write_programs(
         ``varm[key + "_score"]`` the scores, ``obs[key]`` the labels as categories, ``var[key]``
         whether a gene was factored, and ``uns[key]`` the facts as JSON.
     """
-    instance("programs", programs, Programs)
     target = check_run(folder, name, source=source, genes=genes, force=force)
-    if counts is not None:
-        require_data_matrix(counts)
-    copy_of = optional(checked_path, "copy_of", copy_of)
-    key = text("key", key)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
         del names["annotated"]
@@ -220,14 +199,12 @@ def _tables(programs: Programs) -> dict[str, Iterable[bytes]]:
 
     Names that a spreadsheet would take for formulas get an apostrophe.
     """
-    names, K = programs.names, programs.K
-    all_genes = [no_formula(names.feature(f)) for f in range(len(programs.spectra_tpm))]
+    names, tpm = programs.names, programs.spectra_tpm
+    all_genes = [no_formula(names.feature(f)) for f in range(len(tpm))]
     chosen = [all_genes[f] for f in programs.genes.tolist()]
-    numbers = [str(k + 1) for k in range(K)]
-    N = len(programs.usages)
-    cells = [no_formula(names.sample(n)) for n in range(N)]
+    numbers = [str(k + 1) for k in range(programs.K)]
+    cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
-    tpm = programs.spectra_tpm
     starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]
     starcat /= np.where(deviation > 0, deviation, 1.0)[:, None]
     return {
@@ -242,19 +219,14 @@ def _tables(programs: Programs) -> dict[str, Iterable[bytes]]:
 
 def _lines(columns: Sequence[str], rows: Sequence[str], numbers: Array) -> Iterator[bytes]:
     """A table with tabs, as pandas writes it: an empty cell above the names of rows."""
-    yield _quoted(["", *columns])
+    yield f"\t{_quoted(columns)}\n".encode()
     digits = 9 if numbers.dtype == np.float32 else 17
-    pattern = "\t".join([f"%.{digits}g"] * len(columns)) + "\n"
-    for start in range(0, len(rows), _ROWS):
-        batch = zip(rows[start : start + _ROWS], numbers[start : start + _ROWS], strict=True)
-        parts = (_quoted([row])[:-1].decode() + "\t" + pattern % tuple(line) for row, line in batch)
-        yield "".join(parts).encode()
+    pattern = "\t".join([f"%.{digits}g"] * len(columns))
+    for row, line in zip(rows, numbers, strict=True):
+        yield f"{_quoted([row])}\t{pattern % tuple(line)}\n".encode()
 
 
-def _quoted(cells: Sequence[str]) -> bytes:
-    """A line of texts; those with a quote in them are quoted."""
-    if not any('"' in cell for cell in cells):
-        return ("\t".join(cells) + "\n").encode()
-    line = io.StringIO(newline="")
-    csv.writer(line, delimiter="\t", lineterminator="\n").writerow(cells)
-    return line.getvalue().encode()
+def _quoted(cells: Sequence[str]) -> str:
+    """Texts with tabs between them; those with a quote in them are quoted."""
+    doubled = (cell.replace('"', '""') for cell in cells)
+    return "\t".join(f'"{cell}"' if '"' in cell else cell for cell in doubled)
