@@ -220,10 +220,10 @@ ODD = {
     "counts the rows ": 0.25 * np.arange(N)[::-1],
     "holds another integer in each row, such as": np.cumsum(RNG.integers(1, 9, N)) + 100,
     "holds another integer in each row, such as ": RNG.permutation(10**4)[:N] + 30_000,
-    "holds dates such as 20191201": 20191201 + np.arange(N) % 30,
-    "holds years such as": 1990 + np.arange(N) % 7,
-    "holds times such as": 1.6e9 + np.sort(RNG.integers(0, 10**6, N)),
-    "holds times such as ": 1.6e12 + np.sort(RNG.integers(0, 10**6, N)),
+    "holds dates or times such as 20191201": 20191201 + np.arange(N) % 30,
+    "holds dates or times such as": 1990 + np.arange(N) % 7,
+    "holds dates or times such as ": 1.6e9 + np.sort(RNG.integers(0, 10**6, N)),
+    "holds dates or times such as  ": 1.6e12 + np.sort(RNG.integers(0, 10**6, N)),
 }
 
 

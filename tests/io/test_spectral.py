@@ -110,7 +110,11 @@ def test_other_places_of_both_files(tmp_path):
         ({"data_type": 6}, DataTypeError, "Complex data not supported"),
         ({"data_type": 7}, FileFormatError, "is damaged"),
         ({"wavelength": "{1, 2}"}, FileFormatError, "'wavelength' has 2 items for 4 bands"),
-        ({"data_ignore_value": "none"}, FileFormatError, "'data ignore value' is 'none'"),
+        (
+            {"data_ignore_value": "none"},
+            FileFormatError,
+            "convert string to float: 'none'",
+        ),
         ({"data_ignore_value": int(SCENE[2, 3, 1])}, DataTypeError, "data ignore value"),
     ],
 )

@@ -6,6 +6,7 @@ files of version 5 to 7 and Matrix Market, which have to fit in memory; MATLAB 7
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 from pathlib import Path
@@ -28,7 +29,6 @@ from .limits import (
     check_fits,
     check_sides,
     choose_member,
-    choose_variable,
     fits,
     named_damage,
     too_many_names,
@@ -72,15 +72,11 @@ def _read_header(stream: Any, name: object) -> tuple[tuple[int, ...], bool, np.d
     return shape, fortran, dtype
 
 
-def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    return int(np.prod(shape, dtype=object)) * dtype.itemsize
-
-
 def _mapped(
     stream: Any, path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
 ) -> Array:
     """The array at the place of a stream, mapped into memory."""
-    claimed, held = _bytes(shape, dtype), path.stat().st_size - stream.tell()
+    claimed, held = math.prod(shape) * dtype.itemsize, path.stat().st_size - stream.tell()
     if min(shape, default=1) < 0 or claimed > held:
         raise FileFormatError(
             f"{path} is truncated: its header claims {' x '.join(map(str, shape))} numbers, which "
@@ -104,7 +100,7 @@ class _Archive:
         info, title = self.members[name], f"{self.path}: member {name}"
         with self._zip.open(info) as stream:
             shape, _, dtype = _read_header(stream, title)
-            size, held = _bytes(shape, dtype), info.file_size - stream.tell()
+            size, held = math.prod(shape) * dtype.itemsize, info.file_size - stream.tell()
         if size != held:
             raise FileFormatError(
                 f"{title} is truncated or damaged: its header claims {size} bytes, and it holds "
@@ -178,8 +174,10 @@ def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         return open_matlab_hdf5(path, dataset, budget)
     with named_damage(path):
         found = {name: (shape, kind) for name, shape, kind in _variables(path)}
-        numeric = {name: shape for name, (shape, kind) in found.items() if kind in _ITEM_BYTES}
-        name = choose_variable(path, dataset, list(found), numeric)
+        numeric = [name for name in found if found[name][1] in _ITEM_BYTES]
+        large = [name for name in numeric if math.prod(found[name][0]) != 1]
+        is_clear = dataset is None and len(large or numeric) == 1
+        name = choose_member(path, dataset, (large or numeric) if is_clear else found)
         shape, kind = found[name]
         if name not in numeric:
             raise DataTypeError(f"{path}: {name!r} is not a matrix of numbers")
@@ -187,7 +185,7 @@ def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         if kind == "sparse":
             check_sides(title, shape[0], shape[1], stored)
         else:
-            size = int(np.prod(shape, dtype=object)) * _ITEM_BYTES[kind]
+            size = math.prod(shape) * _ITEM_BYTES[kind]
             check_expansion(title, stored, size)
             check_fits(title, size, budget, _READ_AS_A_WHOLE)
         array = scipy_io.loadmat(path, variable_names=[name], spmatrix=False)[name]

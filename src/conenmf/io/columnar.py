@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option
 from ..names import Names
 from .limits import check_expansion, listed, named_damage, require_package
 from .source import NamedMatrix
-from .tables import ColumnChoice, Rows, batch_bytes, remark_on_columns
+from .tables import ColumnChoice, batch_bytes, collect, remark_on_columns
 
 __all__ = ["open_arrow", "open_parquet"]
 
@@ -29,9 +30,9 @@ def open_parquet(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
         facts = file.metadata
         sizes = (facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         check_expansion(path, path.stat().st_size, sum(sizes))
-        table = _Table(path, file.schema_arrow, choice)
-        n_rows = max(1, batch_bytes(budget) // (8 * len(table.numeric)))
-        return table.read(file.iter_batches(batch_size=min(n_rows, 1 << 16)), budget)
+        n_rows = max(1, batch_bytes(budget) // (8 * len(file.schema_arrow)))
+        batches = file.iter_batches(batch_size=min(n_rows, 1 << 16))
+        return _read(path, file.schema_arrow, batches, budget, choice)
 
 
 def open_arrow(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
@@ -42,52 +43,45 @@ def open_arrow(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
         stream.seek(0)
         file = pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream)
         batches = map(file.get_batch, range(file.num_record_batches)) if is_file else file
-        return _Table(path, file.schema, choice).read(batches, budget)
+        return _read(path, file.schema, batches, budget, choice)
 
 
-class _Table:
-    """Which columns of a table hold the names and the numbers."""
+def _read(
+    path: Path, schema: Any, batches: Iterable[Any], budget: int, choice: ColumnChoice
+) -> NamedMatrix:
+    """Read a table in batches of rows."""
+    pa = require_package("pyarrow", path)
+    names, kinds = schema.names, schema.types
+    index = _pandas_index(schema)
+    named_by, dropped = choice.places(path, names, len(names), index[0] if index else None)
+    left_out = {*dropped, named_by, *(index if choice.names_column is None else ())}
+    others = [column for column in range(len(kinds)) if column not in left_out]
+    numeric = [column for column in others if _is_number(kinds[column], pa.types)]
+    unusable = sorted(set(others) - set(numeric))
+    if unusable == [0] and named_by is None and _is_text(kinds[0], pa.types):
+        unusable, named_by = [], 0
+    if unusable:
+        columns = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
+        problem = f"{path} has columns that are not numbers: {columns}; convert them, or "
+        advice = ("leave them out with ", Option("drop", names[unusable[0]]))
+        raise DataTypeError(Message(problem, *advice))
+    if not numeric:
+        raise DataError(f"{path} has no column of numbers: it needs at least one feature")
+    is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
+    kind = pa.float32() if is_single else pa.float64()
+    titles = [names[column] for column in numeric]
 
-    def __init__(self, path: Path, schema: Any, choice: ColumnChoice) -> None:
-        pa = require_package("pyarrow", path)
-        names, kinds = schema.names, schema.types
-        index = _pandas_index(schema)
-        named_by, dropped = choice.places(path, names, len(names), index[0] if index else None)
-        left_out = {*dropped, named_by, *(index if choice.names_column is None else ())}
-        others = [column for column in range(len(kinds)) if column not in left_out]
-        self.numeric = [column for column in others if _is_number(kinds[column], pa.types)]
-        unusable = sorted(set(others) - set(self.numeric))
-        if unusable == [0] and named_by is None and _is_text(kinds[0], pa.types):
-            unusable, named_by = [], 0
-        if unusable:
-            columns = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
-            problem = f"{path} has columns that are not numbers: {columns}; convert them, or "
-            advice = ("leave them out with ", Option("drop", names[unusable[0]]))
-            raise DataTypeError(Message(problem, *advice))
-        if not self.numeric:
-            raise DataError(f"{path} has no column of numbers: it needs at least one feature")
-        singles = (pa.float16(), pa.float32())
-        is_single = all(kinds[column] in singles for column in self.numeric)
-        self._kind = pa.float32() if is_single else pa.float64()
-        self._path, self._named_by, self._pyarrow = path, named_by, pa
-        self._titles = [names[column] for column in self.numeric]
+    def columns_of(batch: Any) -> tuple[Array, list[str] | None]:
+        batch.validate(full=True)
+        parts = [batch.column(column).cast(kind, safe=False) for column in numeric]
+        numbers = pa.RecordBatch.from_arrays(parts, titles).to_tensor(null_to_nan=True)
+        texts = None if named_by is None else batch.column(named_by).cast("string").to_pylist()
+        return numbers.to_numpy(), texts and list(map(str, texts))
 
-    def read(self, batches: Iterable[Any], budget: int) -> NamedMatrix:
-        """Read batches of rows."""
-        dtype, titles = np.dtype(self._kind.to_pandas_dtype()), self._titles
-        rows = Rows(self._path, dtype, len(titles), budget)
-        for batch in batches:
-            batch.validate(full=True)
-            columns = [batch.column(c).cast(self._kind, safe=False) for c in self.numeric]
-            numbers = self._pyarrow.RecordBatch.from_arrays(columns, titles)
-            names: Any = ()
-            if self._named_by is not None and rows.names is not None:
-                names = batch.column(self._named_by).cast("string").to_pylist()
-            rows.add(numbers.to_tensor(null_to_nan=True).to_numpy(), names)
-        matrix = rows.matrix()
-        row_names = None if self._named_by is None else rows.names
-        remarks = remark_on_columns(self._path, matrix, titles)
-        return NamedMatrix(matrix, Names.of(row_names, titles), remarks=remarks)
+    dtype = np.dtype(kind.to_pandas_dtype())
+    matrix, row_names = collect(path, dtype, len(titles), map(columns_of, batches), budget)
+    remarks = remark_on_columns(path, matrix, titles)
+    return NamedMatrix(matrix, Names.of(row_names, titles), remarks=remarks)
 
 
 def _pandas_index(schema: Any) -> list[int]:

@@ -16,7 +16,7 @@ from ..errors import FileFormatError, Message, Option, OptionError
 from ..text import visible
 from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
 from .columnar import open_arrow, open_parquet
-from .hdf5 import open_hdf5, open_object
+from .hdf5 import open_object
 from .images import SUFFIXES, open_images, open_stack
 from .limits import files_below
 from .source import ArraySource, NamedMatrix
@@ -33,8 +33,7 @@ Opener: TypeAlias = Callable[..., NamedMatrix]
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
     ".npz": open_npz,
-    **dict.fromkeys((".h5", ".hdf5"), open_h5),
-    ".h5ad": open_hdf5,
+    **dict.fromkeys((".h5", ".hdf5", ".h5ad"), open_h5),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), open_text),
     **dict.fromkeys((".parquet", ".pq"), open_parquet),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), open_arrow),
@@ -46,7 +45,7 @@ KINDS: dict[str, Opener] = {
 """By the ending of a file, the function that opens it."""
 
 _TABLES = (open_text, open_parquet, open_arrow)
-_WITH_MEMBERS = (open_npz, open_matlab, open_hdf5, open_h5, open_zarr)
+_WITH_MEMBERS = (open_npz, open_matlab, open_h5, open_zarr)
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
@@ -63,7 +62,7 @@ def open_path(
     text = os.fspath(path)
     if dataset is None:
         text, dataset = split_member(text)
-    if not _exists(text):
+    if not os.path.exists(text):
         problem = f"there is no file {visible(text)}"
         if _ADDRESS.match(text):
             problem = f"{visible(text)} is an address, not a file: download it and give the file"
@@ -97,15 +96,8 @@ def split_member(text: str) -> tuple[str, str | None]:
     (('gone.h5', '/counts'), ('gone.csv', None))
     """
     file, colon, member = text.rpartition(":")
-    is_whole = not colon or _exists(text) or member.startswith("//")  # https://...
+    is_whole = not colon or os.path.exists(text) or member.startswith("//")  # https://...
     return (text, None) if is_whole else (file, member)
-
-
-def _exists(text: str) -> bool:
-    try:
-        return os.path.exists(text)
-    except ValueError:  # a zero byte
-        return False
 
 
 def _opener(file: Path) -> Opener:
@@ -137,23 +129,18 @@ def _opener(file: Path) -> Opener:
 
 
 def is_open_dataset(matrix: Any) -> bool:
-    """Whether this is an open file rather than an array in memory."""
+    """Whether this is an open file rather than an array in memory.
+
+    A memmap is one if it shows the numbers of its file in order, and no unwritten changes.
+    """
     if isinstance(matrix, np.memmap):
-        return _is_whole_file(matrix)
+        base: Any = matrix.base
+        is_whole = isinstance(base, mmap.mmap) and matrix.filename is not None
+        is_contiguous = matrix.flags.c_contiguous or matrix.flags.f_contiguous
+        return is_whole and is_contiguous and matrix.mode != "c" and matrix.ndim == 2
     if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # AnnData's views among them
         return False
     return type(matrix).__module__.partition(".")[0] in ("h5py", "zarr", "anndata")
-
-
-def _is_whole_file(array: Any) -> bool:
-    """Whether a memmap shows the numbers of its file in order, and no unwritten changes."""
-    return (
-        array.filename is not None
-        and array.mode in ("r", "r+", "w+")
-        and isinstance(array.base, mmap.mmap)
-        and (array.flags.c_contiguous or array.flags.f_contiguous)
-        and array.ndim == 2
-    )
 
 
 def open_dataset(matrix: Any) -> NamedMatrix:

@@ -25,7 +25,6 @@ from .limits import (
     check_expansion,
     check_fits,
     choose_member,
-    choose_variable,
     fits,
     listed,
     named_damage,
@@ -38,7 +37,6 @@ __all__ = [
     "Store",
     "hdf5_store",
     "is_array",
-    "open_hdf5",
     "open_matlab_hdf5",
     "open_member",
     "open_object",
@@ -47,7 +45,6 @@ __all__ = [
 ]
 
 _PARTS = ("data", "indices", "indptr")
-_HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 _NUMERIC_CLASSES = {"double", "single", "logical"} | {
     f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
 }
@@ -84,9 +81,8 @@ class Store:
             return member
         place, itemsize = f"{self.path}:{name}", member.dtype.itemsize
         chunk = math.prod(member.chunks or (0,)) * itemsize
-        if chunk > _HARMLESS_CHUNK_BYTES:
-            reason, advice = "has to be read as a whole", "store it in smaller chunks"
-            check_fits(f"{place}: a chunk", chunk, self.budget, reason, advice)
+        advice = "store it in smaller chunks"
+        check_fits(f"{place}: a chunk", chunk, self.budget, "has to be read as a whole", advice)
         written, expected, stored = self._written(member, place)
         if written < expected:
             raise FileFormatError(
@@ -149,12 +145,6 @@ def hdf5_store(path: Path, budget: int) -> Iterator[Store]:
             raise
 
 
-def open_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
-    """Open a member of an HDF5 file, or X of AnnData."""
-    with hdf5_store(path, budget) as store:
-        return open_member(store, dataset)
-
-
 def open_member(store: Store, dataset: str | None) -> NamedMatrix:
     """Open a dataset, a sparse group, or X of AnnData."""
     names = () if is_array(store.root) else tuple(store.root.keys())
@@ -180,14 +170,12 @@ def _matrix(member: Any, parts: list[Any], name: str, path: Any, stamp: Stamp | 
     """A dense array, or a sparse matrix as AnnData and others store it."""
     if is_array(member):
         return ArraySource(member, name, path, stamp, missing=_missing_value(member))
-    if len(parts) < len(_PARTS):
+    shape = member.attrs.get("shape", member.attrs.get("h5sparse_shape"))
+    if len(parts) < len(_PARTS) or shape is None:
         raise FileFormatError(
             f"{name} is a group of {listed(sorted(member.keys()))}, expected a dataset, or a "
-            "sparse matrix with data, indices and indptr"
+            "sparse matrix with data, indices and indptr, and its shape as an attribute"
         )
-    shape = member.attrs.get("shape", member.attrs.get("h5sparse_shape"))
-    if shape is None:
-        raise FileFormatError(f"{name} is a sparse matrix without its shape: add that attribute")
     order = member.attrs.get("encoding-type", member.attrs.get("h5sparse_format", "csr"))
     return CompressedSource(name, path, stamp, parts, shape, decoded(order)[:3])
 
@@ -249,9 +237,8 @@ def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
             return None
         member = store.find(f"obsm/{name}")
         is_matrix = is_array(member) and member.dtype.kind == "f" and member.ndim == 2
-        if not is_matrix or not fits(member.dtype.itemsize * member.size, budget):
-            return None
-        return np.asarray(member[:, :2], dtype=float)
+        is_small = is_matrix and fits(member.dtype.itemsize * member.size, budget)
+        return np.asarray(member[:, :2], dtype=float) if is_small else None
 
 
 # --- MATLAB 7.3 -------------------------------------------------------------------------------
@@ -263,8 +250,10 @@ def open_matlab_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatri
         if dataset is None:
             names = [name for name in store.root if not name.startswith("#")]
             found = {name: store.root.get(name) for name in names}  # a link may lead nowhere
-            shapes = {name: _shape(one) for name, one in found.items() if _is_numeric(one)}
-            dataset = choose_variable(path, None, names, shapes)
+            numeric = [name for name in names if _is_numeric(found[name])]
+            large = [name for name in numeric if math.prod(_shape(found[name])) != 1]
+            is_clear = len(large or numeric) == 1
+            dataset = choose_member(path, None, (large or numeric) if is_clear else names)
         member = store.find(dataset)
         if not _is_numeric(member):
             raise DataTypeError(f"{path}: {dataset!r} is a {_class(member)}, not a matrix")

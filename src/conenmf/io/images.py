@@ -6,7 +6,7 @@ The grey values of an image are its features; all images of a folder have to hav
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,25 +30,15 @@ _LEAST_IMAGES = 16  # that have to fit in a quarter of the memory
 _ADVICE = ("make them smaller, or raise ", Option("max_memory"))
 
 
-class _Format(NamedTuple):
-    """The size and the type that all images of a folder have in common."""
-
-    rows: int
-    columns: int
-    dtype: np.dtype[Any]
-
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.columns} pixels of {8 * self.dtype.itemsize} bits"
-
-
-def _format(image: Any, path: Path) -> _Format:
+def _format(image: Any, path: Path) -> tuple[int, int, np.dtype[Any]]:
+    """The rows, the columns and the type of an image, the same for all of a folder."""
     columns, rows = image.size
     if rows * columns > _MAX_PIXELS:
         raise FileFormatError(
             f"{path}: header claims {rows} x {columns} pixels, more than {_MAX_PIXELS}: make it "
             "smaller"
         )
-    return _Format(rows, columns, np.dtype(_DTYPES.get(image.mode, "u1")))
+    return rows, columns, np.dtype(_DTYPES.get(image.mode, "u1"))
 
 
 def _open(path: Path) -> Any:
@@ -60,21 +50,18 @@ class _Images:
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
-        formats = [self._read_format(file) for file in files]
-        self.format = formats[0]
-        for file, other in zip(files, formats, strict=True):
-            if other != self.format:
+        for file in files:
+            with named_damage(file), _open(file) as image:
+                rows, columns, dtype = _format(image, file)
+            found = f"{rows} x {columns} pixels of {8 * dtype.itemsize} bits"
+            if file == files[0]:
+                self.format, expected = (rows, columns, dtype), found
+            if (rows, columns, dtype) != self.format:
                 raise FileFormatError(
-                    f"{file} has {other}, unlike {files[0]}, which has {self.format}: bring all "
+                    f"{file} has {found}, unlike {files[0]}, which has {expected}: bring all "
                     "images to one size"
                 )
-        self.dtype = self.format.dtype
-        self.shape = (len(files), self.format.rows * self.format.columns)
-
-    @staticmethod
-    def _read_format(file: Path) -> _Format:
-        with named_damage(file), _open(file) as image:
-            return _format(image, file)
+        self.dtype, self.shape = dtype, (len(files), rows * columns)
 
     def __getitem__(self, index: tuple[slice, slice]) -> Array:
         files = self._files[index[0]]
@@ -121,7 +108,8 @@ def open_stack(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     pages: list[Array] = []
     with named_damage(path), _open(path) as image:
         first, mode = _format(image, path), image.mode
-        size = image.n_frames * first.rows * first.columns * first.dtype.itemsize
+        rows, columns, dtype = first
+        size = image.n_frames * rows * columns * dtype.itemsize
         check_fits(path, size, budget, "a stack can only be read as a whole", "save it as ENVI")
         if (mode != "L" and mode not in _DTYPES) or image.n_frames == 1:
             raise FileFormatError(
@@ -138,12 +126,12 @@ def open_stack(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
                 )
             pages.append(np.asarray(image).reshape(-1))
     text = (
-        f"a stack of {len(pages)} pages of {first.rows} x {first.columns} was taken as the bands "
+        f"a stack of {len(pages)} pages of {rows} x {columns} was taken as the bands "
         "of a scene: each pixel is a sample; to factor the pages, put them into a folder"
     )
     return NamedMatrix(
         np.stack(pages, axis=1),
-        Names(pixels_shape=first[:2]),
+        Names(pixels_shape=(rows, columns)),
         remarks=(Remark(text),),
         fixed="the pixels of a scene are the samples",
     )

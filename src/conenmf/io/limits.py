@@ -7,7 +7,7 @@ before memory is taken; what has to be held as a whole has to fit in a quarter o
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ __all__ = [
     "check_fits",
     "check_sides",
     "choose_member",
-    "choose_variable",
     "files_below",
     "fits",
     "listed",
@@ -112,16 +111,6 @@ def choose_member(path: object, dataset: str | None, members: Iterable[str]) -> 
     if dataset.strip("/") not in names:
         raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(names)}")
     return dataset.strip("/")
-
-
-def choose_variable(
-    path: object, dataset: str | None, names: list[str], matrices: Mapping[str, tuple[int, ...]]
-) -> str:
-    """The same for MATLAB, where a single number beside a matrix does not count."""
-    large = [name for name, shape in matrices.items() if np.prod(shape, dtype=object) != 1]
-    candidates = large or list(matrices)
-    is_clear = dataset is None and len(candidates) == 1
-    return choose_member(path, dataset, candidates if is_clear else names)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -30,7 +30,6 @@ from ..text import shown
 from .formats import is_open_dataset, open_dataset, open_path
 from .source import NamedMatrix, Remark, as_pixels
 from .tables import Column, ColumnChoice, checked_column, remark_on_columns
-from .text import Texts
 
 __all__ = [
     "from_columns",
@@ -278,7 +277,7 @@ def from_texts(
     >>> model.predict(new)
     array([0])
     """
-    matrix = NamedMatrix(Texts("the texts", several("texts", texts, "a list of texts")))
+    matrix = NamedMatrix(list(several("texts", texts, "a list of texts")))
     return _hold(
         matrix, "rows", "raise", max_memory, Given(), words, n_threads=n_threads, names=names
     )
@@ -346,7 +345,7 @@ def _hold(
     optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
     optional(instance, "names", names, Names)
     budget, vocabulary = memory_budget(max_memory), None
-    if isinstance(matrix.matrix, Texts):
+    if isinstance(matrix.matrix, list):
         matrix, vocabulary = _counted(matrix, words)
     if matrix.is_cube:
         matrix = as_pixels(matrix, samples_in, budget)
@@ -369,8 +368,7 @@ def _counted(
     """Texts as a matrix of weights of words."""
     X, vocabulary, remark = (Words() if words is None else words).counted(texts.matrix)
     names = texts.names.updated(Names.of(feature_names=vocabulary.words))
-    fixed = f"{texts.matrix.name}: each text is a sample"
-    return NamedMatrix(X, names, remarks=(Remark(remark),), fixed=fixed), vocabulary
+    return texts._replace(matrix=X, names=names, remarks=(Remark(remark),)), vocabulary
 
 
 def _made(rows: Any, budget: int, persist: bool | None, options: dict[str, Any]) -> Any:

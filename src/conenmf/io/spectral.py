@@ -18,7 +18,6 @@ from ..data.disk import Stamp
 from ..data.validate import check_kind
 from ..errors import DataError, FileFormatError
 from ..names import Names
-from ..text import visible
 from .limits import check_fits, listed, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Remark
 
@@ -52,6 +51,7 @@ def open_envi(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
                 f"after the first {scene.offset}; it holds {data.stat().st_size}: copy or download "
                 "it again"
             )
+        ignored = fields.get("data ignore value")
         reason = "a row of pixels has to be read as a whole"
         check_fits(data, samples * bands * dtype.itemsize, budget, reason)
         shape = tuple(sides[axes.index(axis)] for axis in range(3))
@@ -61,8 +61,8 @@ def open_envi(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
             data,
             Stamp([header, data]),
             axes=axes,
-            missing=_number(fields, "data ignore value"),
-            scale=_number(fields, "reflectance scale factor") or 1.0,
+            missing=None if ignored is None else float(ignored),
+            scale=float(fields.get("reflectance scale factor") or 1),
         )
         names = _list(fields, "wavelength", bands) or _list(fields, "band names", bands)
         remark = f"a scene of {said} ({order}): each pixel is a sample"
@@ -93,15 +93,6 @@ def _both(path: Path) -> tuple[Path, Path]:
         f"{path} is the header of numbers that are not beside it: copy {path.stem} with one of the "
         f"endings {', '.join(_DATA_ENDINGS[1:])}, or none, there too"
     )
-
-
-def _number(fields: dict[str, Any], name: str) -> float | None:
-    try:
-        return float(fields[name]) if name in fields else None
-    except ValueError as problem:
-        raise FileFormatError(
-            f"'{name}' is {visible(fields[name])!r}, expected a number"
-        ) from problem
 
 
 def _list(fields: dict[str, Any], name: str, bands: int) -> list[str] | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from .source import ArraySource, Remark
 __all__ = [
     "Column",
     "ColumnChoice",
-    "Rows",
     "batch_bytes",
     "checked_column",
+    "collect",
+    "column_place",
     "is_index_title",
     "odd_columns",
     "remark_on_columns",
@@ -42,10 +44,9 @@ _LOOKED_AT_ROWS = 4096  # or fewer ...
 _LOOKED_AT_ENTRIES = 1 << 19  # ... if they are long
 _MIN_ROWS = 10  # with fewer, any column may look like anything
 _MAX_REPORTED = 5
-_YEARS = (1900, 2100)
 _DAYS = (19000101, 21001231)
-_EPOCH = (9e8, 2.2e9)  # seconds since 1970, from 1998 to 2039 ...
-_EPOCH_UNITS = (1, 1e3, 1e6, 1e9)  # ... and smaller units
+_TIMES = ((1900, 2100), *((9e8 * unit, 2.2e9 * unit) for unit in (1, 1e3, 1e6, 1e9)))
+"""Years, and times since 1970, from 1998 to 2039, in seconds or smaller units."""
 
 
 class ColumnChoice(NamedTuple):
@@ -122,66 +123,56 @@ def batch_bytes(budget: int) -> int:
     return min(max(budget // 128, 1 << 16), 16 << 20)
 
 
-class Rows:
-    """Collects the numbers of a table, row after row, and the names of the rows.
+def collect(
+    path: Path,
+    dtype: np.dtype[Any],
+    columns: int,
+    batches: Iterable[tuple[Array, list[str] | None]],
+    budget: int,
+) -> tuple[ArraySource | Array, list[str] | None]:
+    """The numbers of a table and the names of its rows, which arrive in batches.
 
     A table can only be read from its beginning; so it is read once. Numbers that do not fit in a
     quarter of the budget go to a file without a name, in the folder for temporary files, which is
-    deleted when it is no longer used. Names that take too much of the budget are left out.
+    deleted when it is no longer used. Names that take more than an eighth are left out.
     """
+    row_names: list[str] | None = []
+    name_bytes = 0
+    with tempfile.SpooledTemporaryFile(budget // 4, prefix="conenmf-") as file:
+        for numbers, names in batches:
+            with _enough_disk(path, file.tell()):
+                file.write(np.ascontiguousarray(numbers, dtype).data.cast("B"))
+            check_expansion(path, path.stat().st_size, file.tell())
+            if row_names is not None and names is not None:
+                row_names += map(visible, names)
+                name_bytes += sum(max(NAME_BYTES, 4 * len(name)) for name in names)
+            if names is None or name_bytes > budget // 8:
+                row_names = None
+        size = file.tell()
+        shape = (size // (dtype.itemsize * columns), columns)
+        file.seek(0)
+        if fits(size, budget):
+            return np.frombuffer(file.read(), dtype).reshape(shape), row_names
+        array = np.asarray(np.memmap(file, dtype, "r", 0, shape))  # which keeps the file
+    return ArraySource(array, str(path), path), row_names
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], columns: int, budget: int) -> None:
-        self._path, self._dtype, self._budget = path, dtype, budget
-        self._batches: list[Array] = []
-        self._file: IO[bytes] | None = None
-        self._shape = (0, columns)
-        self.names: list[str] | None = []
-        self._name_bytes = 0
 
-    def add(self, numbers: Array, names: Iterable[object] = ()) -> None:
-        """Take some more rows."""
-        n_rows, columns = self._shape
-        self._shape = (n_rows + numbers.size // columns, columns)
-        size = self._shape[0] * columns * self._dtype.itemsize
-        check_expansion(self._path, self._path.stat().st_size, size)
-        self._batches.append(np.ascontiguousarray(numbers, self._dtype).reshape(-1))
-        if self._file is not None or not fits(size, self._budget):
-            self._write(size)
-        if self.names is not None:
-            more = [visible(name) for name in names]
-            self.names += more
-            self._name_bytes += sum(max(NAME_BYTES, 4 * len(name)) for name in more)
-            if self._name_bytes > self._budget // 8:
-                self.names = None
-
-    def _write(self, size: int) -> None:
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="conenmf-")  # noqa: SIM115
-            for numbers in self._batches:
-                self._file.write(numbers.data)
-            self._file.flush()
-        except OSError as problem:
-            if not is_disk_full(problem):
-                raise
-            raise OutputError(
-                Message(
-                    f"not enough disk space for the numbers of {self._path} in "
-                    f"{tempfile.gettempdir()}, after {size / 1e9:.3g} GB: free some, set TMPDIR to "
-                    "a folder with more, or raise ",
-                    Option("max_memory"),
-                    " so that they stay in memory",
-                )
-            ) from problem
-        self._batches = []
-
-    def matrix(self) -> ArraySource | Array:
-        """The numbers, in memory or in their temporary file."""
-        if self._file is None:
-            return np.concatenate([np.empty(0, self._dtype), *self._batches]).reshape(self._shape)
-        with self._file as file:  # the mapping keeps the file, which has no name
-            array = np.memmap(file, self._dtype, "r", 0, self._shape)
-        return ArraySource(np.asarray(array), str(self._path), self._path)
+@contextmanager
+def _enough_disk(path: Path, written: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if not is_disk_full(problem):
+            raise
+        raise OutputError(
+            Message(
+                f"not enough disk space for the numbers of {path} in {tempfile.gettempdir()}, "
+                f"after {written / 1e9:.3g} GB: free some, set TMPDIR to a folder with more, or "
+                "raise ",
+                Option("max_memory"),
+                " so that they stay in memory",
+            )
+        ) from problem
 
 
 # --- columns that look like no measurement ----------------------------------------------------
@@ -230,32 +221,27 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[tuple[Column, str
 
     >>> rows = np.column_stack([np.arange(20), np.full(20, 20191231), np.arange(20) ** 2 % 7])
     >>> odd_columns(rows, ["n", "day", "x"])
-    [('n', 'counts the rows'), ('day', 'holds dates such as 20191231')]
+    [('n', 'counts the rows'), ('day', 'holds dates or times such as 20191231')]
     """
     rows = np.asarray(rows, np.float64)  # differences of booleans and unsigned integers are none
     if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
         return []
     low, high, steps = rows.min(axis=0), rows.max(axis=0), np.diff(rows, axis=0)
     integers = (low >= 0) & (rows % 1 == 0).all(axis=0)
-    days = integers & (low >= _DAYS[0]) & (high <= _DAYS[1])
-    days &= (rows // 100 % 100 <= 12).all(axis=0) & (rows % 100 <= 31).all(axis=0)
     times = np.zeros(low.shape, bool)
-    for unit in _EPOCH_UNITS:
-        times |= (low >= _EPOCH[0] * unit) & (low < high) & (high <= _EPOCH[1] * unit)
+    for first, last in _TIMES:
+        times |= (low >= first) & (high <= last) & (low < high)
+    days = (low >= _DAYS[0]) & (high <= _DAYS[1])
     equal = (np.abs(steps - steps[0]) <= 1e-6 * np.abs(steps[0])).all(axis=0)
     digits, most_digits = np.floor(np.log10(low.clip(1))), np.floor(np.log10(high.clip(1)))
-    same_digits = (digits >= 4) & (digits == most_digits)
     called = np.array([is_index_title(str(label)) for label in labels])
-    identifiers = integers & ((steps > 0).all(axis=0) | same_digits | called)
+    rising = (steps > 0).all(axis=0)
+    identifiers = integers & (rising | called | ((digits >= 4) & (digits == most_digits)))
     ordered = np.sort(rows[:, identifiers], axis=0)
     identifiers[identifiers] = (np.diff(ordered, axis=0) > 0).all(axis=0)
     looks = {
-        "holds dates such as {:.0f}": days,
-        "holds years such as {:.0f}": integers
-        & (low >= _YEARS[0])
-        & (low < high)
-        & (high <= _YEARS[1]),
-        "holds times such as {:.0f}": times & (integers | (steps >= 0).all(axis=0)),
+        "holds dates or times such as {:.0f}": days & integers
+        | times & (integers | (steps >= 0).all(axis=0)),
         "counts the rows": equal & (steps[0] != 0),
         "holds another integer in each row, such as {:.0f}": identifiers,
     }

@@ -21,8 +21,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,8 +44,8 @@ from .source import NamedMatrix, Remark
 from .tables import (
     Column,
     ColumnChoice,
-    Rows,
     batch_bytes,
+    collect,
     column_place,
     is_index_title,
     remark_on_columns,
@@ -56,7 +55,6 @@ __all__ = [
     "TABLE_SUFFIXES",
     "TEXT_SUFFIXES",
     "Dialect",
-    "Texts",
     "guess",
     "judge_first_line",
     "open_text",
@@ -95,12 +93,12 @@ def open_text(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
     with named_damage(path):
         dialect = _dialect(path, choice)
         numeric, labels = dialect.numeric, dialect.labels
-        rows = _read(path, dialect, budget)
-        matrix = rows.matrix()
+        dtype, batches = np.dtype(np.float64), _batches(path, dialect, budget)
+        matrix, row_names = collect(path, dtype, len(numeric), batches, budget)
         if not matrix.shape[0]:
             raise DataError(f"{path} has a header and no rows: it needs at least one sample")
         titles = None if dialect.titles is None else [dialect.titles[n] for n in numeric]
-        names = Names.of(None if dialect.named_by is None else rows.names, titles)
+        names = Names.of(row_names, titles)
         remarks = remark_on_columns(path, matrix, [labels[n] for n in numeric])
     return NamedMatrix(matrix, names, remarks=dialect.remarks + remarks)
 
@@ -410,16 +408,14 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _read(path: Path, dialect: Dialect, budget: int) -> Rows:
-    """The numbers of a table and the names of its rows."""
-    numeric, named_by = dialect.numeric, dialect.named_by
-    table, rows = Rows(path, np.dtype(np.float64), len(numeric), budget), _rows(path, dialect)
+def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[Array, list[str] | None]]:
+    """The numbers and the names of some rows at a time."""
+    numeric, named_by, rows = dialect.numeric, dialect.named_by, _rows(path, dialect)
     size = max(1, batch_bytes(budget) // (_FIELD_BYTES * dialect.fields))
     while batch := list(islice(rows, size)):
         texts = [fields[column] for _, fields in batch for column in numeric]
-        names = [] if named_by is None else [fields[named_by] for _, fields in batch]
-        table.add(_numbers(path, dialect, texts, [number for number, _ in batch]), names)
-    return table
+        names = None if named_by is None else [fields[named_by] for _, fields in batch]
+        yield _numbers(path, dialect, texts, [number for number, _ in batch]), names
 
 
 def _numbers(path: Path, dialect: Dialect, texts: list[str], lines: list[int]) -> Array:
@@ -449,33 +445,14 @@ def _numbers(path: Path, dialect: Dialect, texts: list[str], lines: list[int]) -
 # --- documents and lists of names -------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Documents, before their words are counted.
-
-    Attributes
-    ----------
-    name : str
-        What to call them in messages.
-    texts : list of str or of Path
-        A path is a file that holds a text.
-    """
-
-    name: str
-    texts: list[Any]
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            yield _decoded(text.read_bytes(), text) if isinstance(text, Path) else text
-
-
 def open_texts(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open all ``.txt`` files below a folder, sorted by their names."""
     files = files_below(path, TEXT_SUFFIXES)
     size = sum(file.stat().st_size for file in files)
     check_fits(path, size, budget, _READ_AS_A_WHOLE, _ADVICE)
+    texts = [_decoded(file.read_bytes(), file) for file in files]
     names = Names.of(file.relative_to(path).as_posix() for file in files)
-    return NamedMatrix(Texts(str(path), files), names)
+    return NamedMatrix(texts, names, fixed=f"{path}: each text is a sample")
 
 
 def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoice) -> NamedMatrix:
@@ -484,7 +461,8 @@ def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoi
         problem = f" is for .csv and .tsv tables, and {visible(path)} is none: leave it out"
         raise OptionError(Message(Option("text_column", column), problem))
     check_fits(path, 2 * path.stat().st_size, budget, _READ_AS_A_WHOLE, _ADVICE)
-    with named_damage(path), _long_fields():
+    with named_damage(path):
+        csv.field_size_limit(_MAX_TEXT_BYTES)  # of the process; by default 128 kB
         content = _decoded(path.read_bytes(), path)
         readers = [csv.reader(io.StringIO(content, newline=""), delimiter=d) for d in ",;\t|"]
         firsts = [next(reader, []) for reader in readers]
@@ -497,25 +475,16 @@ def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoi
         named_by, _ = choice.places(path, titles, len(first), None)
         place = column_place(path, column, titles, len(first))
         table = [] if titles else [first]
-        for row in rows:
-            if len(row) not in (0, len(first)):
+        for row in filter(None, rows):
+            if len(row) != len(first):
                 raise FileFormatError(
                     f"{path}: the row that ends in line {rows.line_num} has {len(row)} fields, "
                     f"expected {len(first)}: put texts with a delimiter in quotes"
                 )
-            table += [row] if row else []
+            table.append(row)
     names = None if named_by is None else [row[named_by] for row in table]
-    return NamedMatrix(Texts(str(path), [row[place] for row in table]), Names.of(names))
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let the module csv read long texts; its limit is that of the whole process."""
-    limit = csv.field_size_limit(_MAX_TEXT_BYTES)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
+    texts, fixed = [row[place] for row in table], f"{path}: each text is a sample"
+    return NamedMatrix(texts, Names.of(names), fixed=fixed)
 
 
 def read_names(path: str | os.PathLike[str], budget: int, column: int | None = None) -> list[str]:
