@@ -110,67 +110,40 @@ def test_a_process_that_was_interrupted_anywhere_ends(X, tmp_path):
     """Also if no thread could be stopped in order: every `finally` is interrupted once more."""
     np.save(tmp_path / "X.npy", X)
     script = f"""
-        import sys, threading
+        import queue, sys
         from conenmf import open_data
         from conenmf.data import threads
         V = open_data({str(tmp_path / "X.npy")!r}, max_memory="1MB", block_samples=20)
-        def interrupted(*arguments):
-            raise KeyboardInterrupt
-        threads._Done.wait = interrupted
-        threads._BlasKeeper._exit = interrupted
+        class Interrupted(queue.SimpleQueue):
+            def get(self):
+                raise KeyboardInterrupt
+        threads.SimpleQueue = Interrupted
         try:
-            V.sweep(interrupted)
+            V.sweep(print)
         except KeyboardInterrupt:
             sys.exit(7)
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(conenmf.__file__).parents[1])}
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (7, "")
+    assert (done.returncode, done.stdout) == (7, "")
 
 
-class InterruptedCrew(threads._Crew):
-    """One whose caller is interrupted at once when work has started."""
-
-    def __init__(self):
-        super().__init__()
-        self.started = []
-
-    def start(self, work):
-        self.started.append(super().start(work))
+@pytest.mark.parametrize("moment", ["entering", "leaving"])
+def test_blas_is_restored_by_the_next_user_after_an_interrupt(monkeypatch, moment):
+    def interrupted(*arguments):
+        put(*arguments)
         raise KeyboardInterrupt
 
-
-@pytest.fixture
-def interrupted_crew(monkeypatch):
-    crew = InterruptedCrew()
-    monkeypatch.setattr(threads, "_crew", crew)
-    return crew
-
-
-def test_a_reader_ends_with_a_caller_that_was_interrupted_while_it_started(interrupted_crew):
-    with pytest.raises(KeyboardInterrupt), threads.read_ahead(lambda index: index, 5, 2):
-        pass
-    wait_until(lambda: interrupted_crew.started[0]._is_set)
-
-
-def test_blas_is_restored_after_a_user_that_was_interrupted_while_it_entered(interrupted_crew):
-    before = blas_threads()
-    with pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
-        pass
-    wait_until(lambda: interrupted_crew.started[0]._is_set)
-    assert blas_threads() == before
-
-
-def test_blas_is_restored_after_a_user_that_could_not_leave(monkeypatch):
-    def interrupted(self, user):
-        raise KeyboardInterrupt
-
-    before = blas_threads()
-    with monkeypatch.context() as patch:
-        patch.setattr(threads._BlasKeeper, "_exit", interrupted)
-        with pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
+    before, put = blas_threads(), threads._Pool.put
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        if moment == "entering":
+            patch.setattr(threads._Pool, "put", interrupted)
+        with threads._blas_limit(os.getpid()).hold():
             assert set(blas_threads()) == {1}
+            patch.setattr(threads._Pool, "put", interrupted)
+    with threads.one_blas_thread():
+        assert set(blas_threads()) == {1}
     wait_until(lambda: blas_threads() == before)
 
 
@@ -243,7 +216,7 @@ def test_a_child_may_leave_what_its_parent_had_entered():
         if child == 0:
             signal.alarm(60)
     if child == 0:
-        os._exit(0 if blas_threads() == before and work() else 1)
+        os._exit(0 if work() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert blas_threads() == before
 
@@ -258,7 +231,8 @@ def test_nothing_is_registered_to_run_at_forks(X):
         X = numpy.random.default_rng(0).random((60, 10))
         conenmf.ConeNMF(3).fit(X)
         conenmf.ConeNMF(3, loss="poisson").fit(X)
-        ours = [f for hook in hooks for f in hook.values() if f.__module__.startswith("conenmf")]
+        functions = [f for hook in hooks for f in hook.values()]
+        ours = [f for f in functions if str(f.__module__).startswith("conenmf")]
         print(len(ours))
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(conenmf.__file__).parents[1])}
@@ -273,7 +247,7 @@ def test_a_child_that_was_forked_while_a_thread_held_our_locks_fits(openers):
     expected, held, go = fit(openers["npy"]).W, threading.Event(), threading.Event()
 
     def hold():
-        with threads.one_blas_thread(), threads._keeper.lock:
+        with threads.one_blas_thread(), threads._blas_limit(os.getpid())._lock:
             held.set()
             go.wait(60)
 
@@ -297,7 +271,7 @@ def test_processes_of_a_forked_pool_fit_after_a_fit_of_their_parent(X, loss):
 
 @forking
 @needs_fork
-def test_a_thread_of_the_crew_may_fork(openers):
+def test_a_thread_that_helps_may_fork(openers):
     codes = []
 
     def run(index):
