@@ -21,8 +21,7 @@ import numpy as np
 import zoo_matrices
 
 from conenmf import estimate_rank, factorize, from_columns, from_rows, make_cones, select_k
-from conenmf.cones.edge import count_above_edge
-from conenmf.cones.rank import default_range
+from conenmf.cones.counting import count_above_edge, default_range
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.judge.choose_k import choose_k

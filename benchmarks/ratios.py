@@ -20,9 +20,9 @@ import numpy as np
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import smallest_limit, trimmed_bound
-from conenmf.cones.edge import noise_edge
+from conenmf.cones.counting import noise_edge
 from conenmf.cones.geometry import leading_plane, rank_two_factors
-from conenmf.cones.outliers import centres_with_outliers
+from conenmf.cones.open_problems import centres_with_outliers
 from conenmf.cones.rank_one import cr1_error
 from conenmf.linalg.frequent_directions import leading_direction, merge_sketches
 from conenmf.linalg.nnls import nnls

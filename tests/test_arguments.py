@@ -238,7 +238,7 @@ FUNCTIONS = {
     "cones.bounds.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
         "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
         K)},
-    "cones.noisy.centres_in_noise": {**DATA, "K": ("size", K), "first": ("integer?", 0), "noise":
+    "cones.robust.centres_in_noise": {**DATA, "K": ("size", K), "first": ("integer?", 0), "noise":
         ("share?", 0.1), "lloyd_steps": ("integer", 2), **SPECTRAL},
     "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
         "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),

@@ -16,7 +16,7 @@ from presentation import Row, Section, Table, Text, grouped, judged, mean_and_de
 from protocol import Experiment, main
 
 from conenmf import estimate_rank, from_columns, make_cones
-from conenmf.cones.edge import count_above_edge
+from conenmf.cones.counting import count_above_edge
 from conenmf.judge.choose_k import PRIORS, determine_relevance
 
 TITLE = "Section V: automatic relevance determination"

@@ -19,8 +19,8 @@ from protocol import Experiment, main
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.bounds import noise_bound, trimmed_bound
 from conenmf.cones.geometry import cone_geometry
-from conenmf.cones.noisy import centres_in_noise
 from conenmf.cones.rank_one import cr1_error
+from conenmf.cones.robust import centres_in_noise
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.data.blocks import Array
 from conenmf.judge.scores import scores

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .comparison import Comparison, compare
     from .cones.certificate import Certificate
     from .cones.clustering import cluster_cones
-    from .cones.rank import estimate_rank
+    from .cones.counting import estimate_rank
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
     from .data.prepare import Words, prepare
@@ -56,7 +56,7 @@ _HOMES = {
     "compare": "comparison",
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
-    "estimate_rank": "cones.rank",
+    "estimate_rank": "cones.counting",
     "factorize": "pipeline",
     "find_programs": "cells.programs",
     "from_columns": "io.open",

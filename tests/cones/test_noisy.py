@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.geometry import pairwise_separation
-from conenmf.cones.noisy import centres_in_noise, noise_norm
 from conenmf.cones.rank_one import cr1_error
+from conenmf.cones.robust import centres_in_noise, noise_norm
 from conenmf.judge.scores import scores
 
 seeds = st.integers(0, 10**7)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
-from conenmf.cones.outliers import centres_with_outliers
-from conenmf.errors import ComponentsError, OptionError
+from conenmf.cones.open_problems import centres_with_outliers
+from conenmf.errors import ComponentsError
 
 
 def angles_of(V):
@@ -58,12 +58,6 @@ def test_large_data_are_represented_by_some_samples():
     model = make_cones(20, 3, 0.1, n_samples=5000, rng=np.random.default_rng(0))
     found = centres_with_outliers(from_columns(model.V), 3, 100)
     assert np.unique(model.labels[found.centres]).size == 3
-
-
-@pytest.mark.parametrize("outliers", [-1, 1.5, True, "two", None])
-def test_a_wrong_number_of_outliers_is_named(outliers):
-    with pytest.raises(OptionError, match="outliers"):
-        centres_with_outliers(from_columns(np.eye(3)), 2, outliers)
 
 
 def test_too_few_samples_are_left():

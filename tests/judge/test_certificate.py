@@ -12,8 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import kl_div
 
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
-from conenmf.cones.certificate import Certificate
-from conenmf.cones.restricted import known_bound
+from conenmf.cones.certificate import Certificate, known_bound
 from conenmf.data.holes import completed
 from conenmf.data.known import observed_only
 from conenmf.errors import DataChangedError, DataError, NotAvailableError, OptionError

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import from_columns
 from conenmf.cones.certificate import lower_bound
-from conenmf.cones.rank import estimate_rank
+from conenmf.cones.counting import estimate_rank
 from conenmf.data.views import unit_samples
 from conenmf.errors import ComponentsError, OptionError
 from conenmf.linalg.svd import Spectrum

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from conenmf import ConeNMF, certify, factorize, from_columns
-from conenmf.cones.restricted import bound_given
+from conenmf.cones.certificate import bound_given
 from conenmf.errors import ComponentsError, DataError, NotAvailableError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
-from conenmf.cones.restricted import observed_bound
+from conenmf.cones.certificate import observed_bound
 from conenmf.data.known import observed_only
 from conenmf.errors import (
     ConeNMFError,

@@ -7,7 +7,7 @@ The algorithm as printed comes first: `plain_centres` is steps 1 to 3, `assign` 
 - "exact" makes the same choice, centre for centre. On data that fit in one block in memory it runs
   Algorithm 1 as printed; elsewhere it scores only the samples that may be next (`greedy`).
 - "one-pass" reads V once to choose centres.
-- "robust" runs "exact", and allows for noise if the clusters are not evident (`noisy`).
+- "robust" runs "exact", and allows for noise if the clusters are not evident (`robust`).
 
 Algorithm 2, which turns cones into factors, is in `rank_one`.
 
@@ -33,7 +33,7 @@ from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.svd import Spectrum
 from .geometry import angles_between, cosine_rounding, largest_angle
 from .greedy import LazyScores
-from .noisy import are_evident, centres_in_noise
+from .robust import are_evident, centres_in_noise
 
 __all__ = [
     "Cones",
@@ -229,7 +229,7 @@ def cluster_cones(
         the same way; see the notes. "robust" is "exact" if its clusters are evident, as they are
         under the geometric assumption. If they are not, it projects the samples, chooses centres
         among those longer than the noise, and moves them to the axes of their clusters
-        (`cones.noisy`). The noise is estimated; `Cones.noise` is NaN if that fails. "robust" reads
+        (`cones.robust`). The noise is estimated; `Cones.noise` is NaN if that fails. "robust" reads
         V about three more times, and again for the singular vectors.
 
     Notes

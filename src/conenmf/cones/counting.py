@@ -1,15 +1,27 @@
-"""How many cones the samples lie in, from the angles between samples alone.
+"""Estimates of K: the largest ratio of singular values, the edge of noise, and counting cones.
 
-Clusters are *apart* if their pairwise separation S_p is positive: any two samples of one cluster
-are closer than any two of different clusters. The geometric assumption implies it for the true
-cones, so the true number is among the k for which some k clusters are apart. For each k there is at
-most one such clustering, and single linkage finds it: joining samples in the order of their
-distances, it joins all pairs within clusters before the first pair between two. (So does Algorithm
-1, see `cluster_cones`.) One matrix of distances therefore yields S_p(k) for every k at once.
+*The paper's estimate* (`estimate_rank`): K is where the ratio of adjacent singular values is
+largest (Section V, Theorem 9). The choice among several estimates is in `judge.choose_k`.
+
+*The edge of noise* (`count_above_edge`): if V is of rank K but for noise, K is the number of
+singular values that noise alone does not reach. Noise of the same variance a in all entries reaches
+sqrt(a) (sqrt(F) + sqrt(N)), the edge of Marchenko and Pastur. In cones the "noise" of a sample, the
+part beside its axis, is as long as the sample and its angle say, so every sample has a variance of
+its own, and the edge is that of a weighted matrix (`noise_edge`). Variances are estimated from what
+the leading components leave of each sample; features are taken to be alike. Theorem and proofs:
+"Singular values above the edge of noise" in the documentation.
+
+*Counting cones* (`count_cones`) uses the angles between samples alone. Clusters are *apart* if
+their pairwise separation S_p is positive: any two samples of one cluster are closer than any two of
+different clusters. The geometric assumption implies it for the true cones, so the true number is
+among the k for which some k clusters are apart. For each k there is at most one such clustering,
+and single linkage finds it: joining samples in the order of their distances, it joins all pairs
+within clusters before the first pair between two. (So does Algorithm 1, see `cluster_cones`.) One
+matrix of distances therefore yields S_p(k) for every k at once.
 
 Probabilities and norms of the samples play no part, nor need cones be alike, as Theorem 9 of the
-paper asks for its ratio of singular values. But several k may qualify: cones may lie in groups, two
-samples that are very close are apart from all others. `count_cones` lists all and chooses one.
+paper asks for its ratio of singular values. But several k may qualify: cones may lie in groups, and
+two samples that are very close are apart from all others. `count_cones` lists all and chooses one.
 
 If samples are many, those of a subset are compared. Where clusters of all samples are apart, so are
 those of the subset: if none are, there are no cones. If some are, another pass finds the cones that
@@ -20,20 +32,50 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from ..arguments import number, optional
-from ..data.blocks import Array, Block, cross_products, dense, exact, norms
+from ..arguments import flag, integer, number, optional
+from ..data.blocks import Array, Block, cross_products, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sampling import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
+from ..errors import ComponentsError
+from ..linalg.svd import Spectrum
 from .clustering import farthest_first
-from .geometry import Separation, angles_of, cosine_rounding, distances, pairwise_separation
+from .geometry import (
+    Separation,
+    angles_of,
+    cosine_rounding,
+    distances,
+    pairwise_separation,
+    unit_columns,
+)
 
-__all__ = ["ConeCount", "Linkage", "count_cones", "linkage"]
+__all__ = [
+    "ConeCount",
+    "EdgeCount",
+    "Linkage",
+    "RankEstimate",
+    "count_above_edge",
+    "count_cones",
+    "default_range",
+    "estimate_rank",
+    "linkage",
+    "noise_edge",
+]
+
+_MAX_DEFAULT_K = 50  # largest K searched by default
+
+_FAILURE = 0.01  # probability that noise of the variances assumed is counted
+_VECTOR_TOL = 1e-2  # of the singular vectors, most of which are noise
+_BINS_PER_OCTAVE, _OCTAVES = 64, 40  # of the variances, which are kept as a histogram
+_N_BINS = _BINS_PER_OCTAVE * _OCTAVES
+_HALVINGS = 60
 
 _MAX_SAMPLES = 2000  # up to which all are compared; ...
 _SUBSET_SAMPLES = 1000  # ... of more, so many; ...
@@ -46,6 +88,245 @@ _LARGE_SHARE = 0.8  # ... unless several others hold this share of the samples .
 _CLEAR_RATIO = 1.3  # ... and clusters are so much farther apart than they are wide
 _SHORTEST_SHARE = 0.002  # of the samples: noise turns them most, so they are no cones of their own
 _NORM_ROUNDING = 1e-9
+
+
+# --- the largest ratio of singular values -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RankEstimate:
+    """The number of components by the ratio of adjacent singular values.
+
+    Attributes
+    ----------
+    K : int
+    singular_values : array (k_max + 1,)
+        sigma_1, sigma_2, ... of V (of samples of unit norm if normalized).
+    ratios : array (k_max,)
+        sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
+        next one, it is 1.
+    rank : int
+        How many of these singular values are above rounding.
+    margin : float
+        The largest ratio in the range searched over the second largest, at least 1.
+    """
+
+    K: int
+    singular_values: Array
+    ratios: Array
+    rank: int
+    margin: float
+
+    @property
+    def highest_shown(self) -> float:
+        """The ratio up to which charts show them.
+
+        The first ratio of nonnegative data is always large, and must not flatten the others.
+        """
+        top = float(self.ratios[1:].max() if self.ratios.size > 1 else self.ratios.max())
+        return max(1.1 * top - 0.1, 1.01)
+
+
+def estimate_rank(
+    V: DataMatrix,
+    k_min: int = 2,
+    k_max: int | None = None,
+    *,
+    normalize: bool = False,
+    spectrum: Spectrum | None = None,
+) -> RankEstimate:
+    """Estimate K as the argmax of sigma_k / sigma_{k+1} over k_min <= k <= k_max.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    k_min : int
+        The paper asks for more than one: the first ratio of nonnegative data is always large.
+        The estimate is smaller only if the rank of V is.
+    k_max : int, optional
+        By default half of min(F, N), at most 50, and twice as many as long as the estimate is this
+        limit itself.
+    normalize : bool
+        Use samples of unit norm, as the paper advises if norms differ between cones.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> from conenmf import make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> estimate_rank(from_columns(model.V)).K
+    4
+    """
+    require_data_matrix(V, nonzero=True, whole=True)
+    smaller = min(V.shape)
+    flag("normalize", normalize)
+    k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
+    spectrum = Spectrum.of(V, spectrum)
+    if normalize:
+        spectrum = Spectrum(unit_samples(V))
+    if k_max is not None:
+        return _largest_ratio(k_min, k_max, spectrum)
+    k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
+    while True:
+        estimate = _largest_ratio(min(k_min, k_max), k_max, spectrum)
+        if not estimate.K == k_max < smaller:
+            return estimate
+        k_max = min(2 * k_max, smaller)
+
+
+def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
+    V = spectrum.V
+    smaller = min(V.shape)
+    if not 1 <= k_min <= k_max <= smaller:
+        raise ComponentsError(
+            f"the search range {k_min}..{k_max} must lie within 1..{smaller}, "
+            f"the smaller side of a {V.shape[1]} x {V.shape[0]} matrix"
+        )
+    values = np.zeros(k_max + 1)
+    k = min(k_max + 1, smaller)
+    values[:k] = spectrum.singular_values(k, rough=True)
+    # VV' squares the singular values: below this they are rounding.
+    floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
+    above = np.maximum(values, floor)
+    ratios = above[:-1] / above[1:]
+    if k_max == smaller > 1:
+        ratios[-1] = 1.0  # there is no next one
+    searched = ratios[k_min - 1 : k_max]
+    rank = int(np.count_nonzero(values > floor))
+    K = min(k_min + int(np.argmax(searched)), rank)
+    runner_up = np.partition(searched, -2)[-2] if searched.size > 1 else 1.0
+    return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
+
+
+def default_range(V: DataMatrix) -> tuple[int, int]:
+    """Return the numbers of components that are searched by default, first and last."""
+    smaller = min(V.shape)
+    last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
+    return min(2, last), last
+
+
+# --- the edge of noise ------------------------------------------------------------------------
+
+
+class EdgeCount(NamedTuple):
+    """How many singular values are above the edge of the noise.
+
+    Attributes
+    ----------
+    K : int
+        Their number: the first k for which the next singular value is not above the limit.
+    values : array (k_max,)
+        Singular values.
+    limits : array (k_max,)
+        What noise alone hardly exceeds: the k-th with the variances that k - 1 components leave.
+    """
+
+    K: int
+    values: Array
+    limits: Array
+
+
+def noise_edge(variances: npt.ArrayLike, F: int, counts: npt.ArrayLike | None = None) -> float:
+    """Bound the expected spectral norm of Gaussian noise E (F, N), a variance for each sample.
+
+    E ||E||_2 <= sqrt(min_s F / s + sum_n a_n / (1 - a_n s)) over 0 < s < 1 / max a_n. If all
+    variances are a, that is sqrt(a) (sqrt(F) + sqrt(N)).
+
+    Parameters
+    ----------
+    variances : array (m,)
+        a_n, of the entries of sample n.
+    F : int
+        Entries of a sample.
+    counts : array (m,), optional
+        How many samples have each of the variances; by default one.
+
+    Examples
+    --------
+    >>> round(noise_edge([0.25] * 100, 16), 6)  # (4 + 10) / 2
+    7.0
+    """
+    a = np.asarray(variances, dtype=np.float64)
+    c = np.ones(a.size) if counts is None else np.asarray(counts)
+    largest = float(np.max(a, where=c > 0, initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    a = a / largest
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):  # the function is convex; where its derivative is zero
+        s = (low + high) / 2
+        rises = float((c * (a / (1 - a * s)) ** 2).sum()) > F / s**2
+        low, high = (low, s) if rises else (s, high)
+    return float(np.sqrt(largest * (F / low + (c * a / (1 - a * low)).sum())))
+
+
+def count_above_edge(
+    V: DataMatrix,
+    k_max: int,
+    *,
+    failure: float = _FAILURE,
+    spectrum: Spectrum | None = None,
+) -> EdgeCount:
+    """Count the singular values of V that are above the edge of the noise, at most k_max.
+
+    One pass after the singular vectors.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    k_max : int
+        At most min(F, N).
+    failure : float
+        Noise of the variances that are estimated is above the limit with at most this probability.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, noise=0.05, rng=np.random.default_rng(0))
+    >>> count_above_edge(from_columns(model.V), 10).K
+    4
+    """
+    F, N = V.shape
+    spectrum = Spectrum.of(V, spectrum)
+    with V.own_threads():
+        X, squares = spectrum.leading_subspace(k_max, tol=_VECTOR_TOL)
+        X, values = X[:, :k_max], np.sqrt(squares[:k_max])
+        largest = V.measures.largest_squared
+        counts, sums = V.sweep(_histograms, V.norms_squared, X=X, largest=largest)[0]
+    rounding = np.sqrt(10 * min(F, N) * np.finfo(np.float64).eps) * values[0]
+    limits = np.empty(k_max)
+    for k in range(k_max):
+        used = counts[k] > 0
+        left = N / ((F - k) * (N - k))  # of the noise k components take their share
+        a = left * sums[k, used] / counts[k, used]
+        spread = np.sqrt(2 * a.max() * np.log(1 / failure))
+        limits[k] = max(noise_edge(a, F, counts[k, used]) + spread, rounding)
+    K = int(np.argmin(np.append(values > limits, False)))
+    return EdgeCount(K, values, limits)
+
+
+def _histograms(
+    block: Block, squared: Array, *, X: Array, largest: float
+) -> tuple[tuple[Array, Array]]:
+    """For each k, how many samples have which squared norm left, and the sums of these."""
+    C = products(exact(block), X) ** 2
+    counts, sums = np.empty((X.shape[1], _N_BINS)), np.empty((X.shape[1], _N_BINS))
+    left = np.array(squared, dtype=np.float64)
+    for k in range(X.shape[1]):
+        share = np.maximum(left / largest, 2.0**-_OCTAVES)
+        bins = np.minimum(-_BINS_PER_OCTAVE * np.log2(share), _N_BINS - 1).astype(np.intp)
+        bins = np.maximum(bins, 0)
+        counts[k] = np.bincount(bins, minlength=_N_BINS)
+        sums[k] = np.bincount(bins, left, _N_BINS)
+        left = np.maximum(left - C[:, k], 0.0)
+    return ((counts, sums),)
+
+
+# --- counting cones ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,9 +428,6 @@ def _is_clear(tree: Linkage, k: int, sizes: Array) -> bool:
     return bool(is_wide_apart and large.size > 1 and large.sum() >= _LARGE_SHARE * sizes.sum())
 
 
-# --- all clusterings of some samples ----------------------------------------------------------
-
-
 class Linkage(NamedTuple):
     """The clusters that single linkage makes of n samples, for every number of clusters.
 
@@ -218,9 +496,6 @@ def _visit_nearest(distances: Array) -> tuple[Array, Array]:
     return order, steps
 
 
-# --- from some samples to all -----------------------------------------------------------------
-
-
 def _in_all_samples(
     V: DataMatrix,
     indices: Array,
@@ -230,23 +505,21 @@ def _in_all_samples(
     deadline: float | None,
 ) -> tuple[int, Separation | None, str]:
     """The number of cones, their separation and the reason, given k clusters of some samples."""
-    Z = dense(unit_samples(V).columns(indices[tree.order[tree.first(k)]]))
+    Z = unit_columns(V, indices[tree.order[tree.first(k)]])
     between, within = tree.between[k - 1], tree.within[k - 1]
     if indices.size == V.nonzero:
         separation = Separation(float(angles_of(between)), float(angles_of(within)), is_exact=True)
-        return _checked(V, Z, separation, "")
+        return _checked(Z, separation, "")
     of_subset = f" in {indices.size} samples"
     if deadline is not None and time.perf_counter() > deadline:
         return k, None, f"{k} clusters are apart{of_subset}; the time ran out to look at the others"
-    labels, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2, shortest)
+    labels, Z, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2, shortest)
     if found.new.shape[1] or found.n_unclear or not _is_clear(tree, k, found.sizes):
         return 0, None, f"{k} clusters are apart{of_subset}, but not in all"
-    return _checked(V, found.Z, pairwise_separation(V, labels), of_subset)
+    return _checked(Z, pairwise_separation(V, labels), of_subset)
 
 
-def _checked(
-    V: DataMatrix, Z: Array, separation: Separation, where: str
-) -> tuple[int, Separation | None, str]:
+def _checked(Z: Array, separation: Separation, where: str) -> tuple[int, Separation | None, str]:
     K = Z.shape[1]
     rank = int(np.linalg.matrix_rank(Z))
     if rank < K:
@@ -257,31 +530,31 @@ def _checked(
 
 
 class _Cover(NamedTuple):
-    """How the samples of some blocks lie to directions Z (F, K).
+    """How the samples of some blocks lie to directions.
 
-    Those with a cosine of `limit` or more are near. `sizes` counts the samples by the nearest
-    direction, `n_unclear` those near to two; `new` are directions of samples near to none. The
-    shortest samples belong to the nearest direction, but count for neither.
+    `sizes` counts the samples by the nearest direction, `n_unclear` those near to two; `new` are
+    directions of samples near to none. The shortest samples belong to the nearest direction, but
+    count for neither.
     """
 
-    Z: Array
-    limit: float
-    tie: float
     sizes: Array
     n_unclear: int
     new: Array
 
 
-def _cover(V: DataMatrix, Z: Array, limit: float, shortest: float) -> tuple[Aligned, _Cover]:
-    """Add directions until every sample is near to one; return labels too."""
-    options: dict[str, Any] = {"limit": limit, "shortest": shortest, "tie": cosine_rounding(V)}
+def _cover(V: DataMatrix, Z: Array, limit: float, shortest: float) -> tuple[Aligned, Array, _Cover]:
+    """Add directions to Z until every sample has a cosine of `limit` or more to one of them."""
+    options: dict[str, Any] = {"limit": limit, "tie": cosine_rounding(V)}
     with V.own_threads():
         for _ in range(_MAX_PASSES):
-            labels, found = V.sweep(_cover_block, V.norms_squared, reduce=_join, Z=Z, **options)
+            join = partial(_join, most=Z.shape[1], **options)
+            labels, found = V.sweep(
+                _cover_block, V.norms_squared, reduce=join, Z=Z, shortest=shortest, **options
+            )
             if not 0 < found.new.shape[1] <= min(V.shape) - Z.shape[1]:
                 break
             Z = np.hstack([Z, found.new])
-    return labels, found
+    return labels, Z[:, : found.sizes.size], found
 
 
 def _cover_block(
@@ -296,12 +569,12 @@ def _cover_block(
     _, new = farthest_first(block, norms(squared), scores, K, -limit, tie)
     n_unclear = int(np.count_nonzero(second[is_long] >= limit))
     sizes = np.bincount(labels[labels >= 0], minlength=K)
-    return labels, _Cover(Z, limit, tie, sizes, n_unclear, new)
+    return labels, _Cover(sizes, n_unclear, new)
 
 
-def _join(a: _Cover, b: _Cover) -> _Cover:
+def _join(a: _Cover, b: _Cover, *, most: int, limit: float, tie: float) -> _Cover:
     new = np.hstack([a.new, b.new])
     if a.new.shape[1] and b.new.shape[1]:
         scores = np.ones(new.shape[1])
-        _, new = farthest_first(new, scores, scores, a.Z.shape[1], -a.limit, a.tie)
-    return a._replace(sizes=a.sizes + b.sizes, n_unclear=a.n_unclear + b.n_unclear, new=new)
+        _, new = farthest_first(new, scores, scores, most, -limit, tie)
+    return _Cover(a.sizes + b.sizes, a.n_unclear + b.n_unclear, new)

@@ -20,11 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import components, integer
 from ..data.blocks import Array, Block, exact, products, with_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sketch import is_dense
-from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.svd import Spectrum
 from .geometry import leading_plane
@@ -104,9 +102,7 @@ def best_lower_bound(
     >>> round(bound.eckart_young, 3), round(bound.value, 3)  # factors with an error of 0.378 exist
     (0.359, 0.378)
     """
-    require_data_matrix(V, nonzero=True, whole=True)
-    K = components(K)
-    effort = default_effort(V) if effort is None else integer("effort", effort, at_least=0)
+    effort = default_effort(V) if effort is None else effort
     if min(V.shape) <= K:
         return LowerBound(0.0, 0.0, V.measures.lowest >= 0, 0.0)  # V = V I = I V
     spectrum = Spectrum.of(V, spectrum)

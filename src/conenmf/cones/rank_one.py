@@ -57,7 +57,7 @@ def cr1_nmf(
     tol
         As in `rank_one_factors`.
     spectrum
-        As in `centres_in_noise` of `cones.noisy`, for the method "robust".
+        As in `centres_in_noise` of `cones.robust`, for the method "robust".
 
     Returns
     -------

@@ -31,9 +31,14 @@ from ..arguments import (
     optional,
     several,
 )
-from ..cones.counting import ConeCount, count_cones
-from ..cones.edge import count_above_edge
-from ..cones.rank import RankEstimate, default_range, estimate_rank
+from ..cones.counting import (
+    ConeCount,
+    RankEstimate,
+    count_above_edge,
+    count_cones,
+    default_range,
+    estimate_rank,
+)
 from ..data.blocks import Array, Block, dense, exact, products, sums_at, weighted_sums
 from ..data.entries import entries_of, products_at
 from ..data.holes import filled

@@ -19,8 +19,8 @@ import numpy as np
 from ..arguments import instance, optional
 from ..cones.bounds import deterministic_bound
 from ..cones.certificate import Certificate
+from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
-from ..cones.rank import RankEstimate, default_range, estimate_rank
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense, exact
 from ..data.holes import completed, known_entries

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import flag, integer
-from ..cones.certificate import Certificate
+from ..cones.certificate import Certificate, objective_bound, observed_bound
 from ..cones.dual_bound import DEFAULT_EFFORT
-from ..cones.restricted import objective_bound, observed_bound
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataChangedError, NotAvailableError

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..arguments import array, choice, instance, integer, number, optional, several
 from ..arguments import indices as checked_indices
+from ..cones.counting import RankEstimate
 from ..cones.geometry import ConeGeometry
-from ..cones.rank import RankEstimate
 from ..data.blocks import Array
 from ..errors import Message, Option, OptionError
 from ..names import Names

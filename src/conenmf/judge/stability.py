@@ -44,7 +44,7 @@ from ..arguments import (
     path,
     several,
 )
-from ..cones.edge import count_above_edge
+from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact
 from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix

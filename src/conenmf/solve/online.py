@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from ..arguments import components, factor, integer
-from ..cones.stream import SKETCH_SIZE, StreamCones, update_cones
+from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
 from ..data.blocks import Array, Block, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
