@@ -5,5 +5,5 @@ from its kind, a seed and its number, so one line repeats it::
 
     python -m attack fits --seed 7 --first 1234 --cases 1
 
-`cases` says what a case is and runs it, `kinds` lists what is attacked.
+`cases` says what a case is and runs it, `__main__` lists what is attacked.
 """

@@ -11,8 +11,15 @@ import time
 import warnings
 from collections import Counter
 
-from .cases import FAILURES, run_case
-from .kinds import KINDS
+from . import kills, numbers, options
+from .cases import FAILURES, Attack, run_case
+
+KINDS: dict[str, Attack] = {
+    "fits": numbers.attack,
+    "options": options.attack,
+    "checkpoint-kills": kills.attack_checkpoint,
+    "command-kills": kills.attack_command,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,16 +32,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, help="for all kinds; 10 without --cases")
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    options = parser.parse_args(arguments)
-    if unknown := set(options.kinds) - set(KINDS):
+    chosen = parser.parse_args(arguments)
+    if unknown := set(chosen.kinds) - set(KINDS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(KINDS)}")
-    if options.cases is None and options.minutes is None:
-        options.minutes = 10.0
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    if chosen.cases is None and chosen.minutes is None:
+        chosen.minutes = 10.0
+    seed = secrets.randbelow(2**31) if chosen.seed is None else chosen.seed
     print(f"seed {seed}", flush=True)
-    seconds = None if options.minutes is None else 60 * options.minutes / len(options.kinds)
-    shared = (seed, options.first, options.cases, seconds)
-    return int(sum(run_kind(kind, *shared) for kind in options.kinds) > 0)
+    seconds = None if chosen.minutes is None else 60 * chosen.minutes / len(chosen.kinds)
+    shared = (seed, chosen.first, chosen.cases, seconds)
+    return int(sum(run_kind(kind, *shared) for kind in chosen.kinds) > 0)
 
 
 def run_kind(

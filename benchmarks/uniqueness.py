@@ -8,7 +8,7 @@ CPU seconds of the fit and of both searches, and their passes. "*" marks the set
 of the short search were chosen. Planted sets have factors with pure samples and anchor features
 ("separable"), and strictly positive ones ("mixtures"), with noise of 0, 1 and 10 %; the others are
 those of `conenmf.datasets`, left out where they are not there. Pairs of factors with one product,
-which test the radii, are in `attack/pairs.py`.
+which test the radii, are in `tests/pairs.py`.
 """
 
 from __future__ import annotations

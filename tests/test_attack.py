@@ -11,10 +11,9 @@ import conenmf
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from attack import cases, kills, squares
-from attack.__main__ import main
+from attack import cases, kills
+from attack.__main__ import KINDS, main
 from attack.cases import Ending, run_case
-from attack.kinds import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -25,8 +24,8 @@ def endings(kind, numbers):
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("fits", 60), ("nnls", 100), ("checkpoint-kills", 2), ("command-kills", 2)],
-)  # tests/test_options.py and tests/judge/test_identifiability.py have the other kinds
+    [("fits", 60), ("checkpoint-kills", 2), ("command-kills", 2)],
+)  # tests/test_options.py has the other kind
 def test_nothing_is_found(kind, count, capsys):
     assert main([kind, "--cases", str(count), "--seed", "20"]) == 0
     assert f"{kind}: {count} cases in " in capsys.readouterr().out
@@ -67,20 +66,6 @@ def test_errors_and_hangs_are_failures(monkeypatch):
     monkeypatch.setattr(cases, "SECONDS", 1)
     assert run_case(raises, "fits", 0, 0).outcome == "broken"
     assert run_case(lambda case: time.sleep(60), "fits", 0, 0).outcome == "hang"
-
-
-def test_wrong_least_squares_are_noticed(monkeypatch):
-    monkeypatch.setattr(squares, "nnls", lambda G, C: np.zeros_like(C))
-    assert "different" in endings("nnls", range(3))
-    monkeypatch.setattr(squares, "nnls", lambda G, C: np.full_like(C, np.nan))
-    assert endings("nnls", range(3)) == {"factors"}
-
-
-def test_the_norm_that_scipy_returns_is_not_trusted(monkeypatch):
-    """For K > F it may be far below that of the solution it comes with."""
-    true = squares.scipy.optimize.nnls
-    monkeypatch.setattr(squares.scipy.optimize, "nnls", lambda W, v: (true(W, v)[0], 0.0))
-    assert endings("nnls", range(3)) == {"accepted"}
 
 
 def test_an_error_that_is_not_that_of_the_factors_is_noticed(monkeypatch):

@@ -15,7 +15,7 @@ from conenmf.judge.uniqueness import component_freedom
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from attack import pairs
+from tests import pairs
 
 SEEDS = st.integers(0, 2**32 - 1)
 

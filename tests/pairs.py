@@ -5,7 +5,6 @@ the pairs differ in one entry of Q only, so that most components are shared, and
 between 1e-9 and 1. Some are hard on purpose: columns that are nearly parallel, tiny features, the
 same sample twice, small numbers in place of zeros, rank deficiency, single precision.
 
-``python -m attack pairs --cases 10000`` draws as many and fails if a radius is broken.
 tests/judge/test_identifiability.py counts how many components are proved unique.
 """
 
@@ -18,8 +17,6 @@ import numpy as np
 from conenmf import from_columns
 from conenmf.judge.identifiability import uniqueness_radii
 from conenmf.judge.scores import unit_columns
-
-from .cases import Case, Ending
 
 Pair = tuple[tuple[Any, Any], tuple[Any, Any]]
 
@@ -101,9 +98,3 @@ def nearest(W: Any, other: Any) -> Any:
     X = X.transpose(0, 2, 1)
     angles = 2 * np.arctan2(np.linalg.norm(U - X, axis=0), np.linalg.norm(U + X, axis=0))
     return angles.min(axis=1)
-
-
-def attack(case: Case) -> Ending:
-    """Draw one pair."""
-    broken = broken_radii(draw_pair(case.rng))
-    return Ending("factors", broken[0]) if broken else Ending("accepted", compared=True)
