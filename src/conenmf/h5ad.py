@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .data.blocks import Array, Block, SparseBlock
-from .data.entries import compressed
+from .data.blocks import Array, Block, SparseBlock, compressed
 from .data.matrix import DataMatrix
 
 __all__ = ["Annotation", "annotated_copy", "annotated_counts", "categories"]

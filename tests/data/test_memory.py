@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, open_data
 from conenmf.data import memory
-from conenmf.data.measures import measure_block
+from conenmf.data.matrix import measure_block
 from conenmf.data.memory import SparseMatrix, by_entries
 
 
@@ -57,7 +57,7 @@ def test_products_in_both_orders_are_those_by_sums(rows, dtype, monkeypatch):
 
 
 def test_few_entries_may_be_one_block(monkeypatch):
-    monkeypatch.setattr("conenmf.data.borders._MIN_PAIRED_ENTRIES", 64)
+    monkeypatch.setattr("conenmf.data.blocks._MIN_PAIRED_ENTRIES", 64)
     V = from_columns(sp.random_array((30, 80), density=0.5, rng=np.random.default_rng(2)))
     assert not V.is_one_block
     whole = V.as_one_block()

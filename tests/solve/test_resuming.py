@@ -247,7 +247,7 @@ def test_a_full_disk_does_not_claim_a_checkpoint_that_is_not_there(cones, run, m
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("conenmf.data.local.save_array", full)
+    monkeypatch.setattr("conenmf.data.memory.save_array", full)
     with pytest.raises(OutputError, match=r"for a checkpoint in .*run: .*there is no earlier"):
         factorize(from_columns(cones), 3, checkpoint=run, **OPTIONS)
     assert os.listdir(run.folder) == []

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block, entrywise, exact, products, weighted_sums
-from ..data.entries import entries_of
+from ..data.blocks import Array, Block, entries_of, entrywise, exact, products, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt

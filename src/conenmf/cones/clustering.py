@@ -25,9 +25,8 @@ import numpy as np
 
 from ..arguments import choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.sampling import draw_samples
-from ..data.steps import sample_indices
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.svd import Spectrum

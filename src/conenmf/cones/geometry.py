@@ -49,8 +49,7 @@ from ..data.blocks import (
     norms,
     weighted_sums,
 )
-from ..data.matrix import Aligned, DataMatrix
-from ..data.steps import sample_indices
+from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError

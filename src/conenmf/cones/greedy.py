@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..data.blocks import Array, Block, dense
-from ..data.local import Reader
 from ..data.matrix import Aligned, DataMatrix
+from ..data.memory import Reader
 
 __all__ = ["Candidates", "LazyScores", "Score"]
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from ..arguments import instance, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
-from ..data.matrix import Aligned, DataMatrix
-from ..data.steps import add
+from ..data.matrix import Aligned, DataMatrix, add
 from ..data.validate import require_data_matrix
 from ..linalg.svd import Spectrum
 from .clustering import Cones, assign, choose_centres

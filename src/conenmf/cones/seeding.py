@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import DataMatrix
+from ..data.matrix import DataMatrix, sample_indices
 from ..data.sampling import Seed, new_seed, uniform_rows
-from ..data.steps import sample_indices
 from .clustering import Cones, require_new_direction, require_samples
 from .geometry import cosine_rounding
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors

@@ -1,13 +1,14 @@
 """What can be computed from one block of samples, however it is stored.
 
 A block is a few columns of V, (F, n): an ndarray or a compressed sparse array. Where the two need
-different code, or where a compiled kernel helps, it is here; sums are in float64.
+different code, or where a compiled kernel helps, it is here; sums are in float64. How V is cut into
+blocks is decided here too, from its size alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,29 +19,43 @@ from .. import kernels
 from ..errors import DataError
 
 __all__ = [
+    "LARGE_BYTES",
     "Array",
     "Block",
+    "Borders",
+    "Entries",
     "SparseBlock",
+    "block_of_counts",
     "canonical_rows",
+    "compressed",
     "compute_dtype",
     "cone_products",
     "cross_products",
     "dense",
+    "dense_block_samples",
+    "entries_of",
     "entropies",
     "entrywise",
+    "equal_borders",
     "exact",
     "feature_gram",
     "features_scaled",
     "is_sparse",
     "norms",
+    "paired_block_samples",
     "products",
+    "products_at",
     "residual_squared",
     "scaled",
     "sparse_block",
+    "sparse_block_samples",
     "subtracted",
     "sums_at",
+    "swept_side",
     "weighted_sums",
+    "with_data",
     "with_entries",
+    "with_values",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -327,3 +342,157 @@ def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array,
         residual[part] = np.einsum("nf,nf->n", difference, difference)
     nonnegative: Array = np.maximum(residual, 0.0)
     return nonnegative
+
+
+_PIECE_NUMBERS = 1 << 16  # multiplied at a time
+
+
+class Entries(NamedTuple):
+    """The nonzero entries of a block, sample after sample, features ascending.
+
+    Attributes
+    ----------
+    features, samples : arrays (n,), integers
+        Where they are.
+    values : array (n,), float64
+    """
+
+    features: Array
+    samples: Array
+    values: Array
+
+
+def entries_of(block: Block) -> Entries:
+    """Return the nonzero entries of a block (F, n)."""
+    if is_sparse(block):
+        samples = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+        features, values = block.indices, block.data.astype(np.float64, copy=False)
+        there = values != 0
+        if there.all():
+            return Entries(features, samples, values)
+        return Entries(features[there], samples[there], values[there])
+    rows = np.asarray(block.T)
+    samples, features = np.nonzero(rows)
+    return Entries(features, samples, rows[samples, features].astype(np.float64))
+
+
+def compressed(block: Block) -> SparseBlock:
+    """Return a block as compressed sparse columns that have no zeros stored."""
+    result: SparseBlock
+    if not is_sparse(block):
+        result = sp.csr_array(np.asarray(block).T).T
+    elif block.data.all():
+        result = block
+    else:
+        copied = sp.csc_array(block, copy=True)
+        copied.eliminate_zeros()
+        result = copied
+    return result
+
+
+def with_data(block: SparseBlock, data: Array) -> SparseBlock:
+    """Return a sparse block with other values in the same places."""
+    result: SparseBlock = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    return result
+
+
+def with_values(block: Block, entries: Entries, values: Array) -> Block:
+    """Return a block like this one, dense or sparse, with other values at its entries."""
+    result: Block
+    if is_sparse(block):
+        starts = np.searchsorted(entries.samples, np.arange(block.shape[1] + 1))
+        result = sp.csc_array((values, entries.features, starts), shape=block.shape)
+    else:
+        rows = np.zeros(block.shape[::-1], dtype=values.dtype)
+        rows[entries.samples, entries.features] = values
+        result = rows.T
+    return result
+
+
+def products_at(entries: Entries, left: Array, right: Array) -> Array:
+    """Return <left_f, right_n> for each entry, given left (F, K) and right (n, K)."""
+    products = np.empty(entries.features.size)
+    if kernels.AVAILABLE:
+        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+        kernels.entry_products(entries.features, entries.samples, left, right, products)
+        return products
+    size = 1 + _PIECE_NUMBERS // max(left.shape[1], 1)
+    for start in range(0, products.size, size):
+        part = slice(start, start + size)
+        np.einsum(
+            "ek,ek->e",
+            left[entries.features[part]],
+            right[entries.samples[part]],
+            out=products[part],
+        )
+    return products
+
+
+def block_of_counts(features: Array, samples: Array, shape: tuple[int, int]) -> Block:
+    """Return a sparse block (F, n) of how often each feature occurs in each sample.
+
+    `features` and `samples` have one entry for each single count, in any order.
+    """
+    F, n = shape
+    keys, counts = np.unique(samples.astype(np.int64) * F + features, return_counts=True)
+    places, indices = np.divmod(keys, F)
+    starts = np.searchsorted(places, np.arange(n + 1))
+    parts = (counts.astype(np.float64), indices, starts)
+    block: Block = sp.csc_array(parts, shape=shape)
+    return block
+
+
+Borders: TypeAlias = list[tuple[int, int]]
+
+_BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
+_MIN_BLOCK_SAMPLES = 256  # with fewer, adding up the F x K sums of the blocks takes too long
+_BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
+_MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
+_MAX_SPARSE_ENTRIES = 4 << 20  # of a block
+_MIN_PAIRED_ENTRIES = 1 << 15
+LARGE_BYTES = 4 * _BLOCK_BYTES
+"""From this size on, dense data of a single block are left to the threads of BLAS."""
+
+
+def swept_side(F: int, N: int) -> Literal["samples", "features"]:
+    """Return the side of V to sweep: the longer one, so that sums have the size of the other.
+
+    The products take as long either way, for any number of nonzero entries and any type.
+
+    >>> swept_side(3, 100), swept_side(100, 3)
+    ('samples', 'features')
+    """
+    return "samples" if F <= N else "features"
+
+
+def equal_borders(N: int, size: int) -> Borders:
+    """Cut N samples into blocks of the same size, the last one possibly smaller."""
+    return [(start, min(start + size, N)) for start in range(0, N, size)]
+
+
+def dense_block_samples(F: int, N: int, itemsize: int) -> int:
+    """Return how many samples a dense block has: what fits into a cache, or an eighth of V."""
+    most = max(_MIN_BLOCK_SAMPLES, _BLOCK_BYTES // (F * itemsize))
+    moderate = F * N * itemsize > _BLOCK_BYTES // 4
+    return min(most, max(_MIN_SHARED_SAMPLES, -(-N // _BLOCKS_FOR_THREADS)) if moderate else N)
+
+
+def sparse_block_samples(F: int, N: int, nnz: int) -> int:
+    """Return how many samples a sparse block has: enough for at least four times F entries.
+
+    Its sums cost F x K however few entries it has. An eighth of all entries is better still, as
+    long as it fits easily in memory.
+    """
+    per_sample = max(nnz, 1) / N
+    entries = max(4.0 * F, min(nnz / _BLOCKS_FOR_THREADS, _MAX_SPARSE_ENTRIES))
+    return max(_MIN_BLOCK_SAMPLES, int(np.ceil(entries / per_sample)))
+
+
+def paired_block_samples(N: int, nnz: int) -> int:
+    """Return how many samples a block has if V is kept in both orders, and nothing is summed.
+
+    A power of two of blocks, so that threads have equal shares, each worth the call of a step.
+    """
+    share = min(nnz // _MIN_PAIRED_ENTRIES, _BLOCKS_FOR_THREADS)
+    n_blocks = max(1 << max(share, 1).bit_length() - 1, nnz // _MAX_SPARSE_ENTRIES)
+    return max(-(-N // n_blocks), 1)

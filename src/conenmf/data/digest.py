@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from .blocks import Array, Block, entrywise, exact, is_sparse
-from .matrix import DataMatrix
-from .steps import sample_indices
+from .matrix import DataMatrix, sample_indices
 
 __all__ = ["digest", "known_digest"]
 

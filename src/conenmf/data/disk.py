@@ -23,10 +23,16 @@ import scipy.sparse as sp
 
 from ..errors import DataChangedError, DataTypeError, Message, Option, OptionError, ReadError
 from .aligned import keep_file, map_file, new_file, release_rows
-from .blocks import Array, Block, canonical_rows, compute_dtype, sparse_block
-from .borders import Borders, equal_borders
-from .local import LocalMatrix
-from .memory import hold
+from .blocks import (
+    Array,
+    Block,
+    Borders,
+    canonical_rows,
+    compute_dtype,
+    equal_borders,
+    sparse_block,
+)
+from .memory import LocalMatrix, hold
 from .threads import read_ahead
 
 __all__ = ["Compressed", "DiskMatrix", "Source", "Stamp"]

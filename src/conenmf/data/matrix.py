@@ -15,10 +15,10 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +26,160 @@ import numpy.typing as npt
 from ..arguments import flag, function, integer, optional
 from ..arguments import indices as checked_indices
 from ..errors import DataError, NotAvailableError
+from ..kernels import SMALLEST_SQUARE
 from ..names import Names
-from .blocks import Array, Block, exact, products, weighted_sums
-from .measures import Measures, measure
+from .blocks import Array, Block, exact, is_sparse, products, sums_at, weighted_sums
 from .resources import available_threads
-from .steps import Aligned, Reduce, Step, Work, add
+
+__all__ = [
+    "Aligned",
+    "Checksum",
+    "DataMatrix",
+    "Measures",
+    "Reduce",
+    "Step",
+    "Work",
+    "add",
+    "join_sums",
+    "measure",
+    "measure_block",
+    "sample_indices",
+]
+
+Aligned: TypeAlias = Any
+"""An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
+
+Step: TypeAlias = Callable[..., tuple[Any, ...]]
+Reduce: TypeAlias = Callable[[Any, Any], Any]
+
+
+def sample_indices(index: range) -> tuple[Array, None]:
+    """Step of a map: the index of each sample."""
+    return np.arange(index.start, index.stop), None
+
+
+def add(total: Any, part: Any) -> Any:
+    """Add a block's part to the total, tuples and dicts item by item, arrays in place."""
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {name: add(total[name], value) for name, value in part.items()}
+    if isinstance(part, tuple):
+        return tuple(add(a, b) for a, b in zip(total, part, strict=True))
+    total += part
+    return total
+
+
+class Work(NamedTuple):
+    """A step and all that it is called with; see `DataMatrix.sweep`."""
+
+    step: Step
+    aligned: tuple[Aligned, ...]
+    reduce: Reduce
+    shared: dict[str, Any]
+    out: Sequence[Aligned | None]
+    verify: bool = False
+
+
+_MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
+
+
+class Measures(NamedTuple):
+    """What one pass learns about V.
+
+    Attributes
+    ----------
+    norms_squared : aligned (N,), float64
+        ||v||^2 of each sample; 0 if it is so small that it has lost digits, or its inverse is
+        infinite.
+    total : float
+        ||V||^2, their sum.
+    nonzero : int
+        How many samples are not zero.
+    n_entries : int
+        How many entries are not zero, whether or not zeros are stored.
+    largest_squared : float
+        The largest of `norms_squared`; NaN if any is.
+    lowest : float
+        The smallest entry of V; NaN if any is.
+    """
+
+    norms_squared: Any
+    total: float
+    nonzero: int
+    n_entries: int
+    largest_squared: float
+    lowest: float
+
+
+class _Sums(NamedTuple):
+    total: float
+    nonzero: int
+    n_entries: int
+    largest_squared: float
+    lowest: float
+
+
+def measure(sweep: Callable[..., tuple[Any, ...]]) -> Measures:
+    """Measure the samples of a matrix, given its `sweep`; one pass."""
+    norms_squared, sums = sweep(measure_block, reduce=join_sums)
+    return Measures(norms_squared, *sums)
+
+
+def measure_block(block: Block) -> tuple[Array, _Sums]:
+    """Step: the squared norm of each sample, and what is known of the block."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_sparse(block):
+            entries = exact(block.data)
+            owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+            squared = sums_at(owner, entries * entries, block.shape[1])
+            lowest = float(entries.min(initial=0.0))
+            n_entries = int(np.count_nonzero(entries))
+        else:
+            rows: Array = block.T
+            squared, lowest, n_entries = _measure_rows(rows)
+        squared[squared <= SMALLEST_SQUARE] = 0.0
+        total = float(squared.sum())
+    nonzero = int(np.count_nonzero(squared))
+    return squared, _Sums(total, nonzero, n_entries, float(squared.max()), lowest)
+
+
+def _measure_rows(rows: Array) -> tuple[Array, float, int]:
+    """Squared norms of dense samples, the smallest entry, and how many are not zero."""
+    if not rows.flags.c_contiguous:
+        whole, lowest = exact(rows), rows.min()
+        return np.einsum("nf,nf->n", whole, whole), float(lowest), _n_entries(rows, lowest)
+    squared, n_entries = np.empty(len(rows)), 0
+    lowest = np.inf
+    at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
+    for start in range(0, len(rows), at_a_time):
+        part = exact(rows[start : start + at_a_time])
+        np.vecdot(part, part, out=squared[start : start + at_a_time])
+        lowest_of_part = part.min()
+        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, it passes NaN on
+        n_entries += _n_entries(part, lowest_of_part)
+    return squared, float(lowest), n_entries
+
+
+def _n_entries(rows: Array, lowest: float) -> int:
+    """How many are not zero: all if the smallest is positive, which saves the count."""
+    return rows.size if lowest > 0 else int(np.count_nonzero(rows != 0))
+
+
+def join_sums(a: _Sums, b: _Sums) -> _Sums:
+    """Return what is known of two blocks together."""
+    return _Sums(
+        a.total + b.total,
+        a.nonzero + b.nonzero,
+        a.n_entries + b.n_entries,
+        float(np.maximum(a.largest_squared, b.largest_squared)),
+        float(np.minimum(a.lowest, b.lowest)),
+    )
+
 
 if TYPE_CHECKING:
     from .prepare import Preparation, Vocabulary
 
-__all__ = ["Aligned", "Checksum", "DataMatrix"]
 
 Checksum: TypeAlias = tuple[int, int]
 """Of a file: its size in bytes, and its CRC-32."""

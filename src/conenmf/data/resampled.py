@@ -16,11 +16,21 @@ import numpy as np
 
 from ..arguments import choice, flag, generator, number
 from ..errors import DataTypeError
-from .blocks import Array, Block, dense, exact, is_sparse, scaled, sums_at
-from .entries import Entries, block_of_counts, entries_of, with_values
-from .matrix import DataMatrix
+from .blocks import (
+    Array,
+    Block,
+    Entries,
+    block_of_counts,
+    dense,
+    entries_of,
+    exact,
+    is_sparse,
+    scaled,
+    sums_at,
+    with_values,
+)
+from .matrix import DataMatrix, sample_indices
 from .sampling import Seed, new_seed
-from .steps import sample_indices
 from .validate import check_factors, require_data_matrix
 from .views import MappedMatrix
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..arguments import generator, integer
 from .blocks import Array
-from .matrix import DataMatrix
+from .matrix import DataMatrix, Step
 from .resources import require_memory
-from .steps import Step
 from .validate import require_data_matrix
 
 __all__ = [

@@ -22,12 +22,9 @@ from numpy.linalg import LinAlgError
 
 from ..arguments import integer
 from ..errors import ComponentsError, Message, NotAvailableError, Option, OptionError
-from .blocks import Array, Block, exact, products
-from .borders import equal_borders
-from .matrix import Aligned, DataMatrix
-from .measures import Measures
+from .blocks import Array, Block, equal_borders, exact, products
+from .matrix import Aligned, DataMatrix, Measures, Step, Work
 from .memory import hold
-from .steps import Step, Work
 from .threads import run_in_order
 from .validate import require_data_matrix
 from .views import View

@@ -21,12 +21,9 @@ import numpy as np
 from .. import kernels
 from .blocks import Array, Block, is_sparse, products
 from .disk import DiskMatrix
-from .local import LocalMatrix
-from .matrix import DataMatrix
-from .measures import Measures, join_sums, measure_block
-from .memory import DenseMatrix, SparseMatrix
+from .matrix import Aligned, DataMatrix, Measures, Reduce, Step, add, join_sums, measure_block
+from .memory import DenseMatrix, LocalMatrix, SparseMatrix
 from .resources import available_memory
-from .steps import Aligned, Reduce, Step, add
 from .views import MappedMatrix, View, on_block
 
 __all__ = [

@@ -25,9 +25,8 @@ from ..errors import (
 )
 from ..text import shown
 from .blocks import Array, Block
-from .matrix import Aligned, DataMatrix
+from .matrix import Aligned, DataMatrix, sample_indices
 from .resources import require_memory
-from .steps import sample_indices
 
 __all__ = [
     "Negative",

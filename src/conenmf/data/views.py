@@ -34,10 +34,8 @@ from .blocks import (
     norms,
     scaled,
 )
-from .local import LocalMatrix, Reader
-from .matrix import Aligned, Checksum, DataMatrix
-from .memory import hold
-from .steps import Step, Work
+from .matrix import Aligned, Checksum, DataMatrix, Step, Work
+from .memory import LocalMatrix, Reader, hold
 from .validate import require_data_matrix
 
 __all__ = [

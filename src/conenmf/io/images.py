@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.blocks import Array
-from ..data.borders import dense_block_samples
+from ..data.blocks import Array, dense_block_samples
 from ..data.disk import Stamp
 from ..errors import FileFormatError, Message, Option, OptionError, name_out_of_memory
 from ..names import Names

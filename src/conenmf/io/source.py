@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..data.blocks import Array, compute_dtype
-from ..data.borders import Borders, sparse_block_samples
+from ..data.blocks import Array, Borders, compute_dtype, sparse_block_samples
 from ..data.disk import Compressed, Source, Stamp
 from ..data.validate import SamplesIn, check_kind
 from ..errors import (

@@ -39,8 +39,17 @@ import numpy.typing as npt
 from ..arguments import flag, generator, instance, integer, optional
 from ..cones.certificate import Certificate, certify_least_squares, known_bound, proven_in_words
 from ..cones.dual_bound import default_effort
-from ..data.blocks import Array, Block, exact, products, sums_at, weighted_sums
-from ..data.entries import entries_of, products_at, with_values
+from ..data.blocks import (
+    Array,
+    Block,
+    entries_of,
+    exact,
+    products,
+    products_at,
+    sums_at,
+    weighted_sums,
+    with_values,
+)
 from ..data.holes import row_grams, unpacked, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.memory import hold

@@ -39,8 +39,17 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import Array, Block, dense, exact, products, sums_at, weighted_sums
-from ..data.entries import entries_of, products_at
+from ..data.blocks import (
+    Array,
+    Block,
+    dense,
+    entries_of,
+    exact,
+    products,
+    products_at,
+    sums_at,
+    weighted_sums,
+)
 from ..data.holes import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold

@@ -26,8 +26,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import components, integer
-from ..data.blocks import Array, Block, products, sums_at
-from ..data.entries import Entries, entries_of, products_at, with_values
+from ..data.blocks import (
+    Array,
+    Block,
+    Entries,
+    entries_of,
+    products,
+    products_at,
+    sums_at,
+    with_values,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
 from ..data.validate import require_data_matrix

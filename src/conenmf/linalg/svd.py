@@ -22,8 +22,16 @@ import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ..arguments import instance, integer
-from ..data.blocks import Array, Block, cross_products, exact, feature_gram, products, weighted_sums
-from ..data.borders import swept_side
+from ..data.blocks import (
+    Array,
+    Block,
+    cross_products,
+    exact,
+    feature_gram,
+    products,
+    swept_side,
+    weighted_sums,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.sketch import orthonormal
 from ..data.validate import require_data_matrix

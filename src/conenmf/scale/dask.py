@@ -32,10 +32,9 @@ from dask.highlevelgraph import HighLevelGraph
 
 from ..data.aligned import check_file, save_array
 from ..data.blocks import Array, Block, canonical_rows, compute_dtype, is_sparse
-from ..data.matrix import Checksum, DataMatrix
+from ..data.matrix import Checksum, DataMatrix, Reduce, Step, Work
 from ..data.memory import hold
 from ..data.resources import available_memory, available_threads
-from ..data.steps import Reduce, Step, Work
 from ..data.threads import one_blas_thread
 from ..data.validate import check_kind
 from ..errors import (

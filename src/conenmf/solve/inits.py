@@ -35,7 +35,7 @@ from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products, dense, entropies, exact
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.sampling import (
     Seed,
     draw_longest,
@@ -45,7 +45,6 @@ from ..data.sampling import (
     new_seed,
     uniform_rows,
 )
-from ..data.steps import sample_indices
 from ..data.validate import aligned_coefficients, checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, DataError

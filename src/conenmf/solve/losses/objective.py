@@ -23,10 +23,8 @@ import numpy as np
 
 from ... import kernels
 from ...arguments import flag
-from ...data.blocks import Array, Block, exact, products, weighted_sums
-from ...data.borders import equal_borders
-from ...data.matrix import Aligned, DataMatrix
-from ...data.steps import add
+from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
+from ...data.matrix import Aligned, DataMatrix, add
 from ...data.threads import run_in_order
 from ...data.validate import require_data_matrix
 from ...errors import DataError

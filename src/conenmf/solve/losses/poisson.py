@@ -47,8 +47,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...arguments import array, choice, factor, instance, integer, optional
-from ...data.blocks import Array, Block, SparseBlock, exact, features_scaled, sums_at, weighted_sums
-from ...data.entries import entries_of
+from ...data.blocks import (
+    Array,
+    Block,
+    SparseBlock,
+    entries_of,
+    exact,
+    features_scaled,
+    sums_at,
+    weighted_sums,
+)
 from ...data.holes import row_grams, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix

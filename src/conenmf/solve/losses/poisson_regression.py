@@ -27,8 +27,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ... import kernels
-from ...data.blocks import Array, Block, SparseBlock, exact, sums_at, weighted_sums
-from ...data.entries import compressed, entries_of, products_at, with_data
+from ...data.blocks import (
+    Array,
+    Block,
+    SparseBlock,
+    compressed,
+    entries_of,
+    exact,
+    products_at,
+    sums_at,
+    weighted_sums,
+    with_data,
+)
 
 __all__ = [
     "FREE",
