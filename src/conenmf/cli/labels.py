@@ -71,7 +71,7 @@ class GivenClasses:
         """The beginnings of the samples, if they are texts."""
         common, budget = self.common, memory_budget(self.common.max_memory)
         if common.text_column is not None and common.data:
-            choice = ColumnChoice.of(common.header, None, ())
+            choice = ColumnChoice(common.header)
             opened: Any = open_text_column(common.path, common.text_column, budget, choice).matrix
         elif common.data and common.path.is_dir() and any(common.path.rglob("*.txt")):
             opened = open_texts(common.path, None, budget).matrix
@@ -96,7 +96,7 @@ class GivenClasses:
         if suffix == ".h5ad":
             classes = read_annotation(common.path, given, budget)
         else:
-            choice = ColumnChoice.of(common.header, None, ())
+            choice = ColumnChoice(common.header)
             column: Any = open_text_column(common.path, given, budget, choice).matrix
             classes = list(column)
         if len(classes) != N:

@@ -82,8 +82,6 @@ def _mapped(
             f"{path} is truncated: its header claims {' x '.join(map(str, shape))} numbers, which "
             f"take {claimed} bytes; it holds {held}; copy or download it again"
         )
-    if claimed == 0:
-        return np.empty(shape, dtype)
     order: Any = "F" if fortran else "C"
     return np.asarray(np.memmap(path, dtype, "r", stream.tell(), shape, order))
 

@@ -224,10 +224,9 @@ def read_annotation(path: Path, column: str, budget: int) -> list[str]:
             raise FileFormatError(
                 f"{path} has no column {column!r} in obs; it has {listed(sorted(group.keys()))}"
             )
-        values = store.element(store.find(column, group))
-        missing = require_package("pandas", path).isna(values)
-        pairs = zip(values, missing, strict=True)
-        return ["missing" if is_missing else decoded(value) for value, is_missing in pairs]
+        values = require_package("pandas", path).Series(store.element(store.find(column, group)))
+        known = values.astype(object).where(values.notna(), "missing")
+        return [decoded(value) for value in known]
 
 
 def read_coordinates(path: Path, name: str, budget: int) -> Array | None:

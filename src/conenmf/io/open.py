@@ -28,8 +28,8 @@ from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_me
 from ..names import Names, names_of
 from ..text import shown
 from .formats import is_open_dataset, open_dataset, open_path
-from .source import NamedMatrix, Remark, as_pixels
-from .tables import Column, ColumnChoice, checked_column, remark_on_columns
+from .source import NamedMatrix, Remark, as_pixels, is_cube
+from .tables import A_COLUMN, Column, ColumnChoice, checked_column, remark_on_columns
 
 __all__ = [
     "from_columns",
@@ -230,7 +230,12 @@ def open_data(
     """
     place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     choice("samples_in", samples_in, ("rows", "columns"))
-    columns = ColumnChoice.of(header, names_column, drop)
+    dropped = [drop] if isinstance(drop, str | int) else several("drop", drop, A_COLUMN)
+    columns = ColumnChoice(
+        optional(flag, "header", header),
+        optional(checked_column, "names_column", names_column),
+        tuple(checked_column("drop", column) for column in dropped),
+    )
     text_column = optional(checked_column, "text_column", text_column)
     return _hold(
         open_path(place, dataset, memory_budget(max_memory), columns, text_column),
@@ -347,7 +352,7 @@ def _hold(
     budget, vocabulary = memory_budget(max_memory), None
     if isinstance(matrix.matrix, list):
         matrix, vocabulary = _counted(matrix, words)
-    if matrix.is_cube:
+    if is_cube(matrix):
         matrix = as_pixels(matrix, samples_in, budget)
     elif samples_in == "columns":
         matrix = matrix.turned()

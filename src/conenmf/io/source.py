@@ -31,7 +31,7 @@ from ..errors import (
 from ..names import Names
 from .limits import cast_exactly, check_fits, check_sides
 
-__all__ = ["ArraySource", "CompressedSource", "NamedMatrix", "Remark", "as_pixels"]
+__all__ = ["ArraySource", "CompressedSource", "NamedMatrix", "Remark", "as_pixels", "is_cube"]
 
 
 class ArraySource(Source):
@@ -67,16 +67,16 @@ class ArraySource(Source):
         check_kind(self.dtype, (1, 1) if n_axes == 3 else array.shape)
         if scale != 1 and self.dtype.kind != "f":
             self.dtype = np.dtype(np.float64)
-        self._array, self._missing, self._scale = array, missing, scale
+        self.array, self._missing, self._scale = array, missing, scale
         self._is_turned = False
         self.axes = tuple(range(n_axes)) if axes is None else axes
-        self._slice_along(self.axes[:-1], self.axes[-1:])
+        self.slice_along(self.axes[:-1], self.axes[-1:])
 
-    def _slice_along(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+    def slice_along(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
         """Make rows of these axes, and columns of the others."""
         self._rows, self._columns = rows, columns
-        sides = self._array.shape
-        chunks = getattr(self._array, "chunks", None) or [1] * len(sides)
+        sides = self.array.shape
+        chunks = getattr(self.array, "chunks", None) or [1] * len(sides)
         self._width = math.prod(sides[axis] for axis in rows[1:])  # pixels in a row of the image
         self.shape = (sides[rows[0]] * self._width, math.prod(sides[axis] for axis in columns))
         self.chunk = int(chunks[rows[0]]) * self._width
@@ -87,17 +87,8 @@ class ArraySource(Source):
         """The same array, sliced along its other side."""
         twin = copy.copy(self)
         twin._is_turned = not self._is_turned
-        twin._slice_along(self._columns, self._rows)
+        twin.slice_along(self._columns, self._rows)
         return twin
-
-    def cube(self, samples_in: SamplesIn) -> tuple[Self, tuple[int, ...]]:
-        """The pixels of three axes, with the bands last or first, and the lengths of the axes."""
-        twin = copy.copy(self)
-        lengths = tuple(self._array.shape[axis] for axis in self.axes)
-        if samples_in == "columns":
-            twin.axes = (*self.axes[1:], self.axes[0])
-        twin._slice_along(twin.axes[:-1], twin.axes[-1:])
-        return twin, lengths
 
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
@@ -108,8 +99,8 @@ class ArraySource(Source):
         index[self._rows[0]] = slice(first, last)
         if self._width > 1 and last - first == 1:  # pixels of one row of the image
             index[self._rows[1]], part = part, slice(None)
-        block = np.array(self._array[tuple(index)])
-        _release(self._array)
+        block = np.array(self.array[tuple(index)])
+        _release(self.array)
         block = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])
         return self._valued(block[part], start)
 
@@ -300,11 +291,11 @@ class NamedMatrix(NamedTuple):
         names = self.names if self.roles_stored else self.names.turned()
         return self._replace(matrix=matrix, names=names)
 
-    @property
-    def is_cube(self) -> bool:
-        """Whether it has three axes, and the caller says which one is that of the bands."""
-        is_array = isinstance(self.matrix, ArraySource) and not self.fixed
-        return is_array and len(self.matrix.axes) == 3
+
+def is_cube(opened: NamedMatrix) -> bool:
+    """Whether it has three axes, and the caller says which one is that of the bands."""
+    is_array = isinstance(opened.matrix, ArraySource) and not opened.fixed
+    return is_array and len(opened.matrix.axes) == 3
 
 
 def as_pixels(cube: NamedMatrix, samples_in: SamplesIn, budget: int) -> NamedMatrix:
@@ -313,10 +304,13 @@ def as_pixels(cube: NamedMatrix, samples_in: SamplesIn, budget: int) -> NamedMat
     With samples in rows, the axes are the rows, the columns and the bands of the image; with
     samples in columns, the bands come first. The rule does not look at the numbers.
     """
-    source, lengths = cube.matrix.cube(samples_in)
+    source = copy.copy(cube.matrix)
+    lengths = tuple(source.array.shape[axis] for axis in source.axes)
     if 0 in lengths:
         raise DataError(f"{source.name} has shape {lengths}: it needs some of each")
     rows, columns = lengths[:2] if samples_in == "rows" else lengths[1:]
+    if samples_in == "columns":
+        source.slice_along(source.axes[1:], source.axes[:1])
     if source.stamp is not None:
         reason = "a row of pixels has to be read as a whole"
         check_fits(source.name, columns * source.shape[1] * source.dtype.itemsize, budget, reason)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import flag, optional, several
 from ..data.blocks import Array
 from ..data.disk import Source
 from ..errors import InputWarning, Message, Option, OptionError, OutputError, is_disk_full
@@ -24,6 +23,7 @@ from .limits import NAME_BYTES, check_expansion, fits, listed
 from .source import ArraySource, Remark
 
 __all__ = [
+    "A_COLUMN",
     "Column",
     "ColumnChoice",
     "batch_bytes",
@@ -39,7 +39,7 @@ Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
 
 _INDEX_TITLE = re.compile(r"(?:.*[\W_])?(?:id|idx|index|no|nr|number)", re.IGNORECASE)
-_A_COLUMN = "the title of a column, or its number from 0"
+A_COLUMN = "the title of a column, or its number from 0"
 _LOOKED_AT_ROWS = 4096  # or fewer ...
 _LOOKED_AT_ENTRIES = 1 << 19  # ... if they are long
 _MIN_ROWS = 10  # with fewer, any column may look like anything
@@ -65,16 +65,6 @@ class ColumnChoice(NamedTuple):
     header: bool | None = None
     names_column: Column | None = None
     drop: tuple[Column, ...] = ()
-
-    @classmethod
-    def of(
-        cls, header: bool | None, names_column: Column | None, drop: Column | Iterable[Column]
-    ) -> ColumnChoice:
-        """Check the arguments of `open_data`."""
-        header = optional(flag, "header", header)
-        columns = [drop] if isinstance(drop, str | int) else several("drop", drop, _A_COLUMN)
-        named_by = optional(checked_column, "names_column", names_column)
-        return cls(header, named_by, tuple(checked_column("drop", column) for column in columns))
 
     def places(
         self, path: object, titles: Sequence[str] | None, count: int, named_by: int | None
@@ -111,7 +101,7 @@ def column_place(path: object, column: Column, titles: Sequence[str] | None, cou
 def checked_column(name: str, value: Any) -> Column:
     """Return a title or a number; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
+        raise OptionError(Message(Option(name, value), f", expected {A_COLUMN}"))
     return value
 
 

@@ -145,7 +145,7 @@ class Dialect(NamedTuple):
         usable = [counts[title] == 1 and 0 < len(title) <= _MAX_LABEL_CHARS for title in titles]
         return [titles[field] if usable[field] else field for field in range(self.fields)]
 
-    def split(self, line: str, place: str) -> list[str]:
+    def split(self, line: str, path: object, number: int) -> list[str]:
         """The fields of a line; a quote may not be left open."""
         if '"' not in line:
             return line.split(self.delimiter)
@@ -154,9 +154,9 @@ class Dialect(NamedTuple):
         except csv.Error as problem:
             raise FileFormatError(
                 Message(
-                    f"{place} cannot be split into fields ({problem}): put quotes around a whole "
-                    "field, on one line, and write a quote inside of it twice; a column of texts "
-                    "is read with ",
+                    f"{path}: line {number} cannot be split into fields ({problem}): put quotes "
+                    "around a whole field, on one line, and write a quote inside of it twice; a "
+                    "column of texts is read with ",
                     Option("text_column"),
                 )
             ) from problem
@@ -207,9 +207,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
         raise DataError(f"{name} is empty: it needs at least one sample and one feature")
     lines = list(numbered.values())
     dialect = max(map(Dialect, _DELIMITERS), key=lambda candidate: _likelihood(candidate, lines))
-    first, *rows = (
-        dialect.split(line, f"{name}: line {number}") for number, line in numbered.items()
-    )
+    first, *rows = (dialect.split(line, name, number) for number, line in numbered.items())
     body = rows or [first]
     fields = len(body[0])
     has_index = fields > 1 and dialect.are_texts(body, 0)
@@ -247,7 +245,7 @@ def _likelihood(dialect: Dialect, lines: list[str]) -> tuple[float, int, int]:
     rows: list[list[str]] = []
     for number, line in enumerate(lines):
         with suppress(FileFormatError):
-            rows.append(dialect.split(line, ""))
+            rows.append(dialect.split(line, "", number))
         if len(rows) == number or line.count('"') % 2:
             return -1.0, number, line.count(dialect.delimiter)
     body = rows[1:] or rows
@@ -373,7 +371,7 @@ def _lines(path: Path) -> Iterator[str]:
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with opener(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
-            text = _decoded(line, f"{path}: line {number}")
+            text = _decoded(line, path, number)
             text = text.removesuffix("\n").removesuffix("\r")
             if "\r" in text or line.endswith(b"\r"):
                 raise FileFormatError(
@@ -382,12 +380,13 @@ def _lines(path: Path) -> Iterator[str]:
             yield text
 
 
-def _decoded(content: bytes, place: object) -> str:
+def _decoded(content: bytes, path: object, number: int | None = None) -> str:
     if b"\0" in content:
-        raise FileFormatError(f"{place} holds zero bytes, so it is not text: save it as UTF-8")
+        raise FileFormatError(f"{path} holds zero bytes, so it is not text: save it as UTF-8")
     try:
         return content.removeprefix(_BYTE_ORDER_MARK).decode()
     except UnicodeDecodeError as problem:
+        place = path if number is None else f"{path}: line {number}"
         raise FileFormatError(
             f"{place} is not UTF-8: save it as UTF-8, for example with iconv -f latin1 -t utf-8"
         ) from problem
@@ -400,7 +399,7 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
         if is_header:
             is_header = not line.strip()
         elif line:
-            fields = dialect.split(line, f"{path}: line {number}")
+            fields = dialect.split(line, path, number)
             if len(fields) != dialect.fields:
                 raise FileFormatError(
                     f"{path}: line {number} has {len(fields)} fields, expected {dialect.fields}"
