@@ -94,6 +94,15 @@ def test_the_reference_lists_what_is_public():
             assert name in importlib.import_module(f"conenmf.{home}").__all__, entry
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_links_to_the_reference_lead_to_its_entries(page):
+    front, _, of_errors = (DOCS / "api.rst").read_text("utf-8").partition("\nErrors\n")
+    entries = {f"conenmf.{name}" for name in re.findall(r"^   ([\w.]+)$", front, re.MULTILINE)}
+    entries |= {f"conenmf.errors.{name}" for name in re.findall(r"^   (\w+)$", of_errors, re.M)}
+    for name in re.findall(r"\{py:(?:func|class)\}`~?([\w.]+)`", page.read_text("utf-8")):
+        assert name in entries, name
+
+
 def test_related_functions_are_in_the_reference():
     text = (DOCS / "api.rst").read_text("utf-8")
     entries = set(re.findall(r"^   ([\w.]+)$", text, re.MULTILINE))

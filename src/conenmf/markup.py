@@ -8,12 +8,11 @@ escaping it was forgotten.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable
 from html import escape
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-__all__ = ["Child", "Html", "data_uri", "element", "join", "script_json", "style"]
+__all__ = ["Child", "Html", "data_uri", "element", "join"]
 
 
 class Html(str):
@@ -25,9 +24,6 @@ class Html(str):
 Child: TypeAlias = "str | None"
 
 _VOID = frozenset({"img", "input", "br", "meta"})
-_SCRIPT_ESCAPES = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
 
 
 def element(tag: str, *children: Child, **attributes: object) -> Html:
@@ -57,21 +53,6 @@ def join(children: Iterable[Child]) -> Html:
             if child is not None
         )
     )
-
-
-def style(**rules: str) -> str:
-    """Return the value of a style attribute with custom properties: ``style(share="5%")``."""
-    return ";".join(f"--{name.replace('_', '-')}:{value}" for name, value in rules.items())
-
-
-def script_json(value: Any) -> Html:
-    r"""Return JSON for the inside of a script element: nothing in it can end that element.
-
-    >>> script_json("</script>")
-    '"\\u003c/script\\u003e"'
-    """
-    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Html(plain.translate(_SCRIPT_ESCAPES))
 
 
 def data_uri(kind: str, content: bytes) -> str:

@@ -406,7 +406,7 @@ def _find(description: Description) -> tuple[object, _Contents | None]:
         if contents is not None:
             return place, contents
     path = package_file(description)
-    return path, None if path is None else _read_cells(path)
+    return path, None if path is None else _read_cells(path.parent, description)
 
 
 def _where_to_get(description: Description) -> str:
@@ -572,18 +572,16 @@ def _variable(path: Path, name: str) -> Array:
     return found
 
 
-def _read_cells_folder(folder: Path, description: Description) -> _Contents | None:
-    path = _search(folder, description.package_file.rpartition("/")[2])
-    return None if path is None else _read_cells(path)
-
-
-def _read_cells(path: Path) -> _Contents:
+def _read_cells(folder: Path, description: Description) -> _Contents | None:
     """Counts of genes from an AnnData file whose ``raw`` holds log(1 + x).
 
     There x is the count of a gene, scaled so that all genes of the cell sum to 10,000. The sum
     before scaling is in ``obs``, so the counts can be recovered; whole numbers prove them right.
     """
-    import anndata
+    path = _search(folder, description.package_file.rpartition("/")[2])
+    if path is None:
+        return None
+    import anndata  # slow to import
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the file has the format of an older version
@@ -612,5 +610,5 @@ _OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
     "text": _read_text,
     "images": _read_images,
     "scene": _read_matlab,
-    "cells": _read_cells_folder,
+    "cells": _read_cells,
 }
