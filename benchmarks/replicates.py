@@ -23,7 +23,7 @@ import numpy as np
 
 from conenmf import factorize, from_columns, open_data, stability
 from conenmf.data.matrix import DataMatrix
-from conenmf.data.resampled import bootstrapped, redrawn
+from conenmf.data.resample import bootstrapped, redrawn
 from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
 

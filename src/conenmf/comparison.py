@@ -16,7 +16,7 @@ import numpy.typing as npt
 from . import pictures
 from .arguments import choice, classes, components, function, integer, optional, several
 from .data.matrix import DataMatrix
-from .data.sampling import evenly_spaced
+from .data.resample import evenly_spaced
 from .data.validate import require_data_matrix, require_nonnegative
 from .data.views import take_samples
 from .errors import ComponentsError, ConeNMFError, DataError, OptionError

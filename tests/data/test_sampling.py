@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns
-from conenmf.data.sampling import draw_samples, new_seed, uniform_rows
+from conenmf.data.resample import draw_samples, new_seed, uniform_rows
 
 
 @given(

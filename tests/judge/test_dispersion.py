@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import nbinom
 
 from conenmf import from_columns, stability, stability_over
-from conenmf.data.resampled import balanced
+from conenmf.data.resample import balanced
 from conenmf.judge.dispersion import dispersion, edge_of, quasi_divergence
 from conenmf.judge.scores import match_components
 

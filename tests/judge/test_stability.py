@@ -23,7 +23,7 @@ from conenmf import (
     stability,
     stability_over,
 )
-from conenmf.data.resampled import bootstrapped, redrawn
+from conenmf.data.resample import bootstrapped, redrawn
 from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
 from conenmf.errors import (

@@ -20,7 +20,7 @@ from distributed.utils import get_mp_context
 
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.cones.simulate import make_cones
-from conenmf.data.resampled import bootstrapped
+from conenmf.data.resample import bootstrapped
 from conenmf.errors import (
     CheckpointError,
     ClusterError,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from conenmf import from_columns
-from conenmf.data.sampling import draw_longest, draw_weighted
+from conenmf.data.resample import draw_longest, draw_weighted
 from conenmf.solve.inits import acol, cur, random_c
 
 

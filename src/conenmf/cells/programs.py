@@ -29,7 +29,7 @@ from ..data.aligned import remove_kept_file
 from ..data.blocks import Array, Block, entrywise, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import prepare
-from ..data.sampling import evenly_spaced
+from ..data.resample import evenly_spaced
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
 from ..data.views import held, take_features, take_samples
 from ..errors import ComponentsError, OptionError

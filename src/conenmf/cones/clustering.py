@@ -26,7 +26,7 @@ import numpy as np
 from ..arguments import choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, sample_indices
-from ..data.sampling import draw_samples
+from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.svd import Spectrum

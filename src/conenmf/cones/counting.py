@@ -41,7 +41,7 @@ import numpy.typing as npt
 from ..arguments import flag, integer, number, optional
 from ..data.blocks import Array, Block, cross_products, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import draw_samples
+from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
-from ..data.sampling import evenly_spaced
+from ..data.resample import evenly_spaced
 from ..errors import ComponentsError
 from ..linalg.frequent_directions import leading_direction, merge_sketches, sketch_columns
 from .clustering import farthest_first

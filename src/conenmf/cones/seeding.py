@@ -19,7 +19,7 @@ import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix, sample_indices
-from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.resample import Seed, new_seed, uniform_rows
 from .clustering import Cones, require_new_direction, require_samples
 from .geometry import cosine_rounding
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors

@@ -53,7 +53,7 @@ from ..data.blocks import (
 from ..data.holes import row_grams, unpacked, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
-from ..data.resampled import drawn_counts
+from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..errors import DataError
 from ..linalg.svd import Spectrum

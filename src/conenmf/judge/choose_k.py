@@ -53,8 +53,7 @@ from ..data.blocks import (
 from ..data.holes import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
-from ..data.resampled import holds_counts, thinned
-from ..data.sampling import draw_samples
+from ..data.resample import draw_samples, holds_counts, thinned
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
 from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, Message, Option, OptionError

@@ -25,7 +25,7 @@ from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense, exact
 from ..data.holes import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import evenly_spaced
+from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum

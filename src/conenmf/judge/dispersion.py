@@ -19,8 +19,7 @@ from ..arguments import components, generator
 from ..data.blocks import Array, Block, dense
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
-from ..data.resampled import holds_counts
-from ..data.sampling import draw_samples
+from ..data.resample import draw_samples, holds_counts
 from ..data.together import is_in_memory
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples

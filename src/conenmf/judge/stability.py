@@ -49,8 +49,7 @@ from ..data.blocks import Array, dense, exact
 from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import by_entries
-from ..data.resampled import balanced, bootstrapped, holds_counts, redrawn
-from ..data.sampling import evenly_spaced
+from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
 from ..data.saving import SavedArrays, arrays_of_names, reading, write_arrays
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.validate import checked_components, require_data_matrix

@@ -44,7 +44,7 @@ import numpy.typing as npt
 from ..arguments import flag, integer
 from ..data.blocks import Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import evenly_spaced
+from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import NotAvailableError
 from ..solve.constraints import Penalties

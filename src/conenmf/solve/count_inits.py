@@ -18,7 +18,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import to_sums
-from ..data.sampling import Seed, new_seed, uniform_rows
+from ..data.resample import Seed, new_seed, uniform_rows
 from ..data.together import sweep_together
 from ..data.views import times_samples
 from ..linalg.svd import Spectrum

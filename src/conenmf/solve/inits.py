@@ -36,7 +36,7 @@ from ..cones.rank_one import cr1_error, cr1_nmf
 from ..cones.seeding import cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products, dense, entropies, exact
 from ..data.matrix import Aligned, DataMatrix, sample_indices
-from ..data.sampling import (
+from ..data.resample import (
     Seed,
     draw_longest,
     draw_samples,

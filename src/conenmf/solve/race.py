@@ -46,7 +46,7 @@ from ..arguments import choice, function, generator, instance, optional
 from ..cones.geometry import leading_plane, rank_two_factors
 from ..data.blocks import Array, dense
 from ..data.matrix import Aligned, DataMatrix
-from ..data.sampling import evenly_spaced
+from ..data.resample import evenly_spaced
 from ..data.sketch import Sketch, checked_rank, is_dense, sketch, sketch_rank
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples

@@ -4,9 +4,9 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 
 from conenmf import from_columns
-from conenmf.data import resampled
+from conenmf.data import resample
 from conenmf.data.blocks import dense, is_sparse
-from conenmf.data.resampled import (
+from conenmf.data.resample import (
     balanced,
     bootstrapped,
     drawn_counts,
@@ -71,7 +71,7 @@ def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts,
 @pytest.mark.parametrize("way", ["by components", "directly"])
 def test_draws_are_poisson(monkeypatch, way):
     """Over many samples with the same rates: the means and variances of every feature."""
-    monkeypatch.setattr(resampled, "_DIRECT_RATE", 0.0 if way == "directly" else np.inf)
+    monkeypatch.setattr(resample, "_DIRECT_RATE", 0.0 if way == "directly" else np.inf)
     rng = np.random.default_rng(0)
     W = rng.random((30, 3)) * (rng.random((30, 3)) < 0.7)
     W[[0, -1]] = 0.0

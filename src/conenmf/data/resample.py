@@ -1,20 +1,21 @@
-"""Data drawn at random: counts split or drawn again, and samples drawn with replacement.
+"""Random draws: samples, and data drawn again as views.
 
-All are views: a block is drawn when it is read, in any storage, and nothing is kept. The numbers
-of a sample depend on its index and a seed alone (`sampling`), and on its nonzero entries in their
-order, so every pass and every storage draws the same. Sparse data stay sparse.
+The random numbers of a sample depend on its index and a seed alone, so that they are the same in
+any block, process or machine: a counter-based generator (Philox) draws them, which can be moved to
+any place in its sequence. Views are drawn when a block is read, in any storage, and nothing is
+kept; their numbers depend on the nonzero entries of a sample in their order too, so every pass and
+every storage draws the same. Sparse data stay sparse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arguments import choice, flag, generator, number
 from ..errors import DataTypeError
 from .blocks import (
     Array,
@@ -30,15 +31,115 @@ from .blocks import (
     with_values,
 )
 from .matrix import DataMatrix, sample_indices
-from .sampling import Seed, new_seed
-from .validate import check_factors, require_data_matrix
 from .views import MappedMatrix
 
-__all__ = ["balanced", "bootstrapped", "drawn_counts", "holds_counts", "redrawn", "thinned"]
+__all__ = [
+    "Seed",
+    "balanced",
+    "bootstrapped",
+    "draw_longest",
+    "draw_samples",
+    "draw_weighted",
+    "drawn_counts",
+    "evenly_spaced",
+    "holds_counts",
+    "new_seed",
+    "redrawn",
+    "thinned",
+    "uniform_rows",
+]
+
+Seed: TypeAlias = tuple[int, int]
+_Chosen: TypeAlias = tuple[Array, Array, int]
+"""Keys and indices of samples, and how many are to be chosen."""
 
 _LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
 _known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
 _DIRECT_RATE = 0.2  # mean rate from which on every entry is drawn by itself
+
+
+def evenly_spaced(n: int, count: int) -> Array:
+    """Return `count` of the indices 0 to n - 1, evenly spaced, ends included; all if n is less.
+
+    >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
+    ([0, 3, 6, 9], [0, 1, 2])
+    """
+    return np.linspace(0, n - 1, min(n, count)).astype(np.intp)
+
+
+def new_seed(rng: np.random.Generator) -> Seed:
+    """Draw a seed for `uniform_rows`."""
+    low, high = rng.integers(2**63, size=2)
+    return int(low), int(high)
+
+
+def uniform_rows(index: range, width: int, seed: Seed) -> Array:
+    """Return uniform numbers on [0, 1), one row of the given width for each index.
+
+    >>> seed = (1, 2)
+    >>> whole = uniform_rows(range(0, 10), 3, seed)
+    >>> bool(np.array_equal(whole[4:7], uniform_rows(range(4, 7), 3, seed)))
+    True
+    """
+    groups = -(-width // 4)  # the generator moves in steps of four numbers
+    generator = np.random.Philox(key=np.array(seed, dtype=np.uint64))
+    generator.advance(index.start * groups)
+    numbers = np.random.Generator(generator).random((len(index), 4 * groups))
+    return numbers[:, :width]
+
+
+def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+    """Draw `count` different nonzero samples, or all if there are no more; return their indices.
+
+    Every nonzero sample gets a random number, and those with the largest are taken, in that
+    order; V is not read.
+    """
+    return _with_largest_keys(V, count, seed=new_seed(rng))
+
+
+def draw_weighted(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+    """Draw different samples one after the other, in proportion to their squared norms.
+
+    Each gets an exponential time, divided by its squared norm, and the earliest are taken
+    (Efraimidis and Spirakis, 2006).
+    """
+    return _with_largest_keys(V, count, seed=new_seed(rng), total=V.total)
+
+
+def draw_longest(V: DataMatrix, count: int) -> Array:
+    """Return the indices of the nonzero samples with the largest norms, longest first."""
+    return _with_largest_keys(V, count)
+
+
+def _with_largest_keys(
+    V: DataMatrix, count: int, seed: Seed | None = None, total: float | None = None
+) -> Array:
+    options: dict[str, Any] = {"count": min(count, V.shape[1]), "seed": seed, "total": total}
+    ((_, indices, _),) = V.map(_choose, V.norms_squared, reduce=_largest_of_two, **options)
+    return np.asarray(indices)
+
+
+def _choose(
+    index: range, squared: Array, *, count: int, seed: Seed | None, total: float | None
+) -> tuple[_Chosen]:
+    """Step of a map: nonzero samples with the largest norms, random numbers, or -time / norm^2."""
+    keys = squared if seed is None else uniform_rows(index, 1, seed)[:, 0]
+    if total is not None:
+        keys = np.log1p(-keys) / np.maximum(squared / total, 1e-290)
+    nonzero = np.flatnonzero(squared > 0)
+    return (_largest(keys[nonzero], nonzero + index.start, count),)
+
+
+def _largest_of_two(a: _Chosen, b: _Chosen) -> _Chosen:
+    return _largest(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]), a[2])
+
+
+def _largest(numbers: Array, indices: Array, count: int) -> _Chosen:
+    order = np.argsort(-numbers, kind="stable")[:count]
+    return numbers[order], indices[order], count
+
+
+# --- data drawn again ---------------------------------------------------------------------------
 
 
 def holds_counts(V: DataMatrix) -> bool:
@@ -48,7 +149,6 @@ def holds_counts(V: DataMatrix) -> bool:
     >>> holds_counts(from_rows([[2.0, 0.0, 1.0]])), holds_counts(from_rows([[0.5, 1.0, 2.0]]))
     (True, False)
     """
-    require_data_matrix(V)
     if V not in _known:
         with V.own_threads():
             (all_counts,) = V.sweep(_are_counts, reduce=min)
@@ -87,9 +187,7 @@ def thinned(
            [0., 8.],
            [3., 1.]])
     """
-    require_data_matrix(V, whole=True)
-    seed = new_seed(generator("rng", rng))
-    share = number("share", share, above=0, below=1)
+    seed = new_seed(rng)
     _require_counts(V, "split at random")
     index, _ = V.map(sample_indices)
     changes = (partial(_thin, seed=seed, share=share, rest=rest) for rest in (False, True))
@@ -124,12 +222,9 @@ def redrawn(
     >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
     array([[54.,  0.,  3.]])
     """
-    require_data_matrix(V, whole=True)
-    seed = new_seed(generator("rng", rng))
-    dispersion = number("dispersion", dispersion, at_least=0)
+    seed = new_seed(rng)
     _require_counts(V, "drawn again")
     index, _ = V.map(sample_indices)
-    balance = flag("balance", balance)
     change = partial(_redraw, seed=seed, dispersion=dispersion, balance=balance)
     return MappedMatrix(V, change, index, dtype=V.dtype)
 
@@ -154,8 +249,6 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     array([[ 1. , 50.5],
            [ 1. ,  0. ]])
     """
-    require_data_matrix(V, whole=True)
-    dispersion = number("dispersion", dispersion, at_least=0)
     if dispersion == 0:
         return V
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
@@ -183,15 +276,13 @@ def bootstrapped(
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
-    require_data_matrix(V, whole=True)
-    generator("rng", rng)
     weights = rng.poisson(1.0, V.shape[1]).astype(np.float64)
-    if choice("loss", loss, ("frobenius", "poisson")) == "frobenius":
+    if loss == "frobenius":
         weights = np.sqrt(weights)
     return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 
 
-def drawn_counts(V: DataMatrix, W: Any, H: Any, rng: np.random.Generator) -> MappedMatrix:
+def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: np.random.Generator) -> MappedMatrix:
     """Return Poisson counts with the rates WH, in the storage of V.
 
     Where rates are small, the number of counts of each component in each sample is drawn, and then
@@ -208,19 +299,18 @@ def drawn_counts(V: DataMatrix, W: Any, H: Any, rng: np.random.Generator) -> Map
     --------
     >>> from conenmf import from_columns
     >>> V = from_columns([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
-    >>> drawn = drawn_counts(V, [[50.0], [0.0]], [[1.0, 2.0, 0.0]], np.random.default_rng(0))
+    >>> W, H = np.array([[50.0], [0.0]]), np.array([[1.0, 2.0, 0.0]])
+    >>> drawn = drawn_counts(V, W, H, np.random.default_rng(0))
     >>> drawn.columns([0, 1, 2])
     array([[ 44., 107.,   0.],
            [  0.,   0.,   0.]])
     """
-    require_data_matrix(V, whole=True)
-    seed = new_seed(generator("rng", rng))
-    W, Ht = check_factors(V, W, H)
-    F, N = V.shape
+    seed = new_seed(rng)
+    W, Ht = exact(W), V.align(H.T)
     sums = W.sum(axis=0)
     (of_H,) = V.map(_sum_rows, Ht)
     index, _ = V.map(sample_indices)
-    if float(sums @ of_H) >= _DIRECT_RATE * F * N:
+    if float(sums @ of_H) >= _DIRECT_RATE * V.shape[0] * V.shape[1]:
         change = partial(_draw_directly, seed=seed, W=W)
     else:
         change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))
