@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _PARTS = ("data", "indices", "indptr")
+_HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 _NUMERIC_CLASSES = {"double", "single", "logical"} | {
     f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
 }
@@ -81,8 +82,9 @@ class Store:
             return member
         place, itemsize = f"{self.path}:{name}", member.dtype.itemsize
         chunk = math.prod(member.chunks or (0,)) * itemsize
-        advice = "store it in smaller chunks"
-        check_fits(f"{place}: a chunk", chunk, self.budget, "has to be read as a whole", advice)
+        if chunk > _HARMLESS_CHUNK_BYTES:
+            reason, advice = "has to be read as a whole", "store it in smaller chunks"
+            check_fits(f"{place}: a chunk", chunk, self.budget, reason, advice)
         written, expected, stored = self._written(member, place)
         if written < expected:
             raise FileFormatError(

@@ -230,6 +230,8 @@ def open_data(
     """
     place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     choice("samples_in", samples_in, ("rows", "columns"))
+    _check(negative, names, block_samples, words)  # before a large file is read
+    known = Given(missing, mask, weights)
     dropped = [drop] if isinstance(drop, str | int) else several("drop", drop, A_COLUMN)
     columns = ColumnChoice(
         optional(flag, "header", header),
@@ -242,7 +244,7 @@ def open_data(
         samples_in,
         negative,
         max_memory,
-        Given(missing, mask, weights),
+        known,
         words,
         names=names,
         n_threads=n_threads,
@@ -329,6 +331,16 @@ def _opened(
     return NamedMatrix(matrix, known, remarks=remarks)
 
 
+def _check(negative: str, names: Names | None, block_samples: int | None, words: Any) -> None:
+    """Refuse options that are wrong for any data."""
+    if not isinstance(words, Words | Vocabulary | None):
+        expected = ", expected Words(...), the vocabulary of a result, or None"
+        raise OptionError(Message(Option("words", words), expected))
+    choice("negative", negative, ("raise", "clip", "keep"))
+    optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
+    optional(instance, "names", names, Names)
+
+
 def _hold(
     matrix: NamedMatrix,
     samples_in: SamplesIn,
@@ -342,13 +354,7 @@ def _hold(
     **options: Any,
 ) -> DataMatrix:
     """A validated matrix, turned so that it has one row per sample."""
-    if not isinstance(words, Words | Vocabulary | None):
-        expected = ", expected Words(...), the vocabulary of a result, or None"
-        raise OptionError(Message(Option("words", words), expected))
-    choice("negative", negative, ("raise", "clip", "keep"))
-    block_samples = options.get("block_samples")
-    optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
-    optional(instance, "names", names, Names)
+    _check(negative, names, options.get("block_samples"), words)
     budget, vocabulary = memory_budget(max_memory), None
     if isinstance(matrix.matrix, list):
         matrix, vocabulary = _counted(matrix, words)
