@@ -1,7 +1,7 @@
 """The map of samples: components on a circle, and each sample between those it is made of.
 
 The layout is an illustration: distances on it have no exact meaning. Similar components are
-neighbours on the circle (a short tour through all of them), and samples that would hide each other
+neighbours on the circle, and samples that would hide each other
 take free places of a honeycomb, so that the size of a crowd shows how many they are. Where samples
 have places already, such as those of UMAP, they are drawn there.
 """
@@ -128,26 +128,11 @@ class SampleMap:
 
 
 def round_tour(similarity: Array) -> Array:
-    """Return an order of components on a circle in which similar ones are neighbours.
-
-    It visits the most similar remaining component next, then reverses parts of the tour for as
-    long as that makes neighbours more similar (2-opt).
-    """
-    K = similarity.shape[0]
-    tour, remaining = [0], set(range(1, K))
-    while remaining:
-        tour.append(max(sorted(remaining), key=lambda k: similarity[tour[-1], k]))
-        remaining.remove(tour[-1])
-    improved = K > 3
-    while improved:
-        improved = False
-        for i in range(K - 1):
-            for j in range(i + 2, K - (i == 0)):
-                a, b, c, d = tour[i], tour[i + 1], tour[j], tour[(j + 1) % K]
-                now = similarity[a, b] + similarity[c, d]
-                if similarity[a, c] + similarity[b, d] > now + 1e-12:
-                    tour[i + 1 : j + 1] = tour[i + 1 : j + 1][::-1]
-                    improved = True
+    """Return an order of components in which the most similar one of those left is next."""
+    tour, left = [0], set(range(1, len(similarity)))
+    while left:
+        tour.append(max(sorted(left), key=lambda k: similarity[tour[-1], k]))
+        left.remove(tour[-1])
     return np.array(tour)
 
 
