@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import pictures
 from .arguments import choice, classes, components, function, integer, optional, several
 from .data.matrix import DataMatrix
 from .data.resample import evenly_spaced
@@ -22,14 +21,13 @@ from .data.views import take_samples
 from .errors import ComponentsError, ConeNMFError, DataError, OptionError
 from .judge import plots
 from .judge.scores import scores
-from .markup import element
 from .pipeline import factorize
 from .result import Factorization
 from .settings import check_limits
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
-from .text import counted, function_name
+from .text import card, counted, function_name
 
 __all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]
 
@@ -126,27 +124,8 @@ class Comparison:
         ]
 
     def _repr_html_(self) -> str:
-        inits = list(dict.fromkeys(one.init for one in self.contenders))
-        colours = [inits.index(one.init) for one in self.contenders]
-        drawn = [(one.history.elapsed, one.history.relative_error) for one in self.contenders]
-        picture = pictures.lines(
-            drawn,
-            "relative error by seconds (log), a colour for each init",
-            colours=colours,
-            log=True,
-        )
-        head = (element("th", title) for title in self.rows()[0])
-        body = (
-            element(
-                "tr",
-                element("td", "\N{BLACK CIRCLE} ", row[0], style=f"color:{_colour(colour)}"),
-                *(element("td", cell) for cell in row[1:]),
-            )
-            for row, colour in zip(self._cells(), colours, strict=True)
-        )
-        table = element("table", element("tr", *head), *body)
         title = f"Comparison with {counted(self.K, 'component')}, lowest error first"
-        return pictures.card(title, (), picture, table)
+        return card(title, rows=[list(self.rows()[0]), *self._cells()])
 
     def plot(self, ax: Any = None) -> Any:
         """Draw error against time, a colour for each init and a style for each solver.
@@ -155,10 +134,6 @@ class Comparison:
         """
         curves = {(one.init, one.solver): one.history for one in self.contenders}
         return plots.curves(curves, ax)
-
-
-def _colour(number: int) -> str:
-    return pictures.COLOURS[number % len(pictures.COLOURS)]
 
 
 def compare(

@@ -22,10 +22,8 @@ from .judge import plots
 from .judge.certificate import AnyCertificate, quality_in_words
 from .judge.diagnosis import (
     Diagnosis,
-    component_picture,
     cones_in_words,
     error_in_words,
-    error_picture,
     shown_bound,
 )
 from .judge.judging import JudgesItself
@@ -33,11 +31,10 @@ from .judge.scores import NamedComponents
 from .judge.uniqueness import Uniqueness
 from .linalg.svd import Spectrum
 from .names import Names
-from .pictures import card, table
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 from .storage import saved_factorization, write_factorization
-from .text import counted
+from .text import card, counted
 
 __all__ = ["Factorization"]
 
@@ -268,10 +265,7 @@ class Factorization(NamedComponents, JudgesItself):
             facts["race of inits"] = ", ".join(
                 f"{one.init} {one.relative_error:.4g}" for one in self.race.entrants
             )
-        below = shown_bound(self.certificate)
-        errors = error_picture(self.history.relative_error, below) if self.n_iter else None
-        components = component_picture(self.W, self.names)
-        return card("Factorization", self.summary(), components, errors, table(facts))
+        return card("Factorization", self.summary(), facts.items())
 
     def plot_history(self, ax: Any = None, *, against: str = "iteration") -> Any:
         """Draw the relative error after each iteration; return the matplotlib axes.

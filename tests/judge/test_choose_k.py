@@ -59,12 +59,11 @@ def test_cones_are_counted(cones, main_backend, small_blocks):
     assert choose_k(V) == (4, "cones", table.reason)
 
 
-def test_a_notebook_shows_the_scores_of_each_estimator(cones):
+def test_a_notebook_shows_what_each_estimator_says(cones):
     table = select_k(from_columns(cones), range(2, 7), methods=["cones", "ratio"])
     page = table._repr_html_()
     assert f"recommended: {table.K}; {table.reason}" in page
-    assert page.count("<svg") == 2
-    assert "ratio: 4 (dashed), of 2 to 6; ratio to the next singular value; higher" in page
+    assert f"ratio: 4; {table.votes['ratio'].reason}" in page
 
 
 def test_cones_are_counted_by_the_ratio(cones, main_backend):

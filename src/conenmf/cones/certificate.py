@@ -46,7 +46,7 @@ from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import Message, Option
 from ..linalg.svd import Spectrum
-from ..pictures import card, gauge, table
+from ..text import card
 from .dual_bound import LowerBound, best_lower_bound, default_effort
 
 __all__ = [
@@ -179,9 +179,7 @@ class Certificate:
             "lower bound for factors of any sign": f"{self.eckart_young:.4g}",
             "KKT residual": f"{self.kkt_residual:.2g}",
         }
-        caption = f"error {self.relative_error:.4g}; full: up to its lower bound, faint: the gap"
-        picture = gauge(self.lower_bound, self.relative_error, caption)
-        return card("Certificate", (), picture, table(rows))
+        return card("Certificate", rows=rows.items())
 
 
 def certify_least_squares(

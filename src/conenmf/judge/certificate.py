@@ -57,7 +57,6 @@ from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..errors import DataError
 from ..linalg.svd import Spectrum
-from ..pictures import card, gauge, table
 from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
 from ..solve.constraints import Penalties
 from ..solve.goals import checked_loss
@@ -65,7 +64,7 @@ from ..solve.losses.poisson import POISSON_SOLVERS, Poisson, known_counts, margi
 from ..solve.losses.poisson_regression import Restraint, dual_gaps
 from ..solve.methods import Method, Slot
 from ..solve.run import Stopping, alternate
-from ..text import counted
+from ..text import card, counted
 from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound
 
 __all__ = [
@@ -405,9 +404,7 @@ class CountCertificate:
             ),
             "duality gaps of H, W": f"{self.coefficient_gap:.2g}, {self.component_gap:.2g}",
         }
-        caption = f"share of deviance left {self.relative_error:.4g}; full: up to its lower bound"
-        picture = gauge(self.lower_bound, self.relative_error, caption)
-        return card("CountCertificate", (), picture, table(rows))
+        return card("CountCertificate", rows=rows.items())
 
 
 def certify_counts(

@@ -59,7 +59,6 @@ from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..io.open import from_columns
 from ..linalg.svd import Spectrum
-from ..pictures import card, lines
 from ..solve.count_inits import initialize_counts
 from ..solve.inits import MAX_CONE_MIXING, initialize, mixing, random_coefficients
 from ..solve.losses.poisson import POISSON_SOLVERS, Poisson, margins
@@ -67,7 +66,7 @@ from ..solve.methods import Method as LoopMethod
 from ..solve.methods import Slot
 from ..solve.run import Solution, Stopping, alternate
 from ..solve.solvers import SOLVERS, hals
-from ..text import function_name
+from ..text import card, function_name
 from . import plots
 from .dispersion import some_samples
 from .stability import stability_over
@@ -840,15 +839,7 @@ class Selection:
     def _repr_html_(self) -> str:
         sentences = [f"recommended: {self.K}; {self.reason}"]
         sentences += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
-        drawn = (
-            lines(
-                [(self.ks, vote.scores)],
-                f"{name}: {vote.K} (dashed), of {self.ks[0]} to {self.ks[-1]}; {meaning_of(name)}",
-                uprights=[vote.K],
-            )
-            for name, vote in self.votes.items()
-        )
-        return card("Selection", sentences, *drawn)
+        return card("Selection", sentences)
 
     def plot(self, axes: Any = None) -> Array:
         """Draw the scores of each estimator and its choice, errors where they are known."""

@@ -4,7 +4,7 @@ It collects what other modules compute: the certificate and the bounds, how far 
 turned at the same error, the singular values, the cones and whether the geometric assumption
 (Section II of the paper) holds. Cones get the numbers of the components they belong to. It keeps
 some samples, evenly spread over the data, so that the report can be drawn without the matrix. It
-computes no bound of its own. Here are also the sentences and small pictures that a result, its
+computes no bound of its own. Here are also the sentences that a result, its
 report and the command line share.
 """
 
@@ -29,13 +29,9 @@ from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
-from ..markup import Html
-from ..names import Names
-from ..pictures import images, lines, shrink, words
 from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
-from ..text import counted
 from .certificate import AnyCertificate, CountCertificate, certify
-from .scores import largest_features, match_components
+from .scores import match_components
 from .uniqueness import Freedom, component_freedom, gram_of_rows
 
 __all__ = [
@@ -43,14 +39,13 @@ __all__ = [
     "ConeDiagnosis",
     "Diagnosis",
     "InspectedSamples",
-    "component_picture",
     "cones_in_words",
     "diagnose",
     "error_in_words",
-    "error_picture",
     "gathered",
     "inspected_samples",
     "shown_bound",
+    "shrink",
     "thumbnails",
     "typical_samples",
 ]
@@ -83,6 +78,15 @@ def typical_samples(coefficients: Array, count: int) -> Array:
         found = found[np.argsort(-shares[found, k], kind="stable")]
         row[: found.size] = found
     return typical
+
+
+def shrink(image: Array, factor: int) -> Array:
+    """Return the means over squares of pixels; incomplete squares at the ends are cut off."""
+    high, wide = (max(1, min(factor, side)) for side in image.shape)
+    rows, columns = image.shape[0] // high, image.shape[1] // wide
+    squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
+    means: Array = squares.mean(axis=(1, 3))
+    return means
 
 
 def thumbnails(
@@ -500,34 +504,3 @@ def cones_in_words(cones: ConeDiagnosis | None) -> str:
         f"the data fall into cones: yes, samples of different cones are {apart:.3g} rad farther "
         "apart than samples of one; the paper's stricter assumption is not shown to hold"
     )
-
-
-# --- pictures for notebooks ---------------------------------------------------------------------
-
-_MAX_COMPONENTS = 12
-_MAX_WORDS = 6
-_CURVE_POINTS = 120
-
-
-def component_picture(W: Array, names: Names) -> Html:
-    """Return the first components (F, K) as images, as their largest features, or as curves."""
-    K = W.shape[1]
-    shown = exact(W[:, :_MAX_COMPONENTS]).T
-    caption = counted(K, "component") if K <= _MAX_COMPONENTS else f"{len(shown)} of {K} components"
-    if names.image_shape is not None:
-        return images([w.reshape(names.image_shape) for w in shown], caption)
-    positions = names.feature_positions
-    if names.feature_names is not None and positions is None:
-        return words(largest_features(shown.T, names, _MAX_WORDS), caption)
-    x = np.arange(W.shape[0]) if positions is None else positions
-    order = np.argsort(x, kind="stable")
-    starts = np.unique(np.linspace(0, x.size, _CURVE_POINTS + 1).astype(np.intp)[:-1])
-    curves = [(x[order][starts], np.maximum.reduceat(w[order], starts)) for w in shown]
-    return lines(curves, f"{caption}, over the features", colours=range(len(curves)))
-
-
-def error_picture(errors: Array, below: float | None) -> Html:
-    """Return the relative error by iteration, and its lower bound if that is known."""
-    caption = "relative error by iteration" + ", dashed: its lower bound" * (below is not None)
-    steps = np.arange(1, errors.size + 1)
-    return lines([(steps, errors)], caption, levels=[] if below is None else [below])

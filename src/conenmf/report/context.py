@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +15,17 @@ import numpy as np
 from ..arguments import array, choice, classes, optional, several, text
 from ..data.blocks import Array, exact
 from ..errors import DataError, Message, Option, OptionError
-from ..judge.diagnosis import thumbnails
+from ..judge.diagnosis import shrink, thumbnails
 from ..judge.scores import cosines, match_components, unit_columns
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness, exact_uniqueness
 from ..names import Names
-from ..pictures import png, shrink
 from ..result import Factorization
 from ..text import visible
 from .charts import Axis, Curve
 from .sample_map import SampleMap
 
-__all__ = ["VIEWS", "Bands", "Classes", "Context", "Image", "check_view"]
+__all__ = ["VIEWS", "Bands", "Classes", "Context", "Image", "check_view", "png"]
 
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_PIXELS = 1_500_000  # of all images of a page together
@@ -50,6 +51,18 @@ class Image(NamedTuple):
     width: int
     height: int
     is_small: bool
+
+
+def png(pixels: Array, white: float, *, palette: Array | None = None) -> str:
+    """Return pixels as the address of a PNG: 0 is black and `white` white, or as in the palette."""
+    from PIL import Image as Picture
+
+    scaled = np.clip(pixels * (255.0 / white if white > 0 else 0.0), 0, 255).round()
+    picture, stream = Picture.fromarray(scaled.astype(np.uint8)), io.BytesIO()
+    if palette is not None:
+        picture.putpalette(palette.astype(np.uint8).tobytes())
+    picture.save(stream, "png", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
 
 
 class Bands(NamedTuple):

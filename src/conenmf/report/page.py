@@ -99,6 +99,7 @@ def render(
     optional(instance, "stability", stability, Stability, "stability(V, K)")
     title, source = optional(text, "title", title), optional(text, "source", source)
     facts = dict(optional(instance, "extra", extra, Mapping) or {})
+    template = _template()
     shapes = Names(image_shape=image_shape, pixels_shape=pixels_shape)
     context = Context.of(result, view, shapes, classes, coordinates, texts, stability)
     source = source or result.settings.get("source")
@@ -115,7 +116,7 @@ def render(
         "spectrum": sections.spectrum(context),
     }
     script = _resource("page.js")
-    page: str = _template().render(
+    page: str = template.render(
         shown,
         context=context,
         title=visible(name),
@@ -156,10 +157,11 @@ def write_report(result: Factorization, path: str | os.PathLike[str], **options:
 
 def _template() -> Any:
     try:
+        import PIL  # noqa: F401
         from jinja2 import Environment
     except ImportError:
         raise NotAvailableError(
-            "a report needs jinja2: install it with pip install 'conenmf[report]'"
+            "a report needs jinja2 and Pillow: install them with pip install 'conenmf[report]'"
         ) from None
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}

@@ -16,14 +16,13 @@ from ..export import no_formula
 from ..judge.certificate import quality_in_words
 from ..judge.diagnosis import cones_in_words, shown_bound
 from ..judge.scores import abundance_maps, largest_features
-from ..pictures import png
 from ..solve.inits import INITS
 from ..solve.losses.poisson import POISSON_SOLVERS
 from ..solve.solvers import SOLVERS
 from ..text import counted, visible
 from . import charts
 from .charts import Axis, Chart, Curve, Mark
-from .context import Context, Image
+from .context import Context, Image, png
 
 __all__ = [
     "angles",
@@ -363,10 +362,18 @@ def maps(context: Context) -> dict[str, Any] | None:
     figures = []
     for k, share in enumerate(shares):
         top = float(share.max())
-        picture = png(share, top, in_colour=True)
+        picture = png(share, top, palette=_palette())
         image = Image(picture, f"map of component {k}", columns, rows, is_small)
         figures.append({"k": k, "image": image, "top": percent(top)})
     return {"figures": figures, "thinned": "" if (rows, columns) == shape else thinned}
+
+
+def _palette() -> Array:
+    """Colours (256, 3) from dark blue over green to yellow, each lighter than the one before."""
+    marks = np.array([[20, 12, 60], [46, 62, 128], [30, 120, 140], [70, 180, 110], [250, 230, 60]])
+    at = np.linspace(0, 255, len(marks))
+    ramps = [np.interp(np.arange(256), at, channel) for channel in marks.T]
+    return np.stack(ramps, axis=1).round()
 
 
 def samples(context: Context) -> dict[str, Any]:
