@@ -14,6 +14,7 @@ an earlier round still has a larger score than any other sample can have.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,35 +43,21 @@ class Candidates(NamedTuple):
         The samples themselves, in float64.
     limit : float
         No other sample has a larger score.
-    n_candidates : int
-        How many samples to send, besides those that may win a tie.
-    tie : float
-        Scores closer than this count as equal, and the lowest index wins.
-    relative : bool
-        The tie is a share of the largest score.
     """
 
     scores: Array
     indices: Array
     columns: Array
     limit: float
-    n_candidates: int
-    tie: float
-    relative: bool
 
-    @property
-    def tied_from(self) -> float:
-        """The smallest score that ties with the largest."""
-        return _tied_from(float(self.scores.max()), self.tie, self.relative)
-
-    def reduced(self) -> Candidates:
+    def reduced(self, n_candidates: int, tie: float, relative: bool) -> Candidates:
         """The `n_candidates` largest, and those that may win a tie against each other."""
-        tied = self.scores >= self.tied_from
+        tied = self.scores >= _tied_from(self.scores, tie, relative)
         before = np.maximum.accumulate(np.append(-np.inf, self.scores[:-1]))
         subset = tied & (self.scores > before)  # no lower index has a score as large
         subset[np.argmax(tied)] = True  # even if no sample can be chosen at all
-        if self.n_candidates > 1:
-            largest = np.argsort(-self.scores, kind="stable")[: self.n_candidates]
+        if n_candidates > 1:
+            largest = np.argsort(-self.scores, kind="stable")[:n_candidates]
             subset[largest[np.isfinite(self.scores[largest])]] = True
         return self._replace(
             scores=self.scores[subset],
@@ -93,8 +80,10 @@ class LazyScores:
         squared norms, and that each has already been scored against the first `n_choices`.
     n_choices : int
         How many choices the scores take into account.
-    tie, relative
-        As in `Candidates`.
+    tie : float
+        Scores closer than this count as equal, and the lowest index wins.
+    relative : bool
+        The tie is a share of the largest score.
     """
 
     def __init__(
@@ -109,12 +98,8 @@ class LazyScores:
     ) -> None:
         self.V = V
         self.state = (scores, *V.map(_counts, scores, n_choices=n_choices)[:1])
-        self.options: dict[str, Any] = {
-            "score": score,
-            "tie": tie,
-            "relative": relative,
-            "n_candidates": V.candidates,
-        }
+        self.score = score
+        self.ties: dict[str, Any] = {"tie": tie, "relative": relative}
         self.candidates: Candidates | None = None
         self.choices_of_candidates = 0
 
@@ -132,16 +117,18 @@ class LazyScores:
                 _candidates_of_partition,
                 *self.state,
                 self.V.norms_squared,
-                reduce=_join,
+                reduce=partial(_join, n_candidates=self.V.candidates, **self.ties),
                 k=k,
+                score=self.score,
+                n_candidates=self.V.candidates,
                 excluded=excluded,
                 shared=shared,
-                **self.options,
+                **self.ties,
             )
             self.state = tuple(state)
         self.candidates, self.choices_of_candidates = candidates, k
         scores = candidates.scores
-        first = int(np.argmax(scores >= candidates.tied_from))
+        first = int(np.argmax(scores >= _tied_from(scores, **self.ties)))
         return int(candidates.indices[first]), float(scores.max()), candidates.columns[:, first]
 
     def _earlier_candidates(
@@ -149,16 +136,16 @@ class LazyScores:
     ) -> Candidates | None:
         """The last candidates with scores after k choices, if the largest is among them."""
         earlier = self.candidates
-        if earlier is None or earlier.n_candidates == 1:
+        if earlier is None or self.V.candidates == 1:
             return None
         squared = np.einsum("fm,fm->m", earlier.columns, earlier.columns)
-        fresh = self.options["score"](
-            earlier.columns, squared, n_choices=self.choices_of_candidates, **shared
-        )
+        known = self.choices_of_candidates
+        fresh = self.score(earlier.columns, squared, n_choices=known, **shared)
         scores = np.minimum(earlier.scores, fresh)
         scores[np.isin(earlier.indices, excluded)] = -np.inf
-        updated = earlier._replace(scores=scores)
-        return updated if updated.limit < updated.tied_from else None
+        if earlier.limit >= _tied_from(scores, **self.ties):
+            return None
+        return earlier._replace(scores=scores)
 
 
 def _counts(index: range, scores: Array, *, n_choices: int) -> tuple[Array, None]:
@@ -201,7 +188,7 @@ def _candidates_of_partition(
             fresh = reader.each(update, stale)
             scores[stale] = np.minimum(scores[stale], fresh)
             counts[stale] = k
-        if size == n or limit < _tied_from(float(scores[order].max()), tie, relative):
+        if size == n or limit < _tied_from(scores[order], tie, relative):
             break
         size *= 2
     fresh = np.sort(order[counts[order] == k])
@@ -211,22 +198,21 @@ def _candidates_of_partition(
         fresh + reader.index.start,
         np.empty((0, fresh.size)),
         float(limit) if size < n else -np.inf,
-        n_candidates,
-        tie,
-        relative,
-    ).reduced()
+    ).reduced(n_candidates, tie, relative)
     columns = dense(reader.columns(candidates.indices - reader.index.start))
     return scores, counts, candidates._replace(columns=columns)
 
 
-def _join(a: Candidates, b: Candidates) -> Candidates:
-    return a._replace(
+def _join(a: Candidates, b: Candidates, **options: Any) -> Candidates:
+    return Candidates(
         scores=np.concatenate([a.scores, b.scores]),
         indices=np.concatenate([a.indices, b.indices]),
         columns=np.hstack([a.columns, b.columns]),
         limit=max(a.limit, b.limit),
-    ).reduced()
+    ).reduced(**options)
 
 
-def _tied_from(largest: float, tie: float, relative: bool) -> float:
+def _tied_from(scores: Array, tie: float, relative: bool) -> float:
+    """The smallest score that ties with the largest."""
+    largest = float(scores.max())
     return largest - tie * (abs(largest) if relative else 1.0)

@@ -107,17 +107,25 @@ def make_cones(
     >>> np.round(np.arccos(model.axes[:, 0] @ model.axes[:, 2]), 6)
     np.float64(0.81)
     """
-    F, K, n_samples = _checked_sizes(F, K, n_samples)
-    angles = _for_each_cone("alpha", alpha, K)
-    means = np.arange(1.0, K + 1) if rates is None else 1.0 / _positive("rates", rates, K)
+    F, K = integer("F", F, at_least=2), integer("K", K, at_least=1)
+    n_samples = integer("n_samples", n_samples, at_least=1)
+    require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
+    require_memory("K", K, 8 * F * K)
+    require_memory("n_samples", n_samples, 16 * F * n_samples)
+    angles = _for_each_cone(alpha, K)
+    means = np.arange(1.0, K + 1)
+    if rates is not None:
+        means = 1.0 / array("rates", rates, (K,), above=0).astype(float)
     weights = None if weights is None else _probabilities(weights, K)
     draw = optional(function, "squared_norm", squared_norm, takes=2) or _exponential
     project, noise = flag("project", project), number("noise", noise, at_least=0)
     generator("rng", rng)
     if axes is None:
         angle = 4 * angles.max() + 0.01 if angle is None else angle
-        axes = equal_angle_axes(F, K, angle, rng)
-    axes = _checked_axes(axes, F, K)
+        axes = equal_angle_axes(F, K, number("angle", angle, above=0, below=np.pi / 2), rng)
+    axes = array("axes", axes, (F, K)).astype(float)
+    if not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
+        raise OptionError(Message(Option("axes"), " are not unit vectors: divide by their norms"))
     labels = rng.choice(K, size=n_samples, p=weights)
     rows = _draw_directions(labels, angles, axes, rng)
     squared = array("squared_norm", draw(rng, means[labels]), (n_samples,), at_least=0)
@@ -132,27 +140,14 @@ def make_cones(
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
 
 
-def _checked_sizes(F: int, K: int, n_samples: int = 1) -> tuple[int, int, int]:
-    F, K = integer("F", F, at_least=2), integer("K", K, at_least=1)
-    n_samples = integer("n_samples", n_samples, at_least=1)
-    require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
-    require_memory("K", K, 8 * F * K)
-    require_memory("n_samples", n_samples, 16 * F * n_samples)
-    return F, K, n_samples
-
-
-def _for_each_cone(name: str, value: npt.ArrayLike, K: int) -> Array:
+def _for_each_cone(alpha: npt.ArrayLike, K: int) -> Array:
     """Size angles: one for each cone, or one for all."""
-    angles = array(name, value, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
+    angles = array("alpha", alpha, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
     if angles.size not in (1, K):
         raise OptionError(
-            Message(Option(name), f" has {angles.size} angles for {K} cones: give one for each")
+            Message(Option("alpha"), f" has {angles.size} angles for {K} cones: give one for each")
         )
     return np.broadcast_to(angles.astype(float), (K,)).copy()
-
-
-def _positive(name: str, value: npt.ArrayLike, K: int) -> Array:
-    return array(name, value, (K,), above=0).astype(float)
 
 
 def _probabilities(weights: npt.ArrayLike, K: int) -> Array:
@@ -161,13 +156,6 @@ def _probabilities(weights: npt.ArrayLike, K: int) -> Array:
         problem = f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1"
         raise OptionError(Message(Option("weights"), problem))
     return shares
-
-
-def _checked_axes(axes: npt.ArrayLike, F: int, K: int) -> Array:
-    axes = array("axes", axes, (F, K)).astype(float)
-    if not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
-        raise OptionError(Message(Option("axes"), " are not unit vectors: divide by their norms"))
-    return axes
 
 
 def _draw_directions(labels: Array, angles: Array, axes: Array, rng: np.random.Generator) -> Array:
@@ -243,9 +231,6 @@ def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> 
     norm by a vector orthogonal to them that lifts its smallest entry, among those that no earlier
     axis has lifted: their unit vectors are combinations of the axes already.
     """
-    F, K, _ = _checked_sizes(F, K)
-    angle = number("angle", angle, above=0, below=np.pi / 2)
-    generator("rng", rng)
     if K > F:
         raise OptionError(
             f"no {K} axes in {F} dimensions at angle {angle:.3g}: there can be no more axes than "

@@ -19,27 +19,12 @@ from ..data.blocks import Array
 
 __all__ = ["leading_direction", "merge_sketches", "sketch_columns"]
 
-_COLUMNS_AT_ONCE = 64
 
+def sketch_columns(columns: Array, size: int) -> Array:
+    """Return a sketch (F, size) of dense samples (F, n): their Gram matrix (n, n) is decomposed.
 
-def sketch_columns(samples: Array, size: int) -> Array:
-    """Return a sketch (F, size) of dense samples (F, n)."""
-    sketch = np.zeros((samples.shape[0], size))
-    for first in range(0, samples.shape[1], _COLUMNS_AT_ONCE):
-        part = samples[:, first : first + _COLUMNS_AT_ONCE]
-        sketch = _shrink(np.hstack([sketch, part]), size)
-    return sketch
-
-
-def merge_sketches(a: Array, b: Array) -> Array:
-    """Return the sketch of the samples of two sketches (F, size) of the same size."""
-    return _shrink(np.hstack([a, b]), a.shape[1])
-
-
-def _shrink(columns: Array, size: int) -> Array:
-    """Take the (size + 1)-th squared singular value from all; no more than `size` are left.
-
-    In any direction at most that much is lost, of the sum of squares size + 1 times as much.
+    The (size + 1)-th squared singular value is taken from all, so no more than `size` are left. In
+    any direction at most that much is lost, of the sum of squares size + 1 times as much.
     """
     columns = columns[:, columns.any(axis=0)]
     if columns.shape[1] <= size:
@@ -49,6 +34,11 @@ def _shrink(columns: Array, size: int) -> Array:
     share = np.maximum(squares - lost, 0.0) / np.where(squares > 0, squares, 1.0)
     sketch: Array = columns @ (turn * np.sqrt(share))
     return sketch
+
+
+def merge_sketches(a: Array, b: Array) -> Array:
+    """Return the sketch of the samples of two sketches (F, size) of the same size."""
+    return sketch_columns(np.hstack([a, b]), a.shape[1])
 
 
 def leading_direction(sketch: Array) -> Array:
