@@ -8,7 +8,7 @@ blocks is decided here too, from its size alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 
 from .. import kernels
-from ..errors import DataError
 
 __all__ = [
     "LARGE_BYTES",
@@ -42,6 +41,7 @@ __all__ = [
     "features_scaled",
     "is_sparse",
     "norms",
+    "owners",
     "paired_block_samples",
     "products",
     "products_at",
@@ -167,53 +167,50 @@ def norms(squared: Array) -> Array:
     return np.sqrt(np.where(squared > 0, squared, 1.0))
 
 
+def with_data(block: SparseBlock, data: Array) -> SparseBlock:
+    """Return a sparse block with other values in the same places."""
+    result: SparseBlock = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    return result
+
+
+def owners(block: SparseBlock) -> Array:
+    """Return for each stored entry of a sparse block the sample that it belongs to."""
+    return np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+
+
 def scaled(block: Block, factors: Array) -> Block:
     """Return a block with each sample multiplied by its factor."""
-    product: Block
     if is_sparse(block):
-        data = block.data * np.repeat(factors, np.diff(block.indptr))
-        product = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    else:
-        product = np.asarray(block) * factors
-    return product
+        return with_data(block, block.data * np.repeat(factors, np.diff(block.indptr)))
+    return cast("Block", np.asarray(block) * factors)
 
 
 def features_scaled(block: Block, factors: Array) -> Block:
     """Return a block with each feature multiplied by its factor."""
-    product: Block
     if is_sparse(block):
-        data = block.data * factors[block.indices]
-        product = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    else:
-        product = np.asarray(block) * factors[:, None]
-    return product
+        return with_data(block, block.data * factors[block.indices])
+    return cast("Block", np.asarray(block) * factors[:, None])
 
 
 def entrywise(block: Block, function: Callable[[Array], Array]) -> Block:
     """Return a block after a function of each entry, which leaves zeros zero."""
-    result: Block
     if is_sparse(block):
-        data = function(block.data)
-        result = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    else:
-        result = function(np.asarray(block))
-    return result
+        return with_data(block, function(block.data))
+    return cast("Block", function(np.asarray(block)))
 
 
 def subtracted(block: Block, W: Array, H: Array) -> Block:
     """Return max(block - W H', 0) for W (F, K) and H (n, K): zero where the block is zero."""
-    left: Block
-    if is_sparse(block):
-        owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
-        data = np.empty_like(block.data)
-        for start in range(0, data.size, _PAIR_ENTRIES):
-            part = slice(start, start + _PAIR_ENTRIES)
-            product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
-            data[part] = np.maximum(block.data[part] - product, 0)
-        left = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    else:
-        left = np.maximum(np.asarray(block.T) - H @ W.T, 0).astype(block.dtype, copy=False).T
-    return left
+    if not is_sparse(block):
+        left = np.maximum(np.asarray(block.T) - H @ W.T, 0).astype(block.dtype, copy=False)
+        return cast("Block", left.T)
+    owner = owners(block)
+    data = np.empty_like(block.data)
+    for start in range(0, data.size, _PAIR_ENTRIES):
+        part = slice(start, start + _PAIR_ENTRIES)
+        product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
+        data[part] = np.maximum(block.data[part] - product, 0)
+    return with_data(block, data)
 
 
 def cone_products(
@@ -225,11 +222,6 @@ def cone_products(
     with s_k = sum of h_n v_n over the samples of cone k, both in float64; S is empty without
     `sums`. A sample labelled -1 is zero, and may as well belong to cone 0.
     """
-    if Q.shape[1] != block.shape[0] or labels.max(initial=-1) >= Q.shape[0]:
-        raise DataError(
-            f"directions have shape {Q.shape} and labels reach {labels.max(initial=-1)}: "
-            f"expected {block.shape[0]} features and one direction per label"
-        )
     Q = np.ascontiguousarray(Q)
     cones = np.maximum(labels, 0).astype(np.uintp)
     summed = Q if sums else Q[:0]
@@ -258,23 +250,21 @@ def cone_products(
 
 def products(block: Block, X: Array) -> Array:
     """Return block' X (n, K): the product of every sample with every column of X (F, K)."""
-    if kernels.AVAILABLE and is_sparse(block):
-        X = np.ascontiguousarray(X)
-        C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
-        kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
-    else:
-        C = block.T @ X
+    if not (kernels.AVAILABLE and is_sparse(block)):
+        return cast("Array", block.T @ X)
+    X = np.ascontiguousarray(X)
+    C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
+    kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
     return C
 
 
 def weighted_sums(block: Block, Y: Array) -> Array:
     """Return block Y (F, K): sums of samples, weighted by the columns of Y (n, K)."""
-    if kernels.AVAILABLE and is_sparse(block):
-        Y = np.ascontiguousarray(Y)
-        S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
-        kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
-    else:
-        S = block @ Y
+    if not (kernels.AVAILABLE and is_sparse(block)):
+        return cast("Array", block @ Y)
+    Y = np.ascontiguousarray(Y)
+    S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
+    kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
     return S
 
 
@@ -314,16 +304,13 @@ def with_entries(block: Block, indices: Array, values: Array) -> Block:
 
     `indices` and `values` (n, s) have a row for each sample; indices are distinct and ascending.
     """
-    total: Block
     if is_sparse(block):
         indptr = np.arange(0, values.size + 1, values.shape[1])
         parts = (values.ravel(), indices.ravel(), indptr)
-        total = exact(block) + sp.csc_array(parts, shape=block.shape)
-    else:
-        rows = np.array(block.T, dtype=np.float64)
-        rows[np.arange(len(rows))[:, None], indices] += values
-        total = rows.T
-    return total
+        return cast("Block", exact(block) + sp.csc_array(parts, shape=block.shape))
+    rows = np.array(block.T, dtype=np.float64)
+    rows[np.arange(len(rows))[:, None], indices] += values
+    return cast("Block", rows.T)
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
@@ -335,7 +322,8 @@ def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array,
     """
     residual: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
     doubtful = np.flatnonzero(residual < _DOUBTFUL_RATIO * squared)
-    for part in np.array_split(doubtful, 1 + doubtful.size // _DOUBTFUL_SAMPLES):
+    n_parts = 1 + doubtful.size // _DOUBTFUL_SAMPLES
+    for part in np.array_split(doubtful, n_parts) if doubtful.size else ():
         columns = block[:, part]
         samples: Any = columns.toarray() if is_sparse(columns) else columns
         difference = samples.T - H[part] @ W.T
@@ -365,7 +353,7 @@ class Entries(NamedTuple):
 def entries_of(block: Block) -> Entries:
     """Return the nonzero entries of a block (F, n)."""
     if is_sparse(block):
-        samples = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+        samples = owners(block)
         features, values = block.indices, block.data.astype(np.float64, copy=False)
         there = values != 0
         if there.all():
@@ -378,35 +366,23 @@ def entries_of(block: Block) -> Entries:
 
 def compressed(block: Block) -> SparseBlock:
     """Return a block as compressed sparse columns that have no zeros stored."""
-    result: SparseBlock
     if not is_sparse(block):
-        result = sp.csr_array(np.asarray(block).T).T
-    elif block.data.all():
-        result = block
-    else:
-        copied = sp.csc_array(block, copy=True)
-        copied.eliminate_zeros()
-        result = copied
-    return result
-
-
-def with_data(block: SparseBlock, data: Array) -> SparseBlock:
-    """Return a sparse block with other values in the same places."""
-    result: SparseBlock = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    return result
+        return cast("SparseBlock", sp.csr_array(np.asarray(block).T).T)
+    if block.data.all():
+        return block
+    copied = sp.csc_array(block, copy=True)
+    copied.eliminate_zeros()
+    return cast("SparseBlock", copied)
 
 
 def with_values(block: Block, entries: Entries, values: Array) -> Block:
     """Return a block like this one, dense or sparse, with other values at its entries."""
-    result: Block
     if is_sparse(block):
         starts = np.searchsorted(entries.samples, np.arange(block.shape[1] + 1))
-        result = sp.csc_array((values, entries.features, starts), shape=block.shape)
-    else:
-        rows = np.zeros(block.shape[::-1], dtype=values.dtype)
-        rows[entries.samples, entries.features] = values
-        result = rows.T
-    return result
+        return cast("Block", sp.csc_array((values, entries.features, starts), shape=block.shape))
+    rows = np.zeros(block.shape[::-1], dtype=values.dtype)
+    rows[entries.samples, entries.features] = values
+    return cast("Block", rows.T)
 
 
 def products_at(entries: Entries, left: Array, right: Array) -> Array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .blocks import Array, Block, entrywise, exact, is_sparse
+from .blocks import Array, Block, entrywise, exact, is_sparse, owners
 from .matrix import DataMatrix, sample_indices
 
 __all__ = ["digest", "known_digest"]
@@ -79,9 +79,8 @@ def _digest_block(block: Block, index: Array) -> tuple[int]:
     of_features = _weights(np.arange(block.shape[0], dtype=np.uint64))
     of_samples = _weights(~index.astype(np.uint64))
     if is_sparse(block):
-        owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
         words = _words(block.data) * of_features[block.indices]
-        return (int((words * of_samples[owner]).sum()),)
+        return (int((words * of_samples[owners(block)]).sum()),)
     rows: Array = block.T
     total = np.uint64(0)
     at_a_time = 1 + _PART_BYTES // (8 * max(1, rows.shape[1]))

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import flag, function, integer, optional
-from ..arguments import indices as checked_indices
+from ..arguments import integer, optional
 from ..errors import DataError, NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
-from .blocks import Array, Block, exact, is_sparse, products, sums_at, weighted_sums
+from .blocks import Array, Block, exact, is_sparse, owners, products, sums_at, weighted_sums
 from .resources import available_threads
 
 __all__ = [
@@ -112,12 +111,8 @@ class Measures(NamedTuple):
     lowest: float
 
 
-class _Sums(NamedTuple):
-    total: float
-    nonzero: int
-    n_entries: int
-    largest_squared: float
-    lowest: float
+_Sums: TypeAlias = tuple[float, int, int, float, float]
+"""The fields of `Measures` after the first, for a part of the samples."""
 
 
 def measure(sweep: Callable[..., tuple[Any, ...]]) -> Measures:
@@ -131,8 +126,7 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
     with np.errstate(over="ignore", invalid="ignore"):
         if is_sparse(block):
             entries = exact(block.data)
-            owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
-            squared = sums_at(owner, entries * entries, block.shape[1])
+            squared = sums_at(owners(block), entries * entries, block.shape[1])
             lowest = float(entries.min(initial=0.0))
             n_entries = int(np.count_nonzero(entries))
         else:
@@ -141,7 +135,7 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
         squared[squared <= SMALLEST_SQUARE] = 0.0
         total = float(squared.sum())
     nonzero = int(np.count_nonzero(squared))
-    return squared, _Sums(total, nonzero, n_entries, float(squared.max()), lowest)
+    return squared, (total, nonzero, n_entries, float(squared.max()), lowest)
 
 
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:
@@ -168,12 +162,12 @@ def _n_entries(rows: Array, lowest: float) -> int:
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:
     """Return what is known of two blocks together."""
-    return _Sums(
-        a.total + b.total,
-        a.nonzero + b.nonzero,
-        a.n_entries + b.n_entries,
-        float(np.maximum(a.largest_squared, b.largest_squared)),
-        float(np.minimum(a.lowest, b.lowest)),
+    return (
+        a[0] + b[0],
+        a[1] + b[1],
+        a[2] + b[2],
+        float(np.maximum(a[3], b[3])),
+        float(np.minimum(a[4], b[4])),
     )
 
 
@@ -425,7 +419,7 @@ class DataMatrix(ABC):
 
     def columns(self, indices: npt.ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n)."""
-        array = checked_indices("indices", indices, self.shape[1])
+        array = np.asarray(indices, dtype=np.intp)
         self._count(array.size / self.shape[1])
         return self._gather(array)
 
@@ -518,9 +512,6 @@ class DataMatrix(ABC):
         out: Sequence[Aligned | None] = (),
         verify: bool = False,
     ) -> Work:
-        function("step", step)
-        function("reduce", reduce)
-        flag("verify", verify)
         for array in aligned:
             n_rows = len(array) if hasattr(array, "__len__") else 0
             if n_rows != self.shape[1]:

@@ -37,6 +37,7 @@ from .threads import keep_freed_memory, one_blas_thread, run_in_order
 
 __all__ = ["DenseMatrix", "LocalMatrix", "Reader", "SparseMatrix", "by_entries", "hold"]
 
+_FEW_ENTRIES = 1 << 12  # of a single block, whose products BLAS computes on one thread anyway
 _GATHER_BYTES = 4 << 20  # of samples that a thread is given when only some are read
 
 
@@ -156,10 +157,13 @@ class LocalMatrix(DataMatrix):
 
         An algorithm holds this from beginning to end: threads of BLAS that have just worked
         between two passes would keep spinning and take the cores from the next one. Large
-        data of a single block (few samples of very many features) are left to BLAS.
+        data of a single block (few samples of very many features) are left to BLAS, and so are
+        data so small that BLAS would use one thread anyway.
         """
+        F, N = self.shape
+        is_small = N <= self.block_samples and F * N <= _FEW_ENTRIES
         keep_freed_memory()
-        with nullcontext() if self._leave_to_blas else one_blas_thread():
+        with nullcontext() if is_small or self._leave_to_blas else one_blas_thread():
             try:
                 yield
             except MemoryError:
