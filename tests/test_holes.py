@@ -13,8 +13,7 @@ import pytest
 
 import conenmf
 from conenmf import factorize, from_columns, from_rows
-from conenmf.data.holes import filled
-from conenmf.data.known import observed_only, weigh_samples
+from conenmf.data.known import filled, observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
 from conenmf.judge.certificate import certify_counts, poisson_gaps

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .data.blocks import Array, exact
-from .data.holes import filled
+from .data.known import filled
 from .data.matrix import Aligned, DataMatrix
 from .data.views import times_features
 from .scale.checkpoint import CheckpointedRun

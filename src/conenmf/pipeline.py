@@ -22,8 +22,7 @@ from .beginning import Begun, begin_counts, begin_counts_with_terms, begin_with_
 from .cones.certificate import Certificate, first_certificate
 from .data.aligned import freeing_disk
 from .data.blocks import Array
-from .data.holes import filled
-from .data.known import without_unit
+from .data.known import filled, without_unit
 from .data.matrix import Aligned, DataMatrix
 from .data.memory import by_entries
 from .data.sketch import is_dense, sketch_rank

@@ -13,8 +13,7 @@ from scipy.special import kl_div
 
 from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
 from conenmf.cones.certificate import Certificate, known_bound
-from conenmf.data.holes import completed
-from conenmf.data.known import observed_only
+from conenmf.data.known import completed, observed_only
 from conenmf.errors import DataChangedError, DataError, NotAvailableError, OptionError
 from conenmf.judge.certificate import (
     CountCertificate,

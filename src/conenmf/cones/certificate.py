@@ -40,7 +40,7 @@ from ..data.blocks import (
     residual_squared,
     weighted_sums,
 )
-from ..data.holes import observed_residual
+from ..data.known import observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix

@@ -5,9 +5,10 @@ masks and weights where data are opened, others where they are fitted, weights o
 is known if everything agrees that it is, and counts by the product of its weights.
 
 The result is a view with zeros where nothing is known, and the weights beside it, an aligned array
-(N, F). Of a sparse matrix of ratings the pattern takes the place of weights.
+(N, F): zero where an entry is missing. Of a sparse matrix of ratings the pattern takes the place of
+weights, so that only stored entries are touched and nothing is filled.
 
-A sample of weight 2 gives what the sample twice gives. On small data, whole numbers repeat samples.
+A sample of weight 2 is equivalent to the sample twice. On small data, whole numbers repeat samples.
 Otherwise each is multiplied by the root of its weight, and counts by the weight itself: sums over
 samples and the error are the same then. The coefficients of a result are those of the samples
 themselves, which do not depend on it.
@@ -18,11 +19,13 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from .. import kernels
 from ..arguments import array, choice, number
 from ..errors import (
     DataError,
@@ -34,37 +37,52 @@ from ..errors import (
 )
 from ..names import in_order
 from ..text import counted
-from .blocks import Array, is_sparse
-from .holes import (
-    extremes,
-    inverse_weights,
-    is_not_zero,
-    is_number,
-    is_positive,
-    is_stored,
-    positive_extremes,
-    survey,
-    weighed_squares,
-    weights_times,
-    wider,
-    with_zeros,
+from .blocks import (
+    Array,
+    Block,
+    dense,
+    entrywise,
+    exact,
+    is_sparse,
+    products,
+    sums_at,
+    weighted_sums,
+    with_data,
 )
 from .matrix import Aligned, DataMatrix
-from .validate import require_data_matrix, squares_within
-from .views import take_samples, times_samples
+from .memory import DenseMatrix
+from .resources import available_memory
+from .validate import squares_within
+from .views import MappedMatrix, take_samples, times_samples
 
 __all__ = [
     "Given",
     "Observed",
     "Weighed",
+    "completed",
+    "filled",
+    "hidden",
     "is_of_features",
+    "known_entries",
     "observed_only",
+    "observed_residual",
+    "observed_squares",
+    "packed",
+    "row_grams",
+    "unpacked",
     "weigh_samples",
+    "weighed",
+    "weighted_grams",
+    "with_zeros",
     "without_unit",
 ]
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
+_COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
+_MIN_TABLE_ROWS = 1000  # of a mask, for which tables of sums pay
+_MAX_TABLE_COLUMNS = 256  # of tables of sums that stay in a cache
+_PAIR_ENTRIES = 1 << 16  # of a sparse block, for which W H is computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,19 +126,19 @@ class Observed:
         Without rows the stored entries of a sparse view are known.
         """
         (F, N), aligned = view.shape, () if rows is None else (rows,)
-        (squares, known_of, n_known, n_empty, unlike) = view.sweep(survey, *aligned)[0]
+        (squares, known_of, n_known, n_empty, unlike) = view.sweep(_survey, *aligned)[0]
         if n_known == F * N and not unlike:
             return None
         of_features, lowest, highest = None, 1.0, 1.0
         if rows is not None and unlike:
-            (lowest, highest) = view.map(positive_extremes, rows, reduce=wider)[0]
+            (lowest, highest) = view.map(_extremes, rows, reduce=_wider, positive=True)[0]
             checked = squares if np.isfinite(view.total) else 1.0  # else the data are at fault
             _check_scale("weights", np.dtype(np.float64), lowest, highest, checked)
-            (inverses, counts) = view.map(inverse_weights, rows, unit=highest)[0]
+            (inverses, counts) = view.map(_inverse_weights, rows, unit=highest)[0]
             of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
             of_features /= of_features.max() or 1.0
         elif rows is not None and rows.dtype != bool:
-            rows = view.map(is_positive, rows)[0]
+            rows = view.map(_is_positive, rows)[0]
         facts = 1.0 - n_known / (F * N), float(squares), int(n_empty), known_of == 0, of_features
         return cls(rows, not unlike, *facts, is_alike=lowest == highest)
 
@@ -196,17 +214,14 @@ class Given(NamedTuple):
 
 def _turned(V: DataMatrix, name: str, table: Any) -> Any:
     table = in_order(V.names, name, table, "feature", "sample")
-    try:
-        return table.T if hasattr(table, "T") else np.asarray(table).T
-    except Exception:  # rows that differ in length, an object of the caller's own
-        return table
+    return _as_array(name, table).T
 
 
 def is_of_features(weights: Any) -> bool:
     """Whether weights are one number for each feature."""
     try:
         return np.ndim(weights) == 1
-    except Exception:  # as above; their errors are named where they are read
+    except ValueError:  # rows that differ in length: named where they are read
         return False
 
 
@@ -230,7 +245,6 @@ def observed_only(
         At least 0; an entry of weight 0 is missing. With one number for each feature, a weight of 2
         gives what the feature twice gives; a pandas Series is matched by name.
     """
-    require_data_matrix(V, holes=True)
     choice("missing", missing, ("raise", "nan", "zeros"))
     if missing == "raise" and mask is None and weights is None:
         return V
@@ -244,14 +258,14 @@ def observed_only(
     is_pattern = V.observed is not None and V.observed.weights is None
     is_pattern |= missing == "zeros" and is_sparse(V.columns(np.arange(1)))
     if missing == "nan" or (missing == "zeros" and not is_pattern):
-        parts.append(V.sweep(is_number if missing == "nan" else is_not_zero)[0])
+        parts.append(V.sweep(_is_number if missing == "nan" else _is_not_zero)[0])
     if is_pattern and parts:
-        parts.append(V.sweep(is_stored)[0])
+        parts.append(V.sweep(_is_stored)[0])
     if not parts and not is_pattern:
         return V
     rows = parts[0] if parts else None
     for part in parts[1:]:
-        rows = V.map(weights_times, rows, part)[0]
+        rows = V.map(_weights_times, rows, part)[0]
     view = copy.copy(V) if rows is None else with_zeros(V, rows)
     for name in ("names", "vocabulary", "remarks", "preparation"):
         setattr(view, name, getattr(V, name))
@@ -269,7 +283,7 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     if V.observed is None or V.observed.is_mask or not V.observed.is_alike:
         return V
     twin = copy.copy(V)
-    twin.observed = Observed.of(V, V.map(is_positive, V.observed.weights)[0])
+    twin.observed = Observed.of(V, V.map(_is_positive, V.observed.weights)[0])
     return twin
 
 
@@ -297,25 +311,14 @@ def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
     F, N = V.shape
     is_short = name == "weights" and is_of_features(table)
     table = in_order(V.names, name, table, *(("feature",) if is_short else ("sample", "feature")))
-    if sp.issparse(table):
-        table = table.toarray()
-    if not hasattr(table, "dtype") or not hasattr(table, "shape"):
-        try:
-            table = np.asarray(table)
-        except Exception:  # rows that differ in length, an object of the caller's own
-            table = np.empty((), dtype=object)
-    if np.ma.is_masked(table):
-        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
-    if getattr(table.dtype, "kind", "O") not in "fiub":
-        problem = f" has entries of type {table.dtype}, expected numbers"
-        raise DataTypeError(Message(Option(name), problem))
+    table = _as_array(name, table)
     if is_short and table.shape == (F,):
         table = np.broadcast_to(table, (N, F))
     if tuple(table.shape) != (N, F):
         problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
         raise DataError(Message(Option(name), problem, f"{(N, F)}{also}"))
-    (lowest, highest) = V.map(extremes, table, reduce=wider)[0]
+    (lowest, highest) = V.map(_extremes, table, reduce=_wider)[0]
     if name == "mask" and not np.isnan(lowest):
         table = table.astype(bool, copy=False)
         lowest = highest = 1.0
@@ -326,6 +329,22 @@ def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
         )
         raise OptionError(Message(Option(name), has + expected))
     return V.align(table)
+
+
+def _as_array(name: str, table: Any) -> Any:
+    """A table of numbers as an array; one on a cluster stays there."""
+    if sp.issparse(table):
+        return table.toarray()
+    if np.ma.is_masked(table):
+        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
+    try:
+        table = table if hasattr(table, "numblocks") else np.asarray(table)
+    except ValueError:  # rows that differ in length
+        table = np.empty((), dtype=object)
+    if table.dtype.kind not in "fiub":
+        problem = f" has entries of type {table.dtype}, expected numbers"
+        raise DataTypeError(Message(Option(name), problem))
+    return table
 
 
 # --- weights of samples -----------------------------------------------------------------------
@@ -350,8 +369,6 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
     >>> weigh_samples(from_rows([[3.0, 4.0], [1.0, 0.0]]), [0.5, 0.0]).norms_squared.round(6)
     array([12.5,  0. ])
     """
-    require_data_matrix(V, holes=True)
-    choice("loss", loss, ("frobenius", "poisson"))
     if weights is None:
         return V
     if isinstance(weights, int | float) and not isinstance(weights, bool):
@@ -367,7 +384,7 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         raise OptionError(Message(Option("sample_weight"), problem))
     if (weights == 1).all():
         return V
-    squares = V.map(weighed_squares, V.norms_squared, weights, power=1 + (loss == "poisson"))[0]
+    squares = V.map(_weighed_squares, V.norms_squared, weights, power=1 + (loss == "poisson"))[0]
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
@@ -382,8 +399,8 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
     if V.observed is not None:
         rows = V.observed.weights
         if not weights.all():  # what counts nowhere is not known
-            rows = V.sweep(is_stored)[0] if rows is None else rows
-            rows = V.map(weights_times, rows, (weights > 0)[:, None])[0]
+            rows = V.sweep(_is_stored)[0] if rows is None else rows
+            rows = V.map(_weights_times, rows, (weights > 0)[:, None])[0]
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, loss, roots=roots, scales=scales)
     return view
@@ -391,3 +408,282 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
 
 def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:
     return (H * roots[:, None]).astype(H.dtype, copy=False), None
+
+
+# --- one block of which entries are missing or weighted -----------------------------------------
+
+
+def _owners(block: Any) -> Array:
+    """The sample of each stored entry of a sparse block."""
+    return np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
+
+
+def hidden(block: Block, weights: Array) -> Block:
+    """Return a block with zeros where the weight is zero; it may have NaN there."""
+    if is_sparse(block):
+        kept = weights[_owners(block), block.indices] > 0
+        return with_data(block, np.where(kept, block.data, 0))
+    rows: Array = np.where(weights > 0, np.asarray(block.T), 0)
+    return rows.astype(block.dtype, copy=False).T
+
+
+def weighed(block: Block, weights: Array | None) -> Block:
+    """Return a block in float64 with each entry times its weight."""
+    block = exact(block)
+    if weights is None:
+        return block
+    if is_sparse(block):
+        return with_data(block, block.data * weights[_owners(block), block.indices])
+    return (np.asarray(block.T) * weights).T
+
+
+def observed_squares(block: Block, weights: Array | None) -> Array:
+    """Return the weighted sum of the squares of each sample, in float64."""
+    entries = weighed(block, weights)
+    if is_sparse(entries):
+        values = entries.data * exact(block).data  # type: ignore[attr-defined]
+        return sums_at(_owners(entries), values, block.shape[1])
+    rows: Array = np.einsum("nf,nf->n", np.asarray(entries.T), exact(np.asarray(block.T)))
+    return rows
+
+
+def observed_residual(
+    block: Block, weights: Array | None, W: Array, H: Array
+) -> tuple[Block, Array]:
+    """Return weights times (block - W H') as a block, and the weighted squares of each sample."""
+    if weights is None and is_sparse(block):
+        owner, data = _owners(block), exact(block.data)
+        left = np.empty_like(data)
+        for start in range(0, data.size, _PAIR_ENTRIES):
+            part = slice(start, start + _PAIR_ENTRIES)
+            product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
+            left[part] = data[part] - product
+        return with_data(block, left), sums_at(owner, left**2, block.shape[1])
+    values: Any = block.toarray() if is_sparse(block) else block
+    rows = H @ W.T
+    np.subtract(values.T, rows, out=rows)
+    if weights is not None and weights.dtype == bool:
+        rows *= weights
+    if weights is None or weights.dtype == bool:
+        return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=np.float64)
+    kept = rows * weights
+    return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=np.float64)
+
+
+def packed(W: Array) -> Array:
+    """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
+    first, second = np.triu_indices(W.shape[1])
+    rows = exact(W)
+    pairs: Array = rows[:, first] * rows[:, second]
+    return pairs
+
+
+def unpacked(pairs: Array, K: int) -> Array:
+    """Return symmetric matrices (n, K, K) from their upper halves (n, K (K + 1) / 2)."""
+    place = np.empty((K, K), np.intp)
+    first, second = np.triu_indices(K)
+    place[first, second] = place[second, first] = np.arange(first.size)
+    return np.ascontiguousarray(pairs[:, place])
+
+
+def row_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
+    """Return the sum of weight w_f w_f' over the entries of each sample, packed."""
+    if _has_tables(weights, pairs):
+        grams = np.empty((block.shape[1], pairs.shape[1]))
+        kernels.mask_row_sums(_codes(weights), pairs, grams)
+        return grams
+    return products(_pattern(block, weights), pairs)
+
+
+def weighted_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
+    """Return the sum of weight h_n h_n' over the entries of each feature, packed."""
+    if _has_tables(weights, pairs):
+        grams = np.empty((block.shape[0], pairs.shape[1]))
+        kernels.mask_sums(_codes(weights), pairs, grams)
+        return grams
+    return weighted_sums(_pattern(block, weights), pairs)
+
+
+def _has_tables(weights: Array | None, pairs: Array) -> bool:
+    """Whether tables of sums are faster than products: of a mask of many rows, with few columns."""
+    if weights is None or weights.dtype != bool or len(weights) < _MIN_TABLE_ROWS:
+        return False
+    return pairs.shape[1] <= _MAX_TABLE_COLUMNS and kernels.AVAILABLE
+
+
+def _codes(mask: Array | None) -> Array:
+    """Eight entries of a mask in a byte."""
+    codes: Array = np.packbits(np.asarray(mask), axis=1, bitorder="little")
+    return codes
+
+
+def _pattern(block: Block, weights: Array | None) -> Block:
+    if weights is not None:
+        return exact(weights).T
+    if is_sparse(block):
+        return with_data(block, np.ones(block.data.size))
+    return np.ones(block.shape)
+
+
+# --- views of data with holes, which have none --------------------------------------------------
+
+
+def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
+    """V with zeros where the weight is zero: a copy of dense data in memory, a view of others.
+
+    A fit reads them often, and to hide entries takes as long as to multiply them.
+    """
+    F, N = V.shape
+    if isinstance(V, DenseMatrix) and F * N * V.dtype.itemsize <= _COPY_SHARE * available_memory():
+        held = V.held_rows(F * N)
+        if held is not None:
+            kept = np.ascontiguousarray(hidden(held.T, rows).T, dtype=V.dtype)
+            size = V.block_samples
+            return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
+    return MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
+
+
+def filled(V: DataMatrix) -> DataMatrix:
+    """Return a view with the mean of its feature at each missing entry, to start from.
+
+    Sparse data of which only stored entries are known stay as they are: zeros. Negative entries
+    are zeros too.
+    """
+    observed, own = V.observed, V.unweighed
+    if observed is not None and own is not None and own.repeated is None:
+        return own.again(filled(own.V))  # type: ignore[no-any-return]
+    if V.measures.lowest < 0:
+        V = MappedMatrix(V, partial(entrywise, function=_positive_part), dtype=V.dtype, holes=True)
+    if observed is None:
+        return V
+    if observed.weights is None:
+        twin = copy.copy(V)
+        twin.observed = None
+        return twin
+    known, (sums, counts) = V.sweep(_means_of_known, observed.weights)
+    means = sums / np.maximum(counts, 1)
+    change = partial(_with_means, means=means.astype(V.dtype))
+    return MappedMatrix(V, change, known, dtype=V.dtype, holes=True)
+
+
+def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
+    """Return a view with W H at each missing entry, to be described: W (F, K), H' (N, K) aligned.
+
+    Negative entries are zeros there.
+    """
+    observed = V.observed
+    if observed is None:
+        return filled(V)
+    change = partial(_with_model, W=exact(W), is_weighted=bool(observed.aligned))
+    return MappedMatrix(V, change, *observed.aligned, Ht, dtype=V.dtype, holes=True)
+
+
+def _with_model(block: Block, *given: Array, W: Array, is_weighted: bool) -> Block:
+    known = known_entries(block, given[0] if is_weighted else None)
+    rows: Array = np.where(known, dense(block).T, exact(given[-1]) @ W.T)
+    return _positive_part(rows).astype(block.dtype, copy=False).T
+
+
+def known_entries(block: Block, weights: Array | None) -> Array:
+    """Return whether each entry of a block is known, (n, F)."""
+    if weights is not None:
+        return weights > 0
+    known = np.zeros(block.shape[::-1], bool)
+    known[_owners(block), block.indices] = True  # type: ignore[attr-defined]
+    return known
+
+
+def _positive_part(entries: Array) -> Array:
+    positive: Array = np.maximum(entries, 0)
+    return positive
+
+
+def _means_of_known(block: Block, weights: Array) -> tuple[Array, tuple[Array, Array]]:
+    known = weights > 0
+    return known, (
+        weighted_sums(exact(block), np.ones((block.shape[1], 1)))[:, 0],
+        known.sum(axis=0),
+    )
+
+
+def _with_means(block: Block, known: Array, *, means: Array) -> Block:
+    rows: Array = np.where(known, dense(block).T, means)
+    return rows.astype(block.dtype, copy=False).T
+
+
+# --- what weights say --------------------------------------------------------------------------
+
+
+def _extremes(index: range, rows: Array, *, positive: bool = False) -> tuple[tuple[float, float]]:
+    """Step of a map: the smallest and the largest weight, or of those that are not zero."""
+    if not positive:
+        return ((float(np.min(rows)), float(np.max(rows))),)
+    known = exact(rows[rows > 0])
+    return ((float(known.min(initial=np.inf)), float(known.max(initial=0))),)
+
+
+def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Return the range that holds two; NaN if one of them does."""
+    return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
+
+
+def _weights_times(index: range, rows: Array, others: Array) -> tuple[Array, None]:
+    """Step of a map: the products of weights; an entry is known if both say so."""
+    if rows.dtype == bool and others.dtype == bool:
+        return rows & others, None
+    return exact(rows) * others, None  # whole numbers would leave the range of their type
+
+
+def _inverse_weights(index: range, rows: Array, *, unit: float) -> tuple[tuple[Array, Array]]:
+    """Step of a map: the sum of `unit` / weight over what is known of features, and counts."""
+    known = rows > 0
+    inverses = np.divide(unit, exact(rows), out=np.zeros(rows.shape), where=known)
+    return ((inverses.sum(axis=0), known.sum(axis=0)),)
+
+
+def _is_positive(index: range, rows: Array) -> tuple[Array, None]:
+    """Step of a map: whether entries are known."""
+    return rows > 0, None
+
+
+def _is_number(block: Block) -> tuple[Array, None]:
+    """Step: whether entries are no NaN."""
+    if is_sparse(block):
+        rows = np.ones(block.shape[::-1], bool)
+        rows[_owners(block), block.indices] = ~np.isnan(block.data)
+        return rows, None
+    return np.ascontiguousarray(~np.isnan(np.asarray(block.T))), None
+
+
+def _is_not_zero(block: Block) -> tuple[Array, None]:
+    """Step: whether entries are not zero."""
+    return np.ascontiguousarray(np.asarray(block.T) != 0), None
+
+
+def _is_stored(block: Block) -> tuple[Array, None]:
+    """Step: whether entries of sparse data are stored."""
+    return known_entries(block, None), None
+
+
+def _survey(
+    block: Block, weights: Array | None = None
+) -> tuple[tuple[float, Array, int, int, bool]]:
+    """Weighted squares, entries known of each feature and in all, empty samples, other weights."""
+    known = None if weights is None else (weights > 0).astype(np.float64)
+    per_sample = row_grams(block, known, np.ones((block.shape[0], 1)))[:, 0]
+    if known is not None:
+        per_feature = known.sum(axis=0)
+    else:
+        ones = np.bincount(block.indices, minlength=block.shape[0])  # type: ignore[attr-defined]
+        per_feature = ones.astype(np.float64)
+    unlike = weights is not None and bool(((weights != 0) & (weights != 1)).any())
+    with np.errstate(over="ignore"):
+        squares = float(observed_squares(block, weights).sum())
+    counts = int(per_sample.sum()), int((per_sample == 0).sum())
+    return ((squares, per_feature, *counts, unlike),)
+
+
+def _weighed_squares(index: range, squared: Array, weights: Array, *, power: int) -> tuple[float]:
+    """Step of a map: the sum of squared norms times powers of weights of samples."""
+    with np.errstate(over="ignore"):
+        return (float((squared * weights**power).sum()),)

@@ -50,7 +50,7 @@ from ..data.blocks import (
     weighted_sums,
     with_values,
 )
-from ..data.holes import row_grams, unpacked, weighted_grams
+from ..data.known import row_grams, unpacked, weighted_grams
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.resample import drawn_counts

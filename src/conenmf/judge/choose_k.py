@@ -50,7 +50,7 @@ from ..data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ..data.holes import filled
+from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
 from ..data.resample import draw_samples, holds_counts, thinned

@@ -23,7 +23,7 @@ from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, Block, dense, exact
-from ..data.holes import completed, known_entries
+from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix

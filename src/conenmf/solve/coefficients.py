@@ -39,7 +39,7 @@ from ..data.blocks import (
     subtracted,
     weighted_sums,
 )
-from ..data.holes import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix

@@ -57,7 +57,7 @@ from ...data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ...data.holes import row_grams, weighed, weighted_grams
+from ...data.known import row_grams, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix
 from ...data.together import Part, sweep_together

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...arguments import factor, flag, integer, optional
 from ...data.blocks import Array, Block, exact, products, weighted_sums
-from ...data.holes import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.threads import run_in_order
 from ...errors import DataError, OptionError

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf.data.holes import (
+from conenmf.data.known import (
     hidden,
     observed_residual,
     observed_squares,
