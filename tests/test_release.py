@@ -19,7 +19,7 @@ import conenmf
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 LAST_MINOR = 14  # the newest Python that the suite was run with
-CORE = ("tests/test_names.py", "tests/test_storage.py")
+CORE = ("tests/test_names.py", "tests/test_save.py")
 
 
 def files(folder):

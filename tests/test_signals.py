@@ -56,7 +56,7 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
         def wait(self, *arguments):
             print("now", flush=True)
             time.sleep(60)
-        conenmf.cli.options.CommonOptions.open = wait
+        conenmf.cli.options.Request.open = wait
         os.chdir({str(tmp_path)!r})
         sys.argv = ["conenmf", "fit", "data.npy", "-o", "out"]
         run()
@@ -66,7 +66,7 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
-    assert errors.strip().endswith("nothing was written")
+    assert errors.strip().endswith("the same command continues from a checkpoint, if one was saved")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npy"]
 
 

@@ -2,7 +2,7 @@
 
 Tables are written by pyarrow, some thousand rows at a time, since H may be larger than memory.
 Every file appears under its name only when it is complete. Results that this library reads again
-are saved by `storage`.
+are saved by `save`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import array, choice, instance, integer, optional, several, text
+from .arguments import choice, instance, integer, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array
-from .errors import DataError, DataTypeError, Message, Option, OptionError, OutputError
+from .errors import DataError, DataTypeError, Message, Option, OptionError
 from .h5ad import Annotation, annotated_copy, categories
 from .names import Names
 from .result import Factorization
@@ -186,29 +186,19 @@ def write_coefficients(
     ``.csv`` and ``.parquet`` have the names of the samples in their first column, and those of the
     components (by default numbers) in their first line; ``.npy`` is the bare array.
     """
-    check_table(checked_path("path", path))
     target = output_file(path)
-    if isinstance(A, np.ndarray) or not hasattr(A, "dtype"):  # else one that is read in parts
-        A = array("A", A, ("N", "K"))
-    if len(A.shape) != 2 or A.dtype.kind not in "fiub":
-        raise DataError(f"A is {shown(A)}, expected coefficients of shape (n_samples, K)")
-    instance("names", names, Names).checked(A.shape[0], None)
-    titles = optional(several, "component_names", component_names)
-    titles = titles and [text("component_names", title) for title in titles]
-    if titles is not None and len(titles) != A.shape[1]:
-        problem = f" has {len(titles)} names, expected one for each of {A.shape[1]} components"
-        raise OptionError(Message(Option("component_names"), problem))
     kind = target.suffix.lower().removeprefix(".")
     with written_whole(target) as stream:
         if kind == "npy":
             np.save(stream, np.asarray(A), allow_pickle=False)
         else:
-            _write_batches(stream, kind, _rows_of_factor("sample", names.sample_names, A, titles))
+            rows = _rows_of_factor("sample", names.sample_names, A, component_names)
+            _write_batches(stream, kind, rows)
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
     """Check that a table can be written under this name."""
-    kind = Path(checked_path("path", path)).suffix.lower().removeprefix(".")
+    kind = Path(path).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
         raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
     check_packages(kind)
@@ -253,10 +243,10 @@ def _write_batches(stream: Any, kind: str, batches: Iterator[dict[str, Any]]) ->
             writer.write_table(table)
 
 
-def _column(values: Any, neutral: bool) -> Any:
+def _column(values: Any, is_csv: bool) -> Any:
     if isinstance(values, np.ndarray):
         return np.ascontiguousarray(values)
-    return [no_formula(name) for name in values] if neutral else list(values)
+    return [no_formula(name) for name in values] if is_csv else list(values)
 
 
 def no_formula(name: str) -> str:
@@ -328,11 +318,6 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
-    source, path = checked_path("source", source), output_file(checked_path("target", target))
-    instance("result", result, Factorization)
-    key = _checked_key(key)
-    if path.exists() and os.path.samefile(source, path):
-        raise OutputError(f"{target} is the file that was read: name another one")
-    check_packages("none", anndata=True)
+    path = output_file(target)
     with written_whole(path) as stream:
         annotated_copy(source, stream, _annotations(result, key))

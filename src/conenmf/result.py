@@ -2,7 +2,7 @@
 
 `certify()` and `diagnose()` need the data: they compute once, and the result keeps the answer in a
 field. A result refers to its data, but is pickled and saved without them. The file format is in
-`storage`, the drawing in `judge.plots`.
+`save`, the drawing in `judge.plots`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .judge.scores import NamedComponents
 from .judge.uniqueness import Uniqueness
 from .linalg.svd import Spectrum
 from .names import Names
+from .save import saved_factorization, write_factorization
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
-from .storage import saved_factorization, write_factorization
 from .text import card, counted
 
 __all__ = ["Factorization"]

@@ -65,7 +65,7 @@ def test_bad_input_is_one_line_and_a_code(atlas, capsys, run, monkeypatch):
     failed(4, "leave --layer out", "atlas.h5ad:layers/counts", *OPTIONS)
     np.save("counts.npy", atlas)
     failed(4, "--layer is for .h5ad files", "counts.npy", *OPTIONS)
-    monkeypatch.setattr("conenmf.cli.cell_programs.find_programs", None)  # refused before the work
+    monkeypatch.setattr("conenmf.cli.cells.find_programs", None)  # refused before the work
     failed(5, "/proc/programs cannot be written", "atlas.h5ad", *OPTIONS, "-o", "/proc/programs")
     monkeypatch.undo()
     monkeypatch.chdir(here)

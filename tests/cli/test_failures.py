@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import conenmf
-from conenmf.cli import app
-from conenmf.cli.failures import error_line, flags_of
+from conenmf.cli import app, error_line
+from conenmf.cli.options import flags_of
 from conenmf.errors import FileFormatError, Message, Option, OptionError, OutputError
 
 
@@ -21,15 +21,15 @@ def test_options_become_flags_and_nothing_else_changes():
     message = Message("dataset=1.csv: add ", Option("negative", "clip"), ", not negative='clip'")
     problem = FileFormatError(message)
     assert str(problem) == "dataset=1.csv: add negative='clip', not negative='clip'"
-    line = error_line(problem, flags_of(app.commands["fit"]))
+    line = error_line(problem, flags_of(app.get_command(None, "fit")))
     assert line == "dataset=1.csv: add --negative clip, not negative='clip'"
 
 
 def test_an_option_that_the_command_does_not_have_stays_as_it_is():
     problem = OptionError(Message(Option("checkpoint", "a b")))
-    assert error_line(problem, flags_of(app.commands["rank"])) == "checkpoint='a b'"
-    assert error_line(problem, flags_of(app.commands["fit"])) == "--checkpoint 'a b'"
-    assert error_line(problem, flags_of(None)) == "checkpoint='a b'"
+    assert error_line(problem, flags_of(app.get_command(None, "rank"))) == "checkpoint='a b'"
+    assert error_line(problem, flags_of(app.get_command(None, "fit"))) == "--checkpoint 'a b'"
+    assert error_line(problem, {}) == "checkpoint='a b'"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -78,21 +78,23 @@ def test_output_that_cannot_be_written_and_a_folder_that_is_gone(tmp_path):
     ],
 )
 def test_flags_are_found_by_the_names_of_python(name, flag):
-    assert flags_of(app.commands["fit"])[name] == flag
+    assert flags_of(app.get_command(None, "fit"))[name] == flag
 
 
 def test_messages_survive_copies_and_processes():
     problem = OutputError(Message("raise ", Option("max_memory"), " or make room"))
     for copied in (pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
         assert str(copied) == "raise max_memory or make room"
-        line = error_line(copied, flags_of(app.commands["fit"]))
+        line = error_line(copied, flags_of(app.get_command(None, "fit")))
         assert line == "raise --max-memory or make room"
 
 
 def test_no_error_that_a_command_can_meet_spells_an_option_by_itself():
     root = Path(conenmf.__file__).parent
     python_only = {"cli", "datasets", "estimator.py", "tl.py"}
-    names = set().union(*(flags_of(command) for command in app.commands.values()))
+    names = set().union(
+        *(flags_of(app.get_command(None, name)) for name in app.list_commands(None))
+    )
     several_words = "|".join(name for name in names if "_" in name)
     spelled = re.compile(rf"(?<![\w.])(({'|'.join(names)})=|({several_words})\b)")
     for path in sorted(root.rglob("*.py")):

@@ -118,7 +118,7 @@ def test_too_little_memory_is_said(folder, monkeypatch, capsys, run):
     def broken(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("conenmf.cli.fitting.factorize", broken)
+    monkeypatch.setattr("conenmf.cli.fit.factorize", broken)
     assert run("fit", "cells.csv") == 4
     assert "there is not enough memory: try --max-memory" in capsys.readouterr().err
 
@@ -138,7 +138,7 @@ def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeyp
         (folder / "components.csv").write_text("one of four tables")
         raise OutputError("components.csv cannot be written: Input/output error")
 
-    monkeypatch.setattr("conenmf.cli.fitting.write_tables", broken)
+    monkeypatch.setattr("conenmf.cli.fit.write_tables", broken)
     assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 5
     message = capsys.readouterr().err
     assert "Input/output error" in message
@@ -178,7 +178,7 @@ def test_a_report_that_fails_leaves_the_earlier_result(folder, monkeypatch, caps
         with written_whole(path):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("conenmf.cli.fitting.write_report", full)
+    monkeypatch.setattr("conenmf.cli.fit.write_report", full)
     capsys.readouterr()
     assert run("fit", "cells.csv", "-k", 2, "-o", "out") == 5
     message = capsys.readouterr().err

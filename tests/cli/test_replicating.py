@@ -75,7 +75,7 @@ def test_a_killed_command_continues(folder, run, start):
     victim.send_signal(signal.SIGINT)
     _, said = victim.communicate()
     assert victim.returncode == 130
-    assert "the fits that had ended are kept: run the same command to continue" in said
+    assert "the same command continues from a checkpoint" in said
     victim = start(*options, "--runs", 2000, "-o", "out")
     n_kept = len(list(kept.glob("run-*.npz")))
     while len(list(kept.glob("run-*.npz"))) < n_kept + 3:

@@ -111,8 +111,8 @@ def test_data_are_prepared_again_from_what_the_result_keeps(folder, capsys, run)
     assert run("report", "out", "--data", "words.csv") == 0
     page = Path("out/report.html").read_text()
     assert "V = prepare(V, normalize_total=100.0, log1p=True, tfidf=True)" in page
-    for command in ("rank", "diagnose", "compare"):
-        assert run(command, "words.csv", "--log1p", "--normalize", "--json") == 0
+    for command, more in (("rank", ["--methods", "ratio"]), ("diagnose", []), ("compare", [])):
+        assert run(command, "words.csv", "--log1p", "--normalize", "--json", *more) == 0
         remarks = json.loads(capsys.readouterr().out.splitlines()[-1])["remarks"]
         assert remarks[-1].endswith(
             "log(1 + x) of each entry, then each sample scaled to unit length"

@@ -1,65 +1,173 @@
 """The command ``conenmf``: from a matrix file to factors, a report, and how good the fit is.
 
-The only code that imports click and rich. Tracebacks are shown with ``--debug`` only.
+The only code that imports click and rich. Answers go to standard output, progress and errors to
+standard error. An error is an exit code and one line, in which options are written as flags;
+tracebacks are shown with ``--debug`` only.
 """
 
 from __future__ import annotations
 
-import functools
 import os
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from ..errors import InputWarning
+from .. import __version__
+from ..errors import (
+    CheckpointError,
+    ComponentsError,
+    ConeNMFError,
+    InputWarning,
+    Message,
+    Option,
+    OptionError,
+    OutputError,
+    is_disk_full,
+)
 from ..signals import Terminated
 from ..text import visible
-from .commands import app
-from .failures import EXIT_CODES, error_line, exit_code, flags_of, in_words
 
-__all__ = ["EXIT_CODES", "app", "main"]
+__all__ = ["EXIT_CODES", "app", "error_line", "main"]
+
+EXIT_CODES = {
+    0: "done",
+    1: "an error in conenmf itself: please report it",
+    2: "the command was not understood",
+    3: "the data cannot be read or used",
+    4: "the options do not suit the data",
+    5: "a result cannot be written",
+    130: "interrupted with Ctrl-C; fit saved the result so far",
+    143: "terminated by the signal SIGTERM; nothing was written",
+}
+_CODES_OF_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
+    5: (OutputError,),
+    4: (ComponentsError, OptionError, CheckpointError, ImportError, MemoryError),
+    3: (ConeNMFError, OSError),
+}
+_COMMANDS = {
+    "fit": ("fit", "Factorise DATA; write the factors, labels, history and a report to a folder."),
+    "rank": (
+        "judge",
+        "Estimate how many components DATA has: a table of estimators, and a recommendation.",
+    ),
+    "stability": (
+        "judge",
+        "Fit DATA many times; say which components are found again, and how exactly.",
+    ),
+    "cells": (
+        "cells",
+        "Find the gene programs of cells from raw counts DATA; write them as cNMF does.",
+    ),
+    "diagnose": (
+        "judge",
+        "Report whether DATA lie in cones, how good a fit is, and which init suits them.",
+    ),
+    "compare": ("judge", "Compare inits and solvers on DATA: error, time, and clustering scores."),
+    "transform": (
+        "saved",
+        "Compute the coefficients of new samples DATA in the components of MODEL.",
+    ),
+    "report": (
+        "saved",
+        "Write the report of RESULT, a folder that fit wrote or the result.npz in it.",
+    ),
+    "demo": ("fit", "Factorise handwritten digits: write digits.csv, the results and a report."),
+    "example": (
+        "fit",
+        "Write a small table to try: what 300 customers of a shop bought; by default counts.csv.",
+    ),
+}
+"""The module of each command, which is imported when it is run, and its line in the help."""
 
 _MAX_WORD_CHARS, _END_CHARS = 500, 100  # paths of ordinary length are shown whole
 _MAX_LINE_CHARS = 2000
+_LEFT = "no result was written; the same command continues from a checkpoint, if one was saved"
+
+
+class _Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
+        return getattr(module, cmd_name)  # type: ignore[no-any-return]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them, and the exit codes."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands without importing them, and options."""
+        names = [name for name in _COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="conenmf")
+def app() -> None:
+    """Nonnegative matrix factorization that knows how good its answer is.
+
+    DATA is a file: .csv, .tsv, .txt, .npy, .npz, .parquet, .pq, .arrow, .feather, .ipc, .mtx, .mat,
+    .h5, .hdf5 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts), .zarr, a scene of ENVI (.hdr
+    with .img, .bsq, .bil or .bip) or of several pages (.tif, .tiff), or a folder of images, of
+    texts (.txt) or of 10x Genomics (matrix.mtx). Text and .mtx may be compressed (.gz).
+
+    \b
+    conenmf demo                          an example, on data that are included
+    conenmf example                       a small table to try, counts.csv
+    conenmf fit counts.csv -o result      factorise, judge, and write a report
+    conenmf COMMAND --help                the options of a command, with examples
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, having printed one line for an error."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    state: dict[str, Any] = {"debug": False, "arguments": arguments, "command": None}
+    words = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
+    shared: dict[str, Any] = {"debug": False, "flags": {}, "arguments": words}
+
+    def warn(message: Any, *_: Any, **__: Any) -> None:
+        _say(f"warning: {in_words(message, shared['flags'])}", 0)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", InputWarning)
-            warnings.showwarning = functools.partial(_warn, state)
-            code = app.main(arguments, "conenmf", standalone_mode=False, obj=state)
+            warnings.showwarning = warn
+            code = app.main(words, "conenmf", standalone_mode=False, obj=shared)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except click.exceptions.NoArgsIsHelpError as problem:
-        click.echo(problem.format_message())
-        return 0
     except click.UsageError as problem:
         where = "conenmf" if problem.ctx is None else problem.ctx.command_path
-        return _failed(f"{_usage_in_words(problem)} (try '{where} --help')", 2)
+        return _say(f"{_usage_in_words(problem)} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
-        return _failed(f"interrupted; {_left(arguments)}", 130)
+        return _say(f"interrupted; {_LEFT}", 130)
     except Terminated:
-        return _failed(f"terminated; {_left(arguments)}", 143)
-    except SystemExit:  # rich raises it when the pipe it writes to is closed
+        return _say(f"terminated; {_LEFT}", 143)
+    except SystemExit:  # after completion, and when the pipe that click writes to is closed
         return 0
-    except BrokenPipeError:  # other writers raise this
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
-        code = exit_code(problem)
-        if state["debug"]:
+        if shared["debug"]:
             traceback.print_exc()
-        hint = "; --debug shows where" if code == 1 and not state["debug"] else ""
-        line = error_line(problem, flags_of(state["command"]))
-        return _failed("; ".join([line, *getattr(problem, "__notes__", ())]) + hint, code)
+        code = exit_code(problem)
+        notes = [*getattr(problem, "__notes__", ())]
+        if code == 1 and not shared["debug"]:
+            notes.append("--debug shows where")
+        return _say("; ".join([error_line(problem, shared["flags"]), *notes]), code)
 
 
 def _usage_in_words(problem: click.UsageError) -> str:
@@ -71,28 +179,55 @@ def _usage_in_words(problem: click.UsageError) -> str:
     return problem.format_message()
 
 
-def _left(arguments: Sequence[str]) -> str:
-    """What a command that was stopped has left, and what to do if it can be continued."""
-    flags = {word.partition("=")[0] for word in arguments}
-    if arguments[:1] == ["stability"] and any(f.startswith(("-o", "--output")) for f in flags):
-        return "the fits that had ended are kept: run the same command to continue"
-    again = "; run the same command to continue from the last checkpoint, if there is one"
-    return f"nothing was written{again if '--checkpoint' in flags else ''}"
-
-
-def _failed(message: str, code: int) -> int:
-    _say(message)
-    return code
-
-
-def _warn(state: dict[str, Any], message: Any, category: Any, *_: Any, **__: Any) -> None:
-    _say(f"warning: {in_words(message, flags_of(state['command']))}")
-
-
-def _say(message: str) -> None:
-    """Print one line. Of a long word, such as the value of a flag, both ends are shown."""
+def _say(message: str, code: int) -> int:
+    """Print one line, with both ends of a long word such as the value of a flag; return a code."""
     words = (
         word if len(word) <= _MAX_WORD_CHARS else f"{word[:_END_CHARS]}…{word[-_END_CHARS:]}"
         for word in message.split()
     )
     print(f"conenmf: {visible(' '.join(words), _MAX_LINE_CHARS)}", file=sys.stderr)
+    return code
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def exit_code(problem: BaseException) -> int:
+    """The code for an error."""
+    if isinstance(problem, OSError) and is_disk_full(problem):  # perhaps of standard output
+        return 5
+    return next((code for code, kinds in _CODES_OF_ERRORS.items() if isinstance(problem, kinds)), 1)
+
+
+def error_line(problem: BaseException, flags: dict[str, str]) -> str:
+    """The line for an error; options that it names are written as flags."""
+    if isinstance(problem, ConeNMFError):
+        return in_words(problem, flags)
+    if isinstance(problem, OSError) and problem.strerror and problem.filename:
+        return f"{problem.filename}: {problem.strerror}"
+    if isinstance(problem, FileNotFoundError) and problem.errno:
+        return "the current folder does not exist any more: change to another one"
+    if isinstance(problem, OSError) and is_disk_full(problem):
+        return f"the output cannot be written: {problem.strerror}"
+    if isinstance(problem, MemoryError):
+        return "there is not enough memory: try --max-memory, or a smaller number of components"
+    if exit_code(problem) == 1:
+        return f"unexpected {type(problem).__name__}: {problem}"
+    return str(problem)
+
+
+def in_words(problem: BaseException, flags: dict[str, str]) -> str:
+    """The message of an error or a warning; options that it names are written as flags."""
+    message = problem.args[0] if problem.args else None
+    if not isinstance(message, Message):
+        return str(problem)
+    return "".join(_written(part, flags) for part in message.parts)
+
+
+def _written(part: object, flags: dict[str, str]) -> str:
+    if not (isinstance(part, Option) and part.name in flags):
+        return str(part)
+    flag = flags[part.name]
+    if isinstance(part.value, bool):
+        return flag if part.value else flag.replace("--", "--no-", 1)
+    return flag if part.value is ... else f"{flag} {shlex.quote(str(part.value))}"

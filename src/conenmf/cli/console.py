@@ -27,6 +27,7 @@ from ..text import visible
 __all__ = ["Display", "Interruption"]
 
 _BAR_SECONDS = 0.1  # between two updates of the bar
+_TEXTS = ("description", "fields[note]")
 _SAVING = "saving the result so far; Ctrl-C again to end at once"
 
 
@@ -59,27 +60,22 @@ class Display:
         interval: float = 5.0,
     ) -> None:
         self.console = Console(stderr=True, highlight=False) if console is None else console
+        self.continued_at = 0
         self._quiet, self._delay, self._interval = quiet, delay, interval
-        kernels.compiling.is_announced &= not quiet
         self._what, self._note = "", ""
         self._share: float | None = None
-        self.continued_at = 0
-        self._began = time.perf_counter()
         self._done = threading.Event()
+        kernels.compiling.is_announced &= not quiet
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
         """Show this, and what `update` adds to it, until the block is left."""
-        self._what, self._note, self._share = visible(what, None), "", None
-        self._began = time.perf_counter()
-        if self._quiet:
-            yield
-            return
+        self.update("", None, what)
         self._done.clear()
-        show = self._bar if self.console.is_terminal else self._lines
-        thread = threading.Thread(target=show, daemon=True)
+        thread = threading.Thread(target=self._show, daemon=True)
         try:
-            thread.start()
+            if not self._quiet:
+                thread.start()
             yield
         finally:
             self._done.set()
@@ -98,39 +94,27 @@ class Display:
         compiling = kernels.compiling
         return compiling.in_words if compiling.is_running else self._what
 
-    def _bar(self) -> None:
-        if self._done.wait(self._delay):
-            return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        with ProgressBar(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task(self._now, total=None, note="")
-            while True:
-                share = self._share
-                progress.update(
-                    task,
-                    description=self._now,
-                    note=self._note,
-                    total=None if share is None else 1.0,
-                    completed=share or 0.0,
-                )
-                if self._done.wait(_BAR_SECONDS):
-                    return
-
-    def _lines(self) -> None:
+    def _show(self) -> None:
         began = time.perf_counter()
         if self._done.wait(self._delay):
+            return
+        if self.console.is_terminal:
+            self._show_bar()
             return
         while True:
             parts = [self._now, f"{time.perf_counter() - began:.0f} s", self._note]
             self.console.print(", ".join(filter(None, parts)), markup=False, soft_wrap=True)
             if self._done.wait(self._interval):
                 return
+
+    def _show_bar(self) -> None:
+        text, note = (TextColumn(f"{{task.{one}}}", markup=False) for one in _TEXTS)
+        columns = (SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), note)
+        with ProgressBar(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task(self._now, total=None, note="")
+            while not self._done.wait(_BAR_SECONDS):
+                done = {} if self._share is None else {"total": 1.0, "completed": self._share}
+                bar.update(task, description=self._now, note=self._note, **done)  # type: ignore[arg-type]
 
     def iterations(
         self, max_iter: int, tol: float, max_time: float | None, what: str
@@ -171,30 +155,26 @@ class Interruption:
         Whether it was pressed when there was something to save.
     """
 
+    asked = False
+    _can_save = False
+
     def __init__(self, say: Callable[[str], None]) -> None:
-        self.asked = False
         self._say = say
-        self._can_save = False
-        self._earlier_handler: Any = None
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():  # others get no signals
-            self._earlier_handler = signal.getsignal(signal.SIGINT)
-            signal.signal(signal.SIGINT, self._pressed)
+        self._earlier: Any = signal.signal(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._earlier_handler is not None:
-            signal.signal(signal.SIGINT, self._earlier_handler)
+        signal.signal(signal.SIGINT, self._earlier)
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or not self._can_save:
-            if callable(self._earlier_handler):
-                self._earlier_handler(number, frame)  # raises KeyboardInterrupt
-            return
-        self.asked = True
-        with suppress(RuntimeError):  # of a stream that was just being written to
-            self._say(_SAVING)
+        if self._can_save and not self.asked:
+            self.asked = True
+            with suppress(RuntimeError):  # of a stream that was just being written to
+                self._say(_SAVING)
+        elif callable(self._earlier):
+            self._earlier(number, frame)  # raises KeyboardInterrupt
 
     def watch(self, then: Callable[[Iteration], None]) -> Callable[[Iteration], bool]:
         """A callback for a solver that calls another, and returns whether to stop."""

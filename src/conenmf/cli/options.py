@@ -1,398 +1,663 @@
-"""Options that several commands of the command line have, and how their values are read."""
+"""The options of all commands, and the request that a command makes of them.
+
+One table has the flags, the group and the help of every option, under the name that it has in
+Python. Defaults are those of the functions that get the values.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import click
 import numpy as np
-from rich.console import Console
+from click.core import ParameterSource
 
 from ..data.matrix import DataMatrix
 from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
+from ..data.validate import Negative, SamplesIn
+from ..export import TABLES
 from ..io.formats import split_member
 from ..io.open import open_data
 from ..io.text import read_names
+from ..judge.choose_k import METHODS
+from ..judge.stability import RESAMPLINGS
 from ..names import Names
-from ..report import VIEWS
+from ..report import VIEWS, render
+from ..solve.constraints import Penalties
+from ..solve.goals import LOSSES, SOLVERS_OF
+from ..solve.inits import INITS
+from ..solve.solvers import SOLVERS
 from ..text import visible
 from .console import Display
-from .known_parts import KnownEntries
-from .text_options import NAME_OPTIONS, TEXT_OPTIONS, ParamType, Shape
+from .side_files import read_entries
 
 __all__ = [
-    "COMPONENTS_OPTION",
-    "EFFORT_OPTION",
-    "FORCE_OPTION",
-    "PRINTING_OPTIONS",
-    "READING_OPTIONS",
-    "REPORT_OPTIONS",
-    "STOPPING_OPTIONS",
-    "CommonOptions",
+    "ENTRIES",
+    "OUTPUT",
+    "PREPARING",
+    "PRINTING",
+    "READING",
+    "RUNNING",
+    "STOPPING",
+    "TERMS",
+    "VIEWING",
+    "WORDS",
+    "Request",
     "choosing",
+    "command",
+    "flags_of",
     "json_values",
-    "reads_data",
-    "with_options",
 ]
 
 
-@dataclass(frozen=True)
-class CommonOptions:
-    """The argument DATA and the options that every command that reads data has."""
+def _components(value: str) -> int | str:
+    if value != "auto" and not (value.isdecimal() and int(value[:9])):
+        raise click.BadParameter(f"{value!r} is neither 'auto' nor a number of at least 1")
+    return value if value == "auto" else int(value[:9])
 
-    data: str
-    samples_in: str
-    dataset: str | None
-    header: bool | None
-    names_column: str | None
-    drop: tuple[str, ...]
-    feature_names: str | None
-    sample_names: str | None
-    pixels_shape: tuple[int, int] | None
-    text_column: str | None
-    stop_words: str
-    min_df: int
-    max_df: float | None
-    max_words: int | None
-    negative: str
-    n_threads: int | None
-    max_memory: str | None
-    seed: int | None
-    quiet: bool
-    as_json: bool
-    normalize_total: float | None = None
-    log1p: bool = False
-    tfidf: bool = False
-    normalize: bool = False
-    missing: str | None = None
-    mask: str | None = None
-    weights: str | None = None
-    sample_weight: str | None = None
 
-    @functools.cached_property
-    def _member(self) -> tuple[str, str | None]:
+def _shape(value: str) -> tuple[int, int]:
+    rows, _, columns = value.lower().partition("x")
+    if not (rows.isdecimal() and columns.isdecimal()):
+        raise click.BadParameter(f"{value!r} is not a shape such as 92x112")
+    return int(rows), int(columns)
+
+
+def _names(choices: Iterable[str]) -> dict[str, Any]:
+    """The attributes of an option whose value is names with commas between them."""
+    known = [*choices]
+
+    def names(value: Any) -> tuple[str, ...]:
+        found = value if isinstance(value, tuple) else tuple(value.replace(",", " ").split())
+        for name in found:
+            if name not in known:
+                raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}")
+        if not found:
+            raise click.BadParameter(f"name some of {', '.join(known)}")
+        return found
+
+    return {"type": names, "metavar": "NAME,..."}
+
+
+# --- the table --------------------------------------------------------------------------------
+
+_GROUPS = (
+    "Common options",
+    "Reading",
+    "Preparing",
+    "Known parts",
+    "Solving and stopping",
+    "Output and resources",
+)
+_COMMON, _READING, _PREPARING, _KNOWN, _SOLVING, _OUTPUT = _GROUPS
+_FILE = {"type": click.Path(), "metavar": "FILE"}
+_AT_LEAST_0 = {"type": click.FloatRange(0)}
+_FLAG = {"is_flag": True, "default": False}
+_SHAPE = {"type": _shape, "metavar": "ROWSxCOLUMNS"}
+
+
+_TABLE: dict[str, tuple[Any, ...]] = {
+    "K": (
+        _COMMON,
+        "-k --components",
+        "Number of components; auto estimates it.",
+        {"type": _components, "metavar": "K|auto"},
+    ),
+    "output": (_COMMON, "-o --output", "", {"type": click.Path()}),
+    "loss": (
+        _COMMON,
+        "--loss",
+        "What is minimised: least squares, or poisson for counts.",
+        {"type": click.Choice([*LOSSES, "kullback-leibler"])},
+    ),
+    "init": (
+        _COMMON,
+        "--init",
+        "Initialisation of the factors.",
+        {"type": click.Choice(["auto", *INITS])},
+    ),
+    "missing": (
+        _COMMON,
+        "--missing",
+        "Entries that are missing: NaN, or zeros (what a sparse matrix does not store); "
+        "raise: NaN is an error.",
+        {"type": click.Choice(["raise", "nan", "zeros"])},
+    ),
+    "n_runs": (_COMMON, "--runs", "Number of fits.", {"type": click.IntRange(2)}),
+    "min_k": (_COMMON, "--min", "Smallest number to try.", {"type": click.IntRange(1)}),
+    "max_k": (_COMMON, "--max", "Largest number to try.", {"type": click.IntRange(1)}),
+    "methods": (
+        _COMMON,
+        "--methods",
+        f"Estimators to use, some of {', '.join(METHODS)}; by default all that suit the data "
+        "(thinning is for counts).",
+        _names(METHODS),
+    ),
+    "inits": (_COMMON, "--inits", "Initialisations to compare.", _names(["auto", *INITS])),
+    "solvers": (_COMMON, "--solvers", "Solvers to compare.", _names(SOLVERS)),
+    "layer": (_COMMON, "--layer", "The layer of counts of an .h5ad file; by default X."),
+    "labels": (
+        _COMMON,
+        "--labels",
+        "True classes: a text file with one class per sample, or a .csv of name and class.",
+        {"type": click.Path()},
+    ),
+    "samples_in": (
+        _READING,
+        "--samples-in",
+        "Whether samples are the rows or the columns of the matrix.",
+        {"type": click.Choice(get_args(SamplesIn))},
+    ),
+    "dataset": (_READING, "--dataset", "Which matrix of a file that holds several."),
+    "header": (
+        _READING,
+        "--header/--no-header",
+        "Whether the first line of a text holds titles; by default judged by evidence.",
+    ),
+    "names_column": (
+        _READING,
+        "--names-column",
+        "The column of a table that names the rows, by title or number, counted from 0.",
+        {"metavar": "COLUMN"},
+    ),
+    "drop": (
+        _READING,
+        "--drop",
+        "A column of a table that is not read; may be given several times.",
+        {"metavar": "COLUMN", "multiple": True},
+    ),
+    "feature_names": (
+        _READING,
+        "--feature-names",
+        "Names of the features, such as words: a text with one on each line.",
+        _FILE,
+    ),
+    "sample_names": (
+        _READING,
+        "--sample-names",
+        "Names of the samples: a text with one on each line.",
+        _FILE,
+    ),
+    "pixels_shape": (
+        _READING,
+        "--pixels-shape",
+        "Samples are the pixels of an image of this shape, row by row; scenes say so.",
+        _SHAPE,
+    ),
+    "negative": (
+        _READING,
+        "--negative",
+        "What to do with negative entries: clip reads tiny ones as zeros, keep is for noise.",
+        {"type": click.Choice(get_args(Negative))},
+    ),
+    "text_column": (
+        _READING,
+        "--text-column",
+        "The samples are the texts in this column of a .csv or .tsv table.",
+        {"metavar": "COLUMN"},
+    ),
+    "stop_words": (
+        _READING,
+        "--stop-words",
+        "Texts: frequent words to leave out; auto knows English.",
+        {"type": click.Choice(["auto", "english", "none"])},
+    ),
+    "min_df": (
+        _READING,
+        "--min-df",
+        "Texts: a word has to be in at least this many of them.",
+        {"type": click.IntRange(1)},
+    ),
+    "max_df": (
+        _READING,
+        "--max-df",
+        "Texts: a word may be in this share of them; by default 0.95, or 0.5 without stop words.",
+        {"type": click.FloatRange(0, 1, min_open=True)},
+    ),
+    "max_words": (
+        _READING,
+        "--max-words",
+        "Texts: keep the most frequent words only.",
+        {"type": click.IntRange(1)},
+    ),
+    "normalize_total": (
+        _PREPARING,
+        "--normalize-total",
+        "Scale each sample to this sum, such as 10000 for cells.",
+        {"type": click.FloatRange(0, 1e15, min_open=True), "metavar": "SUM"},
+    ),
+    "log1p": (_PREPARING, "--log1p", "Take log(1 + x) of each entry.", _FLAG),
+    "tfidf": (
+        _PREPARING,
+        "--tfidf",
+        "Counts of words times log(N / df), if df of N samples have the word; unit length.",
+        _FLAG,
+    ),
+    "normalize": (_PREPARING, "--normalize", "Scale each sample to unit length, at last.", _FLAG),
+    "n_genes": (
+        _PREPARING,
+        "--genes",
+        "How many genes are factored: those that vary most for their mean.",
+        {"type": click.IntRange(1)},
+    ),
+    "genes_file": (
+        _PREPARING,
+        "--genes-file",
+        "Factor the genes in this text, one on each line.",
+        {"type": click.Path()},
+    ),
+    "mask": (
+        _KNOWN,
+        "--mask",
+        "A matrix of the shape of DATA: 0 or False where an entry is missing.",
+        _FILE,
+    ),
+    "weights": (
+        _KNOWN,
+        "--weights",
+        "A matrix of the shape of DATA: how much each entry counts, such as 1 / sigma^2.",
+        _FILE,
+    ),
+    "sample_weight": (
+        _KNOWN,
+        "--sample-weight",
+        "How often each sample counts: a text with a number per line, or a .npy vector.",
+        _FILE,
+    ),
+    "fixed": (
+        _KNOWN,
+        "--fixed",
+        "Known components, which stay: a row each, features matched by name.",
+        _FILE,
+    ),
+    "alpha_W": (
+        _KNOWN,
+        "--alpha-w",
+        "Penalty of the coefficients, as in scikit-learn's NMF.",
+        _AT_LEAST_0,
+    ),
+    "alpha_H": (
+        _KNOWN,
+        "--alpha-h",
+        "Penalty of the components; by default that of --alpha-w.",
+        {**_AT_LEAST_0, "default": None},
+    ),
+    "l1_ratio": (
+        _KNOWN,
+        "--l1-ratio",
+        "Share of the penalties that is L1; the rest is L2.",
+        {"type": click.FloatRange(0, 1)},
+    ),
+    "orthogonality": (
+        _KNOWN,
+        "--orthogonality",
+        "Penalty of samples that use several components.",
+        _AT_LEAST_0,
+    ),
+    "min_volume": (
+        _KNOWN,
+        "--min-volume",
+        "Penalty of components that are far from each other.",
+        _AT_LEAST_0,
+    ),
+    "sum_to_one": (
+        _KNOWN,
+        "--sum-to-one",
+        "The coefficients of a sample sum to one, as abundances do.",
+        _FLAG,
+    ),
+    "solver": (
+        _SOLVING,
+        "--solver",
+        "How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
+        {"type": click.Choice(["auto", *dict.fromkeys(chain(*SOLVERS_OF.values())), "none"])},
+    ),
+    "max_iter": (
+        _SOLVING,
+        "--max-iter",
+        "Largest number of iterations.",
+        {"type": click.IntRange(0)},
+    ),
+    "tol": (
+        _SOLVING,
+        "--tol",
+        "Stop when the error falls by less than this share of itself in 5 iterations.",
+        _AT_LEAST_0,
+    ),
+    "max_time": (_SOLVING, "--max-time", "Seconds after which the fit stops.", _AT_LEAST_0),
+    "checkpoint": (
+        _SOLVING,
+        "--checkpoint",
+        "Folder in which the run is saved every minute. The same command resumes it.",
+        {"type": click.Path()},
+    ),
+    "resample": (
+        _SOLVING,
+        "--resample",
+        "What fits differ by, besides their random init: samples drawn with replacement, "
+        "counts drawn again, or nothing (start).",
+        {"type": click.Choice(list(RESAMPLINGS))},
+    ),
+    "density_threshold": (
+        _SOLVING,
+        "--density-threshold",
+        "Components of fits that are farther than this from their neighbours are left out.",
+        {"type": click.FloatRange(0, min_open=True)},
+    ),
+    "refine": (
+        _SOLVING,
+        "--refine",
+        "Iterations of the Poisson loss from the consensus on; 0 leaves it as it is.",
+        {"type": click.IntRange(0)},
+    ),
+    "seed": (
+        _SOLVING,
+        "--seed",
+        "Seed for inits that draw random numbers.",
+        {"type": click.IntRange(0), "default": None},
+    ),
+    "tables": (
+        _OUTPUT,
+        "--tables",
+        "Format of the tables of components, coefficients, labels and history.",
+        {"type": click.Choice([*TABLES, "none"]), "default": "csv"},
+    ),
+    "anndata": (
+        _OUTPUT,
+        "--anndata",
+        "Also write annotated.h5ad: DATA, an .h5ad file, with the result added.",
+        _FLAG,
+    ),
+    "name": (_OUTPUT, "--name", "How the names of files begin; by default as that of DATA."),
+    "plot": (
+        _OUTPUT,
+        "--plot",
+        "Draw a picture of it: .png, .pdf or .svg.",
+        {"type": click.Path()},
+    ),
+    "no_report": (_OUTPUT, "--no-report", "Do not judge the result; write no report.", _FLAG),
+    "effort": (
+        _OUTPUT,
+        "--effort",
+        "Steps to raise the lower bound of the certificate; 0 for singular values alone, "
+        "by default 3, for sparse data 1.",
+        {"type": click.IntRange(0)},
+    ),
+    "uniqueness": (
+        _OUTPUT,
+        "--uniqueness",
+        "Look for other components that are as good; takes about as long as the fit.",
+        _FLAG,
+    ),
+    "data": (_OUTPUT, "--data", "The data that were factorised; needed if fit wrote no report."),
+    "image_shape": (
+        _OUTPUT,
+        "--image-shape",
+        "Features are the pixels of images of this shape.",
+        _SHAPE,
+    ),
+    "view": (_OUTPUT, "--view", "How the report shows components.", {"type": click.Choice(VIEWS)}),
+    "classes": (
+        _OUTPUT,
+        "--classes",
+        "Known classes, to colour the samples of the report: a column of DATA that is no feature "
+        "(of obs in .h5ad), or a text with one class per sample.",
+        {"metavar": "COLUMN|FILE"},
+    ),
+    "title": (_OUTPUT, "--title", "Heading of the report; by default the name of the file."),
+    "force": (_OUTPUT, "--force", "Write into a folder that holds other files.", _FLAG),
+    "n_threads": (
+        _OUTPUT,
+        "--threads",
+        "Number of threads; by default one for each core.",
+        {"type": click.IntRange(1)},
+    ),
+    "max_memory": (_OUTPUT, "--max-memory", "Memory for data and results, such as 2GB."),
+    "quiet": (_OUTPUT, "-q --quiet", "Show no progress.", _FLAG),
+    "as_json": (_OUTPUT, "--json", "Print one JSON object instead of text.", _FLAG),
+    "debug": (_OUTPUT, "--debug", "Show tracebacks.", _FLAG),
+}
+
+
+# --- sets of options --------------------------------------------------------------------------
+
+_AS_BEFORE = ("samples_in", "dataset", "header", "names_column", "drop", "text_column", "negative")
+_NAMING = ("feature_names", "sample_names", "pixels_shape")
+ENTRIES = ("missing", "mask", "weights")
+READING = (*_AS_BEFORE, *_NAMING)
+WORDS = ("stop_words", "min_df", "max_df", "max_words")
+PREPARING = ("normalize_total", "log1p", "tfidf", "normalize")
+TERMS = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
+STOPPING = ("max_iter", "tol", "max_time")
+VIEWING = ("image_shape", "view", "classes", "title")
+OUTPUT = ("output", "force")
+RUNNING = ("n_threads", "max_memory", "seed")
+PRINTING = ("quiet", "as_json", "debug")
+_OPENING = ("samples_in", "header", "names_column", "drop", "text_column", "negative", "missing")
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    open_data,
+    prepare,
+    Words,
+    Penalties.as_in_sklearn,
+    render,
+)
+
+
+def _default(name: str, function: Callable[..., Any] | None = None) -> Any:
+    """The default that an option has in the first function with such a parameter."""
+    for one in (function or open_data, *_FUNCTIONS):
+        parameter = signature(one).parameters.get(name)
+        if parameter is not None and parameter.default is not parameter.empty:
+            return parameter.default
+    return None
+
+
+class _Command(click.Command):
+    """A command whose help shows options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each group that has options."""
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = _TABLE.get(parameter.name or "", (_OUTPUT,))[0]
+                groups[group].append(record)
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
+
+
+def command(
+    *names: str,
+    of: Callable[..., Any] | None = None,
+    arguments: Mapping[str, str | None] = {"data": None},
+    **changes: Mapping[str, Any],
+) -> Callable[[Callable[[Request], Any]], click.Command]:
+    """Make a command of a function of a request.
+
+    `names` are those of its options. `of` is the function that the command calls, whose defaults
+    they have; `arguments` has the defaults of arguments, and `changes` says how options differ
+    from those of other commands.
+    """
+
+    def make(function: Callable[[Request], Any]) -> click.Command:
+        parameters: list[click.Parameter] = [
+            click.Argument([name], default=default) if default else click.Argument([name])
+            for name, default in arguments.items()
+        ]
+        for name in sorted({*names, *PRINTING}, key=[*_TABLE].index):
+            _, flags, text, *more = _TABLE[name]
+            attributes = {"help": text, "default": _default(name, of), **dict(*more)}
+            attributes |= {"flags": flags, **changes.get(name, {})}
+            attributes["show_default"] = attributes["default"] not in (None, False, ())
+            if "required" in attributes:
+                del attributes["default"]  # click would take None for a value
+            flags = attributes.pop("flags").split()
+            parameters.append(click.Option([*flags, name], **attributes))
+
+        @functools.wraps(function)
+        def callback(**_: Any) -> Any:
+            return function(Request(click.get_current_context()))
+
+        return _Command(function.__name__, None, callback, parameters, function.__doc__)
+
+    return make
+
+
+def flags_of(one: click.Command) -> dict[str, str]:
+    """The flags of a command by the names that their options have in Python."""
+    options = [parameter for parameter in one.params if isinstance(parameter, click.Option)]
+    return {str(option.name): max(option.opts, key=len) for option in options}
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+class Request(SimpleNamespace):
+    """What a command is asked to do: its arguments and options, by their names in Python.
+
+    An option that the command does not have is None. `given` holds the names of those that the
+    user gave.
+    """
+
+    def __init__(self, context: click.Context) -> None:
+        shared = context.find_root().obj
+        shared |= {"debug": context.params["debug"], "flags": flags_of(context.command)}
+        super().__init__(**{**dict.fromkeys(_TABLE), **context.params})
+        self.words = shlex.join(["conenmf", *shared["arguments"]])
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        self.given = {name for name, one in sources.items() if one is ParameterSource.COMMANDLINE}
+
+    def chosen(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of options that have one."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of options that differ from their defaults."""
+        values = self.chosen(names)
+        return {name: values[name] for name in values if values[name] not in ((), _default(name))}
+
+    @property
+    def member(self) -> tuple[str, str | None]:
         """The file and the member of it that are read."""
         return split_member(self.data) if self.dataset is None else (self.data, self.dataset)
 
     @property
     def path(self) -> Path:
         """The file, without the member that DATA may name."""
-        return Path(self._member[0])
+        return Path(self.member[0])
 
-    @property
+    @functools.cached_property
     def display(self) -> Display:
         """Where progress is shown."""
         return Display(quiet=self.quiet)
 
     @property
-    def origin(self) -> dict[str, Any]:
-        """The data file and how it was read, to be kept with a result."""
-        return {
-            "source": self.data,
-            "samples_in": self.samples_in,
-            "dataset": self.dataset,
-            "header": self.header,
-            "names_column": self.names_column,
-            "drop": ", ".join(self.drop) or None,
-            "feature_names": self.feature_names,
-            "sample_names": self.sample_names,
-            "text_column": self.text_column,
-            "negative": self.negative,
-            "missing": self.missing,
-            "mask": self.mask,
-            "weights": self.weights,
-            "sample_weight": self.sample_weight,
-            **self.preparing,
-        }
-
-    @property
-    def preparing(self) -> dict[str, Any]:
-        """The steps that the data are to go through."""
-        names = ("normalize_total", "log1p", "tfidf", "normalize")
-        return {name: value for name in names if (value := getattr(self, name))}
-
-    @property
-    def flags(self) -> list[str]:
-        """How the data were read, as arguments of another command that reads them."""
-        given = [
-            ("--dataset", self.dataset),
-            ("--names-column", self.names_column),
-            ("--samples-in", None if self.samples_in == "rows" else self.samples_in),
-            ("--feature-names", self.feature_names),
-            ("--sample-names", self.sample_names),
-            ("--pixels-shape", self.pixels_shape and "{}x{}".format(*self.pixels_shape)),
-            ("--text-column", self.text_column),
-            ("--negative", None if self.negative == "raise" else self.negative),
-            ("--missing", self.missing),
-            ("--mask", self.mask),
-            ("--weights", self.weights),
-            ("--sample-weight", self.sample_weight),
-            *(("--drop", column) for column in self.drop),
-        ]
-        flags = [text for flag, value in given if value is not None for text in (flag, value)]
-        if self.header is not None:
-            flags.append("--header" if self.header else "--no-header")
-        return ["--data", self.data, *flags]
+    def limits(self) -> dict[str, Any]:
+        """When to stop."""
+        return {name: getattr(self, name) for name in STOPPING}
 
     @property
     def rng(self) -> np.random.Generator | None:
         """A generator for inits that draw random numbers."""
         return None if self.seed is None else np.random.default_rng(self.seed)
 
-    def open(
-        self,
-        display: Display,
-        image_shape: tuple[int, int] | None = None,
-        vocabulary: Vocabulary | None = None,
-    ) -> DataMatrix:
-        """Open the data; texts with the words that the options say, or with a vocabulary."""
-        words = Words(self.stop_words, self.min_df, self.max_df, self.max_words)
-        with display.working(f"reading {self.data}"):
-            path, member = self._member
-            files = {"mask": self.mask, "weights": self.weights}
-            known = KnownEntries.read(files, self.samples_in, **self.of_other_files)
-            V = open_data(
-                path,
-                samples_in=self.samples_in,  # type: ignore[arg-type]
-                dataset=member,
-                header=self.header,
-                names_column=self.names_column,
-                drop=self.drop,
-                text_column=self.text_column,
-                words=vocabulary or words,
-                negative=self.negative,  # type: ignore[arg-type]
-                n_threads=self.n_threads,
-                max_memory=self.max_memory,
-                names=self._names().updated(Names(image_shape=image_shape)),
-                missing=self.missing or "raise",
-                **known.arrays,
-            )
-            known.check_names(V)
-            return prepare(V, **self.preparing) if self.preparing else V
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The data file, how it was read, and the command, to be kept with a result."""
+        changed = self._changed((*READING, *ENTRIES, "sample_weight", *PREPARING))
+        plain = {
+            name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            for name, value in changed.items()
+        }
+        return {"source": self.data, **plain, "seed": self.seed, "command": self.words}
+
+    def read_as(self, settings: Mapping[str, Any]) -> None:
+        """Read the data as those of a result were read, but for options that are given."""
+        for name in (*_AS_BEFORE, *ENTRIES, "sample_weight"):
+            value = settings.get(name)
+            if value is not None and name not in self.given:
+                setattr(self, name, tuple(value.split(", ")) if name == "drop" else value)
 
     @property
-    def of_other_files(self) -> dict[str, Any]:
-        """How to read a matrix that belongs to the data, such as a mask."""
-        names = ("header", "n_threads", "max_memory")
-        return {name: getattr(self, name) for name in names}
+    def flags(self) -> list[str]:
+        """How the data were read, as arguments of another command that reads them."""
+        words = ["--data", self.data]
+        for name, value in self._changed((*READING, *ENTRIES, "sample_weight")).items():
+            flag = _TABLE[name][1]
+            if name == "header":
+                words.append(flag.split("/")[not value])
+            elif name == "pixels_shape":
+                words += [flag, "{}x{}".format(*value)]
+            else:
+                for one in value if name == "drop" else [value]:
+                    words += [flag, one]
+        return words
 
-    def _names(self) -> Names:
-        """What the options say about samples and features."""
-        budget = memory_budget(self.max_memory)
-        samples, features = (
-            None if path is None else read_names(path, budget)
-            for path in (self.sample_names, self.feature_names)
-        )
-        return Names.of(samples, features, pixels_shape=self.pixels_shape)
+    def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
+        """Open the data; texts with the words that the options say, or with a vocabulary."""
+        with self.display.working(f"reading {self.data}"):
+            path, member = self.member
+            budget = memory_budget(self.max_memory)
+            samples, features = (
+                None if file is None else read_names(file, budget)
+                for file in (self.sample_names, self.feature_names)
+            )
+            V = open_data(
+                path,
+                dataset=member,
+                words=vocabulary or Words(**self.chosen(WORDS)),
+                names=Names.of(samples, features, self.image_shape, self.pixels_shape),
+                **self.chosen((*_OPENING, "n_threads", "max_memory")),
+                **read_entries(self),
+            )
+            steps = self._changed(PREPARING)
+            return prepare(V, **steps) if steps else V
 
-    def answer(
-        self, values: dict[str, Any], show: Callable[[Console], None], V: DataMatrix | None = None
-    ) -> None:
-        """Print the values as JSON, or how the data were read and what `show` prints."""
+    def answer(self, values: dict[str, Any], text: str, V: DataMatrix | None = None) -> None:
+        """Print the values as JSON, or how the data were read and a text."""
         if self.as_json:
-            if V is not None:
-                values = {**values, "remarks": V.remarks}
-            click.echo(json.dumps(json_values(values), allow_nan=False))
+            remarks = {} if V is None else {"remarks": V.remarks}
+            click.echo(json.dumps(json_values({**values, **remarks}), allow_nan=False))
             return
-        out = Console(highlight=False, markup=False, soft_wrap=True)
         if V is not None:
-            out.print(f"{visible(self.data, None)}: {_size(V)}")
+            click.echo(f"{visible(self.data, None)}: {_size(V)}")
             for remark in V.remarks:
-                out.print(visible(remark, None))
-        show(out)
+                click.echo(visible(remark, None))
+        click.echo(text)
 
 
 def _size(V: DataMatrix) -> str:
     """The size of a matrix, and whether names were read: a wrong guess is seen here."""
-    suffix = ("", " without names")
-    samples = f"{V.shape[1]} samples{suffix[V.names.sample_names is None]}"
-    if V.names.pixels_shape is not None:
-        samples = f"{V.shape[1]} pixels of an image of {_sides(V.names.pixels_shape)}"
-    features = f"{V.shape[0]} features{suffix[V.names.feature_names is None]}"
-    if V.names.image_shape is not None:
-        features = f"images of {_sides(V.names.image_shape)} pixels"
+    names, suffix = V.names, ("", " without names")
+    samples = f"{V.shape[1]} samples{suffix[names.sample_names is None]}"
+    if names.pixels_shape is not None:
+        samples = "{} pixels of an image of {} x {}".format(V.shape[1], *names.pixels_shape)
+    features = f"{V.shape[0]} features{suffix[names.feature_names is None]}"
+    if names.image_shape is not None:
+        features = "images of {} x {} pixels".format(*names.image_shape)
     return f"{samples}, {features}"
-
-
-def _sides(shape: tuple[int, int]) -> str:
-    return f"{shape[0]} x {shape[1]}"
 
 
 def json_values(value: Any) -> Any:
     """Values that JSON can hold; NaN and infinity become null."""
-    if isinstance(value, Mapping):
-        return {str(key): json_values(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_values(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return json_values(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+    text = json.dumps(value, default=lambda array: array.tolist())
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def choosing(K: int | str) -> str:
     """What a command does between reading and solving."""
     number = "the number of components and " if isinstance(K, str) else ""
     return f"choosing {number}an init"
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _debug(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        context.find_root().obj["debug"] = True
-
-
-PRINTING_OPTIONS = (
-    click.option("--quiet", "-q", is_flag=True, help="Show no progress."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."),
-    click.option(
-        "--debug", is_flag=True, expose_value=False, callback=_debug, help="Show tracebacks."
-    ),
-)
-READING_OPTIONS = (
-    click.option(
-        "--samples-in",
-        type=click.Choice(["rows", "columns"]),
-        default="rows",
-        show_default=True,
-        help="Whether samples are the rows or the columns of the matrix.",
-    ),
-    click.option("--dataset", help="Which matrix of a file that holds several."),
-    click.option(
-        "--header/--no-header",
-        default=None,
-        help="Whether the first line of a text holds titles; by default judged by evidence.",
-    ),
-    click.option(
-        "--names-column",
-        metavar="COLUMN",
-        help="The column of a table that names the rows, by title or number, counted from 0.",
-    ),
-    click.option(
-        "--drop",
-        metavar="COLUMN",
-        multiple=True,
-        help="A column of a table that is not read; may be given several times.",
-    ),
-    *NAME_OPTIONS,
-    *TEXT_OPTIONS,
-    click.option(
-        "--negative",
-        type=click.Choice(["raise", "clip", "keep"]),
-        default="raise",
-        show_default=True,
-        help="What to do with negative entries: clip reads tiny ones as zeros, keep is for noise.",
-    ),
-    click.option(
-        "--threads",
-        "n_threads",
-        type=click.IntRange(1),
-        help="Number of threads; by default one for each core.",
-    ),
-    click.option("--max-memory", help="Memory for data and results, such as 2GB."),
-    click.option("--seed", type=click.IntRange(0), help="Seed for inits that draw random numbers."),
-)
-FORCE_OPTION = click.option(
-    "--force", is_flag=True, help="Write into a folder that holds other files."
-)
-EFFORT_OPTION = click.option(
-    "--effort",
-    type=click.IntRange(0),
-    help="Steps to raise the lower bound of the certificate; 0 for singular values alone, "
-    "by default 3, for sparse data 1.",
-)
-STOPPING_OPTIONS = (
-    click.option(
-        "--max-iter",
-        type=click.IntRange(0),
-        default=200,
-        show_default=True,
-        help="Largest number of iterations.",
-    ),
-    click.option(
-        "--tol",
-        type=click.FloatRange(0),
-        default=1e-5,
-        show_default=True,
-        help="Stop when the error falls by less than this share of itself in 5 iterations.",
-    ),
-    click.option("--max-time", type=click.FloatRange(0), help="Seconds after which the fit stops."),
-)
-
-
-def with_options(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Give a command several options at once."""
-
-    def add(command: _Command) -> _Command:
-        return functools.reduce(
-            lambda function, option: option(function), reversed(options), command
-        )
-
-    return add
-
-
-def reads_data(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument DATA and the options that say how to read it."""
-    names = tuple(CommonOptions.__dataclass_fields__)
-
-    @with_options(click.argument("data"), *READING_OPTIONS, *PRINTING_OPTIONS)
-    @functools.wraps(command)
-    def wrapped(**options: Any) -> Any:
-        given = {name: options.pop(name) for name in names if name in options}
-        return command(CommonOptions(**given), **options)
-
-    return wrapped
-
-
-class _Components(ParamType):
-    name = "auto|K"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
-        if value == "auto":
-            return "auto"
-        try:
-            K = int(value)
-        except ValueError:
-            K = 0
-        if K < 1:
-            self.fail(f"{value!r} is neither 'auto' nor a number of at least 1", param, ctx)
-        return K
-
-
-COMPONENTS_OPTION = click.option(
-    "-k",
-    "--components",
-    "K",
-    type=_Components(),
-    default="auto",
-    show_default=True,
-    help="Number of components; auto estimates it.",
-)
-REPORT_OPTIONS = (
-    click.option(
-        "--image-shape", type=Shape(), help="Features are the pixels of images of this shape."
-    ),
-    click.option(
-        "--view",
-        type=click.Choice(VIEWS),
-        default="auto",
-        show_default=True,
-        help="How the report shows components.",
-    ),
-    click.option(
-        "--classes",
-        metavar="COLUMN|FILE",
-        help="Known classes, to colour the samples of the report: a column of DATA that is no "
-        "feature (of obs in .h5ad), or a text with one class per sample.",
-    ),
-    click.option("--title", help="Heading of the report; by default the name of the file."),
-)

@@ -63,9 +63,10 @@ def check_folder(target: Path, force: bool) -> None:
 
     Other files are left alone, so even with `force` none may have the name of a file of a result.
     """
+    parent = target.absolute().parent
     with writing(target):
-        if not target.exists() and not target.absolute().parent.is_dir():
-            raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
+        if not target.exists() and not parent.is_dir():
+            raise OutputError(f"{target}: the folder {parent} does not exist")
         if not target.exists():
             return
     if not target.is_dir():

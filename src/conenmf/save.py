@@ -1,7 +1,6 @@
 """Saved factorisations: one ``.npz`` file of plain arrays, written and read without pickle.
 
-Besides what `data.saving` refuses, so are labels and diagnoses that do not fit the factors. The
-fields are described in `result`.
+The fields are described in `result`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,9 @@ from typing import Any
 from .data.blocks import Array
 from .data.prepare import Preparation, Vocabulary
 from .data.saving import SavedArrays, arrays_of_names, reading, write_arrays
-from .errors import FileFormatError
-from .judge.certificate import AnyCertificate, certificate_of_numbers, numbers_of_certificate
+from .judge.certificate import certificate_of_numbers, numbers_of_certificate
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
-from .names import Names
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 
@@ -78,79 +75,44 @@ def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]
 
 
 def _read_fields(saved: SavedArrays) -> dict[str, Any]:
-    metadata = saved.facts
-    settings, prospect = metadata["settings"], metadata["prospect"]
-    if not (isinstance(settings, dict) and all(map(_is_plain, settings.values()))):
-        raise FileFormatError("its settings are not plain values")
-    W, H = saved.factor("W"), saved.factor("H")
-    labels = saved.numbers("labels", "i")
-    if labels.size and not -1 <= labels.min() <= labels.max() < W.shape[1]:
-        raise FileFormatError("its labels are not those of its components")
-    diagnosis = _read_diagnosis(saved)
-    names = saved.names_of_data()
-    certificate = _read_certificate(saved, "certificate", metadata["loss"])
-    if diagnosis is not None:
-        certificate = diagnosis.certificate
+    facts, loss = saved.facts, saved.facts["loss"]
+    W, H, names = saved.factor("W"), saved.factor("H"), saved.names_of_data()
+    certificates = {
+        name: certificate_of_numbers(saved.numbers(name), loss) if name in saved else None
+        for name in ("certificate", "first_certificate")
+    }
+    diagnosis, uniqueness, preparation, vocabulary = None, None, None, None
+    if arrays := _with_prefix(saved, _DIAGNOSIS_PREFIX):
+        diagnosis = Diagnosis.from_arrays(arrays)
+        certificates["certificate"] = diagnosis.certificate
+    if arrays := _with_prefix(saved, _UNIQUENESS_PREFIX):
+        uniqueness = Uniqueness.from_arrays(arrays)
+    if facts["preparation"] is not None:
+        weights = saved.numbers("feature_weights") if "feature_weights" in saved else None
+        preparation = Preparation(idf=weights, **facts["preparation"])
+    if facts["vocabulary"] is not None:  # the words of texts are the names of the features
+        words = names.feature_names or ()
+        vocabulary = Vocabulary(words, saved.numbers("idf"), facts["vocabulary"])
     return {
         "W": W,
         "H": H,
-        "labels": labels,
-        **{name: str(metadata[name]) for name in _TEXT_FIELDS},
-        **{name: float(metadata[name]) for name in _NUMBER_FIELDS},
-        "stop_reason": StopReason(metadata["stop_reason"]),
+        "labels": saved.numbers("labels", "i"),
+        **{name: str(facts[name]) for name in _TEXT_FIELDS},
+        **{name: float(facts[name]) for name in _NUMBER_FIELDS},
+        "stop_reason": StopReason(facts["stop_reason"]),
         "history": History(*(saved.numbers(f"history_{name}") for name in _HISTORY_FIELDS)),
-        "seconds": {str(stage): float(took) for stage, took in metadata["seconds"].items()},
-        "settings": settings,
+        "seconds": facts["seconds"],
+        "settings": facts["settings"],
         "shares": saved.numbers("shares") if "shares" in saved else None,
-        "race": Race.of_plain(metadata["race"]),
-        "prospect": None if prospect is None else Prospect(*map(float, prospect)),
-        "preparation": _read_preparation(saved, metadata.get("preparation"), len(W)),
-        "certificate": certificate,
-        "first_certificate": _read_certificate(saved, "first_certificate", metadata["loss"]),
+        "race": Race.of_plain(facts["race"]),
+        "prospect": facts["prospect"] and Prospect(*facts["prospect"]),
+        "preparation": preparation,
+        **certificates,
         "diagnosis": diagnosis,
-        "known_uniqueness": _read_uniqueness(saved),
+        "known_uniqueness": uniqueness,
         "names": names,
-        "vocabulary": _read_vocabulary(saved, metadata.get("vocabulary"), names),
+        "vocabulary": vocabulary,
     }
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether this is a text or a number, or a dict of these and of lists of them."""
-    plain = str | int | float | None
-    parts = value.values() if isinstance(value, dict) else [value]
-    lists = [part for part in parts if isinstance(part, list) and isinstance(value, dict)]
-    rest = [part for part in parts if not any(part is one for one in lists)]
-    return all(isinstance(one, plain) for one in (*rest, *(p for part in lists for p in part)))
-
-
-def _read_vocabulary(saved: SavedArrays, settings: Any, names: Names) -> Vocabulary | None:
-    """The words of texts are the names of the features."""
-    if settings is None:
-        return None
-    return Vocabulary(names.feature_names or (), saved.numbers("idf"), dict(settings))
-
-
-def _read_preparation(saved: SavedArrays, plain: Any, F: int) -> Preparation | None:
-    if plain is None:
-        return None
-    weights = saved.numbers("feature_weights") if "feature_weights" in saved else None
-    if weights is not None and weights.shape != (F,):
-        raise FileFormatError(f"its weights of features have shape {weights.shape}, not ({F},)")
-    return Preparation(idf=weights, **plain)
-
-
-def _read_certificate(saved: SavedArrays, name: str, loss: Any) -> AnyCertificate | None:
-    return certificate_of_numbers(saved.numbers(name), loss) if name in saved else None
-
-
-def _read_diagnosis(saved: SavedArrays) -> Diagnosis | None:
-    arrays = _with_prefix(saved, _DIAGNOSIS_PREFIX)
-    return Diagnosis.from_arrays(arrays) if arrays else None
-
-
-def _read_uniqueness(saved: SavedArrays) -> Uniqueness | None:
-    arrays = _with_prefix(saved, _UNIQUENESS_PREFIX)
-    return Uniqueness.from_arrays(arrays) if arrays else None
 
 
 def _with_prefix(saved: SavedArrays, prefix: str) -> dict[str, Array]:

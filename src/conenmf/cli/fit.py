@@ -1,0 +1,224 @@
+"""The commands ``fit``, which factorises data and writes a folder of results, and data to try."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..arguments import path as checked_path
+from ..atomic import writing
+from ..data.aligned import remove_kept_file
+from ..data.matrix import DataMatrix
+from ..errors import OptionError, OutputError
+from ..export import (
+    ANNOTATED_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    annotate_file,
+    check_packages,
+    facts,
+    write_tables,
+)
+from ..pipeline import factorize
+from ..report import check_view, write_report
+from ..result import Factorization
+from ..solve.constraints import Penalties
+from ..solve.run import StopReason
+from ..text import visible
+from .console import Interruption
+from .options import (
+    ENTRIES,
+    OUTPUT,
+    PREPARING,
+    READING,
+    RUNNING,
+    STOPPING,
+    TERMS,
+    VIEWING,
+    WORDS,
+    Request,
+    choosing,
+    command,
+    json_values,
+)
+from .output import check_folder, earlier_files, new_result, write_csv, write_summary
+from .show import fit_text
+from .side_files import about_samples, drop_class_column, read_fixed, weighed
+
+__all__ = ["demo", "example", "fit"]
+
+
+@command(
+    *("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "tables", "anndata"),
+    *("no_report", "effort", "uniqueness"),
+    *OUTPUT,
+    *READING,
+    *WORDS,
+    *PREPARING,
+    *ENTRIES,
+    *TERMS,
+    *STOPPING,
+    *VIEWING,
+    *RUNNING,
+    of=factorize,
+    output={"help": "Folder for the results; by default DATA-conenmf."},
+)
+def fit(request: Request) -> int:
+    """Factorise DATA; write the factors, labels, history and a report to a folder.
+
+    \b
+    conenmf fit counts.csv
+    conenmf fit spectra.npy -k 12 -o result --max-time 60
+    conenmf fit faces/ -k 40 -o faces-40
+    conenmf fit articles/ -k 20 -o topics
+    conenmf fit scene.hdr -k 6 --init snpa --solver none
+    conenmf fit reviews.csv --text-column review -k 10
+    conenmf fit words.npz -k 20 --tfidf
+    conenmf fit words.npz -k 20 --loss poisson
+    conenmf fit ratings.npz -k 8 --missing zeros --alpha-w 0.005
+    conenmf fit spectra.csv -k 5 --fixed library.csv
+    conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
+
+    Ctrl-C stops after the current iteration and saves the result so far.
+    """
+    drop_class_column(request)
+    target = _check_options(request)
+    display = request.display
+    interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
+    with interruption, new_result(target) as folder:
+        own = request.open()
+        check_view(request.view, own.names)
+        replaces = bool(earlier_files(target))
+        about = {} if request.no_report else about_samples(request, own.shape[1], own.names)
+        result = _factorize(request, own, interruption)
+        if interruption.asked:
+            result = replace(result, stop_reason=StopReason.INTERRUPTED)
+        elif not request.no_report:
+            with interruption.optional(), display.working("judging the result"):
+                result.diagnose(effort=request.effort)
+                if request.uniqueness:
+                    result.uniqueness()
+        with interruption.finishing(), display.working(f"writing {target}"):
+            summary = json_values({**facts(result), "version": __version__})
+            files = _write_result(folder, result, summary, request, about)
+    answer = {**summary, "files": [str(target / name) for name in files]}
+    request.answer(answer, fit_text(result, request, target, replaces), own)
+    return 130 if interruption.asked else 0
+
+
+def _check_options(request: Request) -> Path:
+    """Refuse what cannot be done before the data are read; return the folder for the result."""
+    source = request.path
+    if request.anndata and source.suffix.lower() != ".h5ad":
+        raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
+    check_packages(request.tables, anndata=request.anndata)
+    output = request.output
+    if output is None:
+        output = f"{source.resolve().name}-conenmf"
+    target = Path(checked_path("output", output))
+    check_folder(target, request.force)
+    if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
+        raise OutputError(f"{source} is part of the result in {target}: name another folder")
+    return target
+
+
+def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
+    """Fit the data with the weights, known components and penalties that were given."""
+    V = weighed(request, own, request.loss)
+    n_counted = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
+    penalties = Penalties.as_in_sklearn((V.shape[0], n_counted), **request.chosen(TERMS))
+    show = request.display.iterations(**request.limits, what="solving")
+    with request.display.working(choosing(request.K)):
+        result = factorize(
+            V,
+            request.K,
+            init=request.init,
+            loss=request.loss,
+            solver=None if request.solver == "none" else request.solver,
+            rng=request.rng,
+            callback=interruption.watch(show),
+            checkpoint=request.checkpoint,
+            fixed=read_fixed(request, V),
+            penalties=penalties,
+            **request.limits,
+        )
+    remove_kept_file(result.H)  # one beside the data, if it is large: the result will have it
+    return replace(result, settings={**result.settings, **request.origin})
+
+
+def _write_result(
+    folder: Path,
+    result: Factorization,
+    summary: dict[str, Any],
+    request: Request,
+    about: dict[str, Any],
+) -> list[str]:
+    """Write the files of a result; return their names.
+
+    The result itself is written first: a table or a report that fails does not lose it.
+    """
+    files = [RESULT_FILE]
+    result.save(folder / RESULT_FILE)
+    if request.tables != "none":
+        files += [path.name for path in write_tables(result, folder, request.tables)]
+    if request.anndata:
+        annotate_file(request.path, folder / ANNOTATED_FILE, result)
+        files.append(ANNOTATED_FILE)
+    if result.diagnosis is not None:
+        title = request.title or request.path.resolve().name
+        write_report(result, folder / REPORT_FILE, title=title, view=request.view, **about)
+        files.append(REPORT_FILE)
+    return write_summary(folder, summary, files)
+
+
+@command("force", arguments={"file": "counts.csv"}, force={"help": "Replace the file."})
+def example(request: Request) -> None:
+    """Write a small table to try: what 300 customers of a shop bought; by default counts.csv.
+
+    \b
+    conenmf example
+    conenmf fit counts.csv -o result
+    """
+    from ..datasets.baskets import draw_baskets
+
+    path = Path(request.file)
+    if path.suffix.lower() != ".csv":
+        raise OptionError(f"{path}: the example is a table, give it a name that ends in .csv")
+    if path.exists() and not request.force:
+        raise OutputError(f"{path} exists: name another file, or add --force to replace it")
+    counts, customers, products = draw_baskets()
+    rows = zip(customers, counts, strict=True)
+    write_csv(path, ["customer", *products], ([name, *bought] for name, bought in rows))
+    click.echo(f"{visible(path, None)}: how often each customer bought each product; now try")
+    click.echo(f"$ {shlex.join(['conenmf', 'fit', str(path)])}")
+
+
+@command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})
+def demo(request: Request) -> int:
+    """Factorise handwritten digits: write digits.csv, the results and a report."""
+    from sklearn.datasets import load_digits
+
+    target = Path(request.output)
+    path = target / "digits.csv"
+    header = ["image", *(f"pixel {row} {column}" for row in range(8) for column in range(8))]
+    is_ours = path.is_file() and path.read_bytes().startswith(",".join(header).encode())
+    check_folder(target, request.force or is_ours)
+    with writing(target):
+        target.mkdir(exist_ok=True)
+    digits = load_digits()
+    images = enumerate(zip(digits.data.tolist(), digits.target, strict=True))
+    write_csv(path, header, ([f"a {digit} (no. {n})", *image] for n, (image, digit) in images))
+    words = ["fit", str(path), "-k", "10", "--image-shape", "8x8", "-o", str(target / "result")]
+    if not request.as_json:
+        click.echo(f"{path}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")
+        click.echo(f"$ {shlex.join(['conenmf', *words])}\n")
+    flags = {"--quiet": request.quiet, "--json": request.as_json, "--force": request.force}
+    words += [flag for flag, is_given in flags.items() if is_given]
+    shared = {"arguments": words}
+    return int(fit.main(words[1:], "conenmf fit", standalone_mode=False, obj=shared))

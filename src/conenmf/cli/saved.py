@@ -1,0 +1,171 @@
+"""The commands for a saved result: transform new samples, write its report."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ..atomic import in_use, output_file, writing
+from ..data.prepare import prepared
+from ..errors import DataError, OptionError
+from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..io.text import TABLE_SUFFIXES
+from ..judge.scores import matched_rows
+from ..judge.stability import Stability
+from ..report import write_report
+from ..result import Factorization
+from ..solve.constraints import Penalties
+from ..solve.goals import LOSSES, best_coefficients
+from ..solve.losses.weighted import Weighted
+from ..text import visible
+from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
+from .output import STABILITY_FILE, check_complete, list_in_summary
+from .side_files import about_samples, drop_class_column, weighed
+
+__all__ = ["report", "transform"]
+
+
+@command(
+    *READING,
+    *ENTRIES,
+    *RUNNING,
+    "output",
+    arguments={"model": None, "data": None},
+    output={"required": True, "help": "The coefficients: .csv, .parquet or .npy."},
+)
+def transform(request: Request) -> None:
+    """Compute the coefficients of new samples DATA in the components of MODEL.
+
+    MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
+    both have names; texts are read with the words of MODEL, and counts are prepared as for MODEL,
+    by --tfidf and the like. --missing is that of MODEL unless it is given.
+
+    \b
+    conenmf transform result new.csv -o coefficients.csv
+    """
+    result = _load(request.model)
+    output = request.output
+    check_table(output)
+    output_file(output)
+    _like_those_of(result, request)
+    V = request.open(result.vocabulary)
+    places = np.arange(len(result.W))[:, None]
+    features = matched_rows(places, result.names, V)[:, 0]
+    if result.preparation is not None:
+        V = prepared(V, result.preparation.reordered(features))
+    with request.display.working("computing the coefficients"), V.own_threads():
+        penalties = Penalties.of_plain(result.settings.get("penalties"))
+        W = result.W[features].astype(V.dtype, copy=False)
+        H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
+    write_coefficients(output, H.T, V.names, result.component_names)
+    is_plain = V.observed is None or result.loss != "frobenius"
+    loss = LOSSES[result.loss] if is_plain else Weighted
+    error = loss(V, rescale=False).relative_error(value) if V.total else 0.0
+    components = np.asarray(labels)[np.asarray(labels) >= 0]
+    answer = {
+        "n_samples": V.shape[1],
+        "n_components": result.K,
+        "relative_error": error,
+        "samples_of_component": np.bincount(components, minlength=result.K),
+        "output": output,
+    }
+    said = f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}"
+    where = f"the coefficients are in {visible(output, None)}"
+    request.answer(answer, f"{said}\n{where}", V)
+
+
+def _like_those_of(result: Factorization, request: Request) -> None:
+    """Read new texts from the column that those of the result were in, unless another is named.
+
+    What is missing is missing here too.
+    """
+    if "missing" not in request.given:
+        request.missing = result.settings.get("missing")
+    if request.text_column is None and request.path.suffix.lower() in TABLE_SUFFIXES:
+        request.text_column = result.settings.get("text_column")
+
+
+def _load(path: str) -> Factorization:
+    target = Path(path)
+    if target.is_dir():
+        check_complete(target)
+        target /= RESULT_FILE
+    if not target.exists():
+        raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
+    return Factorization.load(target)
+
+
+@command(
+    *READING,
+    *ENTRIES,
+    *VIEWING,
+    *RUNNING,
+    *("output", "data", "sample_weight"),
+    arguments={"result": None},
+    output={"help": "File of the report; by default report.html in the folder of RESULT."},
+)
+def report(request: Request) -> None:
+    """Write the report of RESULT, a folder that fit wrote or the result.npz in it.
+
+    \b
+    conenmf report result --view curves -o spectra.html
+    conenmf report result --data counts.csv
+    conenmf report result --classes classes.txt
+    """
+    drop_class_column(request)
+    folder = Path(request.result)
+    if not folder.is_dir():
+        folder = folder.parent
+    target = folder / REPORT_FILE if request.output is None else output_file(request.output)
+    is_inside = target.absolute().parent == folder.absolute()
+    with ExitStack() as stack:
+        if is_inside and folder.is_dir():  # the report must be that of the result in the folder
+            with writing(folder):
+                stack.enter_context(in_use(folder))
+        result = _load(request.result)
+        request.read_as(result.settings)
+        result = _judged(result, request)
+        consensus = folder / STABILITY_FILE
+        has_consensus = result.init_used == "consensus" and consensus.is_file()
+        write_report(
+            result,
+            target,
+            title=request.title or folder.name,
+            view=request.view,
+            image_shape=request.image_shape,
+            pixels_shape=request.pixels_shape,
+            stability=Stability.load(consensus) if has_consensus else None,
+            **about_samples(request, result.H.shape[1], result.names),
+        )
+        if is_inside and target.name == REPORT_FILE:
+            list_in_summary(folder, REPORT_FILE)
+    answer = {"report": str(target), "bytes": target.stat().st_size}
+    request.answer(answer, f"open {visible(target, None)} in a browser")
+
+
+def _judged(result: Factorization, request: Request) -> Factorization:
+    """A result with its diagnosis, which may have to be computed from the data."""
+    if request.data is None:
+        if result.diagnosis is None:
+            request.data = result.settings.get("source", "DATA")
+            words = shlex.join(["conenmf", "report", request.result, *request.flags])
+            raise OptionError(f"{request.result} was not judged when it was written: run {words}")
+        return result
+    V = request.open(result.vocabulary)
+    if V.shape != (result.W.shape[0], result.H.shape[1]):
+        (F, N), n = V.shape, result.H.shape[1]
+        raise DataError(
+            f"{request.data} has {N} samples and {F} features, and the data of {request.result} "
+            f"had {n} and {result.W.shape[0]}: name the right file, and how to read it"
+        )
+    if result.preparation is not None:
+        V = prepared(V, result.preparation)
+    V = weighed(request, V, result.loss)
+    result = replace(result, data=V, certificate=None, diagnosis=None)
+    with request.display.working("judging the result"):
+        result.diagnose()
+    return result
