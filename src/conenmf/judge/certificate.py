@@ -257,6 +257,8 @@ def noise_floor(
     >>> 20 < quick.value - floor.value < 50  # half for each of 69 parameters
     True
     """
+    require_data_matrix(V, whole=True)
+    check_factors(V, W, H)
     flag("refit", refit)
     n_draws = integer("n_draws", n_draws, at_least=2)
     rng = optional(generator, "rng", rng)
