@@ -367,9 +367,9 @@ class ConeNMF(
     def _coefficients(
         self, X: Any, unseen: str = "warn"
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
-        check_is_fitted(self)
+        components, names = self._named_components()
         V = self._read(X, reset=False)
-        W, penalties = matched_rows(*self._named_components(), V), self._penalties(V)
+        W, penalties = matched_rows(components, names, V), self._penalties(V)
         H, labels, value = best_coefficients(V, W, self.loss, penalties=penalties, unseen=unseen)
         return V, H.T, labels, value
 

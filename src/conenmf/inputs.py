@@ -58,8 +58,9 @@ class ReadsInputs:
 
     def _named_components(self) -> tuple[Array, Names]:
         check_is_fitted(self)
-        seen = Names.of(feature_names=getattr(self, "feature_names_in_", None))
-        return self.components_.T, self.result_.names if hasattr(self, "result_") else seen
+        if hasattr(self, "result_"):
+            return self.components_.T, self.result_.names
+        return self.components_.T, Names.of(feature_names=getattr(self, "feature_names_in_", None))
 
     def _read(
         self,

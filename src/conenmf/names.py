@@ -87,7 +87,7 @@ class Names:
     def updated(self, other: Names) -> Names:
         """These names, but for what the others have: that replaces it."""
         given = {key: value for key, value in vars(other).items() if value is not None}
-        return replace(self, **given)
+        return replace(self, **given) if given else self
 
     def taking(self, features: npt.NDArray[np.intp]) -> Names:
         """These names for some of the features, which are an image no more.
