@@ -27,7 +27,7 @@ from .handover import sklearn_init
 from .inputs import ReadsInputs
 from .io.open import is_elsewhere
 from .judge.certificate import AnyCertificate
-from .judge.scores import NamedComponents, matched_rows
+from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .names import in_order
 from .pipeline import factorize
 from .progress import watching
@@ -49,7 +49,6 @@ __all__ = ["ConeNMF", "sklearn_init"]
 class ConeNMF(
     ReadsInputs,
     FitsManyTimes,
-    NamedComponents,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -372,6 +371,34 @@ class ConeNMF(
         W, penalties = matched_rows(components, names, V), self._penalties(V)
         H, labels, value = best_coefficients(V, W, self.loss, penalties=penalties, unseen=unseen)
         return V, H.T, labels, value
+
+    def top_features(
+        self, n: int = 10, *, feature_names: Iterable[object] | None = None
+    ) -> list[list[str]]:
+        """Return the names of the n largest features of each component, largest first.
+
+        Features that are zero in a component are left out.
+
+        Parameters
+        ----------
+        n : int
+        feature_names : names, optional
+            By default those that came with the data; without any, features are called "feature 0"
+            and so on.
+        """
+        W, names = self._named_components()
+        return largest_features(W, named_features(W, names, feature_names), n)
+
+    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
+        """Return the components as a pandas data frame: a row each, features in columns.
+
+        `feature_names` is as in `top_features`.
+        """
+        W, names = self._named_components()
+        index = [f"component {k}" for k in range(W.shape[1])]
+        if hasattr(self, "result_"):
+            index = list(self.result_.component_names)
+        return components_frame(W, named_features(W, names, feature_names), index)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)

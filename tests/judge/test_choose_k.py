@@ -10,8 +10,8 @@ from conenmf.judge import choose_k as module
 from conenmf.judge.choose_k import (
     METHODS,
     OF_COUNTS,
+    Evidence,
     Vote,
-    _Evidence,
     by_thinning,
     choose_k,
     determine_relevance,
@@ -211,7 +211,7 @@ def test_the_time_may_run_out(parts):
 
 
 def test_the_time_may_run_out_after_the_ratio(fading_parts, monkeypatch):
-    monkeypatch.setattr(_Evidence, "is_late", property(lambda self: "ratio" in self.__dict__))
+    monkeypatch.setattr(Evidence, "is_late", property(lambda self: "ratio" in self.__dict__))
     decision = choose_k(from_columns(fading_parts))
     assert decision[:2] == (5, "ratio")
     assert decision.reason.startswith("the time ran out; ")
@@ -430,7 +430,9 @@ def signatures(rng, K, n_samples=200, n_features=60):
 @pytest.mark.parametrize("K", [1, 3, 6])
 def test_it_finds_the_number_of_components_of_drawn_counts(make, K):
     X = make(np.random.default_rng(K), K)
-    vote = by_thinning(from_rows(sp.csr_array(X)), np.arange(1, 11), np.random.default_rng(0))
+    vote = by_thinning(
+        Evidence(from_rows(sp.csr_array(X))), np.arange(1, 11), np.random.default_rng(0)
+    )
     assert vote.K == K
     assert np.nanargmin(vote.scores) == K - 1
     assert vote.scores[0] == pytest.approx(1.0, abs=1e-6)
@@ -438,7 +440,7 @@ def test_it_finds_the_number_of_components_of_drawn_counts(make, K):
 
 def test_it_ends_when_more_components_predict_worse():
     X = topics(np.random.default_rng(0), 2)
-    vote = by_thinning(from_rows(X), np.arange(1, 21), np.random.default_rng(0))
+    vote = by_thinning(Evidence(from_rows(X)), np.arange(1, 21), np.random.default_rng(0))
     assert vote.K == 2
     assert np.isfinite(vote.scores[:6]).all()
     assert np.isnan(vote.scores[7:]).all()
@@ -446,7 +448,7 @@ def test_it_ends_when_more_components_predict_worse():
 
 def test_a_limit_of_thinned_counts_is_not_an_estimate():
     X = topics(np.random.default_rng(0), 5)
-    vote = by_thinning(from_rows(X), np.array([2, 3]), np.random.default_rng(0))
+    vote = by_thinning(Evidence(from_rows(X)), np.array([2, 3]), np.random.default_rng(0))
     assert vote.K == 3
     assert vote.reason.startswith("at least 3")
 
@@ -454,7 +456,7 @@ def test_a_limit_of_thinned_counts_is_not_an_estimate():
 def test_dense_and_sparse_counts_have_the_same_vote():
     X = topics(np.random.default_rng(1), 3, 80, 60)
     dense, sparse = (
-        by_thinning(from_rows(data), np.arange(1, 6), np.random.default_rng(0))
+        by_thinning(Evidence(from_rows(data)), np.arange(1, 6), np.random.default_rng(0))
         for data in (X, sp.csr_array(X))
     )
     np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-6)
@@ -472,7 +474,7 @@ def test_it_votes_where_there_are_counts_only():
 def test_few_counts_are_no_reason_to_fail():
     X = np.zeros((5, 4))
     X[2, 1] = 1
-    vote = by_thinning(from_rows(X), np.arange(1, 4), np.random.default_rng(0))
+    vote = by_thinning(Evidence(from_rows(X)), np.arange(1, 4), np.random.default_rng(0))
     assert vote.K == 1
     assert "too few" in vote.reason
 
@@ -484,5 +486,5 @@ def test_a_count_that_one_part_has_not_seen_is_no_reason_to_fail(monkeypatch):
     X[5, 3] = 1  # a sample whose only count is in one part
     X[:, 7] = 0
     X[6, 7] = 1
-    vote = by_thinning(from_rows(X), np.arange(1, 4), np.random.default_rng(0))
+    vote = by_thinning(Evidence(from_rows(X)), np.arange(1, 4), np.random.default_rng(0))
     assert np.isfinite(vote.scores).all()

@@ -38,7 +38,6 @@ from conenmf.errors import (
 from conenmf.judge import stability as module
 from conenmf.judge.scores import match_components
 from conenmf.judge.stability import (
-    StabilityRange,
     consensus,
     distinct,
     found_again,
@@ -265,18 +264,6 @@ def test_without_a_consensus_it_is_saved_too(tmp_path):
     check_equal(found, Stability.load(tmp_path / "found.npz"))
 
 
-def test_a_range_is_saved_and_loaded_whole(tmp_path):
-    V = from_columns(labelled_counts())
-    found = stability_over(V, [2, 3], 3, **RESULT_OPTIONS)
-    found.save(tmp_path / "range.npz")
-    back = StabilityRange.load(tmp_path / "range.npz")
-    assert (back.K, back.reason, str(back)) == (found.K, found.reason, str(found))
-    for k, one in found.found.items():
-        check_equal(one, back.found[k])
-    with pytest.raises(FileFormatError, match=r"range.npz is not .* its format is"):
-        Stability.load(tmp_path / "range.npz")
-
-
 def rewritten(path, **changed):
     with np.load(path) as stored:
         parts = {name: stored[name] for name in stored.files}
@@ -289,9 +276,6 @@ def rewritten(path, **changed):
     [
         ({"W": -np.ones((20, 3))}, "W holds negative or infinite numbers"),
         ({"H": np.full((3, 70), np.nan)}, "H holds NaN"),
-        ({"cosines": np.ones((4, 3))}, "these parts do not belong together"),
-        ({"labels": np.full(70, 3)}, "its labels are not those of its components"),
-        ({"facts": {"resample": "dice"}}, "differ by 'dice', which is unknown"),
         ({"facts": {"format": "conenmf-stability-9"}}, "this version reads 'conenmf-stability-2'"),
     ],
 )
@@ -315,11 +299,6 @@ def test_a_full_disk_leaves_the_earlier_file(tmp_path, found, monkeypatch):
     with pytest.raises(OutputError, match="the earlier one is intact"):
         found.save(target)
     assert target.read_bytes() == before
-
-
-def test_parts_that_do_not_belong_together_are_refused(found):
-    with pytest.raises(DataError, match="these parts do not belong together"):
-        replace(found, W=found.W[:, :2])
 
 
 def test_certificates_of_the_consensus_and_of_the_best_run(found):

@@ -15,19 +15,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..arguments import (
     choice,
-    components,
     function,
     generator,
     instance,
-    integer,
-    number,
     optional,
     several,
 )
@@ -54,22 +51,20 @@ from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import hold
 from ..data.resample import draw_samples, holds_counts, thinned
-from ..data.validate import checked_components, require_data_matrix, require_nonnegative
+from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import shuffled_samples, take_samples, unit_samples
-from ..errors import ComponentsError, Message, Option, OptionError
+from ..errors import ComponentsError, OptionError
 from ..io.open import from_columns
 from ..linalg.svd import Spectrum
 from ..solve.count_inits import initialize_counts
 from ..solve.inits import MAX_CONE_MIXING, initialize, mixing, random_coefficients
-from ..solve.losses.poisson import POISSON_SOLVERS, Poisson, margins
-from ..solve.methods import Method as LoopMethod
-from ..solve.methods import Slot
+from ..solve.losses.poisson import margins
 from ..solve.run import Solution, Stopping, alternate
 from ..solve.solvers import SOLVERS, hals
 from ..text import card, function_name
 from . import plots
-from .dispersion import some_samples
-from .stability import stability_over
+from .dispersion import fitted_counts, some_samples
+from .stability import numbers_of_components, stability_over
 
 __all__ = [
     "METHODS",
@@ -121,6 +116,10 @@ class Vote:
 
 
 Method: TypeAlias = Callable[[DataMatrix, Array, np.random.Generator], Vote]
+"""An estimator of the user."""
+
+Estimator: TypeAlias = Callable[["Evidence", Array, np.random.Generator], Vote]
+"""One of ours, which takes over what others have computed."""
 
 
 def at_least(K: int, ks: Array, V: DataMatrix, reason: str) -> str:
@@ -148,14 +147,10 @@ _FOUND_SHARE = 0.8  # of the fits, in which all components of a stable number ar
 _MAX_LISTED = 12
 
 
-def by_cones(
-    V: DataMatrix, ks: Array, rng: np.random.Generator, *, count: ConeCount | None = None
-) -> Vote:
+def by_cones(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """How many clusters are apart, see `count_cones`; without any, the largest separation."""
-    count = count_cones(V) if count is None else count
-    scores = np.full(ks.size, np.nan)
-    judged = ks <= count.separations.size
-    scores[judged] = count.separations[ks[judged] - 1]
+    count = evidence.cones
+    scores = _scores_of(count.separations, ks)
     if count.K in ks:
         return Vote(scores, count.K, f"{count.reason}; also apart: {_others(count)}")
     finite = np.where(np.isfinite(scores), scores, -np.inf)
@@ -171,26 +166,22 @@ def _others(count: ConeCount) -> str:
     return shown + more
 
 
-def by_ratio(
-    V: DataMatrix, ks: Array, rng: np.random.Generator, *, spectrum: Spectrum | None = None
-) -> Vote:
+def by_ratio(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """The paper's estimate (Section V, Theorem 9)."""
-    estimate = estimate_rank(V, int(ks[0]), int(ks[-1]), spectrum=spectrum)
+    estimate = estimate_rank(evidence.V, int(ks[0]), int(ks[-1]), spectrum=evidence.spectrum)
     scores = estimate.ratios[ks - 1]
     best = int(ks[np.argmax(scores)])
     K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
-    return Vote(scores, K, at_least(K, ks, V, "largest ratio of adjacent singular values"))
+    return Vote(scores, K, at_least(K, ks, evidence.V, "largest ratio of adjacent singular values"))
 
 
-def by_edge(
-    V: DataMatrix, ks: Array, rng: np.random.Generator, *, spectrum: Spectrum | None = None
-) -> Vote:
+def by_edge(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Count the singular values above the edge of the noise, see `count_above_edge`."""
-    found = count_above_edge(V, int(ks[-1]), spectrum=spectrum)
+    found = count_above_edge(evidence.V, int(ks[-1]), spectrum=evidence.spectrum)
     limits = np.maximum(found.limits, np.finfo(np.float64).tiny)
-    K = int(max(ks[0], ks[ks <= found.K].max(initial=0)))
+    K = _most_below(found.K, ks)
     reason = f"{found.K} singular values are above the edge of the noise"
-    return Vote((found.values / limits)[ks - 1], K, at_least(K, ks, V, reason))
+    return Vote((found.values / limits)[ks - 1], K, at_least(K, ks, evidence.V, reason))
 
 
 @dataclass(frozen=True)
@@ -235,22 +226,31 @@ def parallel_analysis(V: DataMatrix, k_max: int, *, widen: bool = False) -> Para
         k_max *= 2
 
 
-def by_parallel(
-    V: DataMatrix, ks: Array, rng: np.random.Generator, *, analysis: ParallelAnalysis | None = None
-) -> Vote:
+def by_parallel(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Count the singular values above those of shuffled data."""
+    analysis: ParallelAnalysis | None = vars(evidence).get("parallel")  # if it was asked for
     if analysis is None or analysis.values.size < ks[-1]:
-        analysis = parallel_analysis(V, int(ks[-1]))
+        analysis = parallel_analysis(evidence.V, int(ks[-1]))
+    K = _most_below(analysis.count, ks)
+    return Vote(_scores_of(analysis.values / analysis.noise, ks), K, analysis.reason(K))
+
+
+def _scores_of(values: Array, ks: Array) -> Array:
+    """The values for these numbers, of those for 1, 2, ...; NaN where there are none."""
     scores = np.full(ks.size, np.nan)
-    judged = ks <= analysis.values.size
-    scores[judged] = (analysis.values / analysis.noise)[ks[judged] - 1]
-    K = int(max(ks[0], ks[ks <= analysis.count].max(initial=0)))
-    return Vote(scores, K, analysis.reason(K))
+    judged = ks <= values.size
+    scores[judged] = values[ks[judged] - 1]
+    return scores
 
 
-def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+def _most_below(count: int, ks: Array) -> int:
+    """The largest candidate that is not above a number; the smallest if all are."""
+    return int(max(ks[0], ks[ks <= count].max(initial=0)))
+
+
+def _crossval(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Hold out single entries, fit the others, predict (Wold, 1978)."""
-    data = _small_part(V, rng)
+    V, data = evidence.V, _small_part(evidence.V, rng)
     errors = np.full((_N_FOLDS, ks.size), np.nan)
     for fold in range(_N_FOLDS):
         observed = rng.random(data.shape) >= _HELD_OUT_SHARE
@@ -266,21 +266,19 @@ def _crossval(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     return Vote(scores, K, at_least(K, ks, V, reason))
 
 
-def _relevance(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+def _relevance(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """How many of the most components are relevant (Tan and Fevotte, 2013)."""
-    part = from_columns(_small_part(V, rng))
+    part = from_columns(_small_part(evidence.V, rng))
     most = min(int(ks[-1]), *part.shape)
     found = determine_relevance(part, most, max_iter=_RELEVANCE_MAX_ITER, rng=rng)
-    scores = np.full(ks.size, np.nan)
-    scores[ks <= most] = found.excess[ks[ks <= most] - 1]
-    K = int(max(ks[0], ks[ks <= found.n_relevant].max(initial=0)))
+    K = _most_below(found.n_relevant, ks)
     reason = f"{found.n_relevant} of {most} components are relevant"
-    return Vote(scores, K, at_least(K, ks, V, reason))
+    return Vote(_scores_of(found.excess, ks), K, at_least(K, ks, evidence.V, reason))
 
 
-def _stability(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+def _stability(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Whether fits of samples drawn with replacement find the same components again."""
-    part = _subset(V, rng, _MAX_SAMPLES)
+    V, part = evidence.V, _subset(evidence.V, rng, _MAX_SAMPLES)
     scores, errors = np.full((2, ks.size), np.nan)
     judged = ks <= part.shape[1]
     found = stability_over(part, ks[judged], _N_REPLICATES, max_iter=_REPLICATE_MAX_ITER, rng=rng)
@@ -430,12 +428,6 @@ def determine_relevance(
     >>> determine_relevance(from_columns(model.V), 10).n_relevant
     3
     """
-    require_data_matrix(V, nonzero=True, whole=True)
-    K, prior = checked_components(K, V), choice("prior", prior, PRIORS)
-    noise = optional(number, "noise", noise, above=0)
-    shape = optional(number, "shape", shape, above=2)
-    tol, max_iter = number("tol", tol, at_least=0), integer("max_iter", max_iter, at_least=1)
-    rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(0) if rng is None else rng
     (F, N), mean = V.shape, V.mean()
     a = max(np.log(F + N), 2.1) if shape is None else shape
@@ -504,13 +496,13 @@ _FITTED_SHARE = 0.8  # of the counts
 _N_SPLITS = 2
 _MARGINS_SHARE = 0.2  # of the rates
 _UNSEEN = 0.5  # counts of a feature that one part does not have
-_MAX_ITER, _TOL = 60, 1e-4
+_THINNED_STOPPING = Stopping(max_iter=60, tol=1e-4)
 _INITS = ("cr1-robust", "random")  # of which the better one counts; nndsvd is sometimes far off
 _PATIENCE = 4  # candidates in a row that predict worse than the best before
 _MAX_DENSE_ENTRIES = 1 << 24
 
 
-def by_thinning(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
+def by_thinning(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Fit most of the counts, predict the others (data thinning).
 
     Counts are split at random (`thinned`): four fifths to fit, one to judge. If they are Poisson,
@@ -525,24 +517,23 @@ def by_thinning(V: DataMatrix, ks: Array, rng: np.random.Generator) -> Vote:
     mutations). Six of these have many counts, and any share from 0.01 to 0.1 chooses the true
     numbers; of those with few counts, halves and a small share find too few components.
     """
+    V = evidence.V
     part = some_samples(V, rng, _THINNED_SAMPLES, _THINNED_ENTRIES)
     splits = [thinned(part, rng, share=_FITTED_SHARE) for _ in range(_N_SPLITS)]
     pairs = [(_in_memory(fitted), _in_memory(other)) for fitted, other in splits]
-    if min(one.nonzero for pair in pairs for one in pair) == 0:
-        return Vote(np.full(ks.size, np.nan), int(ks[0]), "too few counts to split them")
+    scores, can_split = np.full(ks.size, np.nan), all(one.nonzero for pair in pairs for one in pair)
+    if not can_split or ks[0] > min(part.shape):
+        return Vote(scores, int(ks[0]), "too few counts to split them")
     one = _predicted(pairs, 1, rng).sum()
     missed: list[Array] = []  # of each sample, for each candidate
     best = 0
-    for k in ks:
-        if k > min(part.shape) or len(missed) > best + _PATIENCE:
+    for k in ks[ks <= min(part.shape)]:
+        if len(missed) > best + _PATIENCE:
             break
         missed.append(_predicted(pairs, int(k), rng))
         if missed[-1].sum() < missed[best].sum():
             best = len(missed) - 1
-    scores = np.full(ks.size, np.nan)
     scores[: len(missed)] = [sums.sum() / one for sums in missed]
-    if not missed:
-        return Vote(scores, int(ks[0]), "too few counts to split them")
     K = int(ks[_fewest_within_one_error(missed, best)])
     reason = "fewest within one standard error of the best prediction of held-out counts"
     return Vote(scores, K, at_least(K, ks, V, reason))
@@ -575,13 +566,11 @@ def _predicted(
 
 def _fit(V: DataMatrix, K: int, init: str, rng: np.random.Generator) -> Solution | None:
     """The factors from one init; None if the samples have too few directions for it."""
-    slot = Slot(POISSON_SOLVERS["newton"])
-    method, stopping = LoopMethod(slot, slot, Poisson), Stopping(max_iter=_MAX_ITER, tol=_TOL)
     try:
         first = initialize_counts(V, K, init, rng)
     except ComponentsError:
         return None
-    return alternate(V, first.W, first.H, method, stopping=stopping)
+    return fitted_counts(V, first, _THINNED_STOPPING)
 
 
 def _divergences(fitted: DataMatrix, other: DataMatrix, W: Array, Ht: Aligned) -> Array:
@@ -606,7 +595,7 @@ def _miss(
     return sums_at(entries.samples, values, block.shape[1]) + mass, None
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, Estimator] = {
     "cones": by_cones,
     "ratio": by_ratio,
     "edge": by_edge,
@@ -686,19 +675,18 @@ def choose_k(
     >>> choose_k(from_columns(model.V))[:2]
     (4, 'cones')
     """
-    require_data_matrix(V, nonzero=True, holes=True)
     V = V if V.observed is None else filled(V)
-    max_time = optional(number, "max_time", max_time, at_least=0, or_infinite=True, what="seconds")
-    decision = _decide(_Evidence(V, spectrum, max_time), _STEPS)[0]
-    if decision is None:
-        raise AssertionError("parallel analysis always has an answer")
+    decision = _decide(Evidence(V, spectrum, max_time), _STEPS)[0]
+    assert decision is not None  # parallel analysis always has an answer
     return decision
 
 
-class _Evidence:
+class Evidence:
     """What estimators find in V over their default ranges; each is computed when asked for."""
 
-    def __init__(self, V: DataMatrix, spectrum: Spectrum | None, max_time: float | None) -> None:
+    def __init__(
+        self, V: DataMatrix, spectrum: Spectrum | None = None, max_time: float | None = None
+    ) -> None:
         self.V = V
         self.spectrum = Spectrum.of(V, spectrum)
         self.deadline = None if max_time is None else time.perf_counter() + max_time
@@ -720,7 +708,7 @@ class _Evidence:
         return parallel_analysis(self.V, default_range(self.V)[1], widen=True)
 
 
-def _decide(evidence: _Evidence, names: Iterable[str]) -> tuple[Decision | None, list[str]]:
+def _decide(evidence: Evidence, names: Iterable[str]) -> tuple[Decision | None, list[str]]:
     """The decision, if those estimators of `_STEPS` with these names make one; and objections."""
     best: Decision | None = None
     objections: list[str] = []
@@ -737,18 +725,18 @@ def _decide(evidence: _Evidence, names: Iterable[str]) -> tuple[Decision | None,
     return None, objections
 
 
-_Step: TypeAlias = Callable[[_Evidence], tuple[Decision | None, str]]
+_Step: TypeAlias = Callable[[Evidence], tuple[Decision | None, str]]
 """The decision of an estimator, and an objection if it is in doubt."""
 
 
-def _count(evidence: _Evidence) -> tuple[Decision | None, str]:
+def _count(evidence: Evidence) -> tuple[Decision | None, str]:
     count = evidence.cones
     if count.K == 0:
         return None, count.reason
     return Decision(count.K, "cones", count.reason), ""
 
 
-def _largest_ratio(evidence: _Evidence) -> tuple[Decision | None, str]:
+def _largest_ratio(evidence: Evidence) -> tuple[Decision | None, str]:
     low, high = default_range(evidence.V)
     ratio = evidence.ratio
     reason = f"the largest ratio stands out by a factor of {ratio.margin:.3g}"
@@ -758,7 +746,7 @@ def _largest_ratio(evidence: _Evidence) -> tuple[Decision | None, str]:
     return decision, _why_not_ratio(evidence.V, ratio, evidence.spectrum)
 
 
-def _above_shuffled(evidence: _Evidence) -> tuple[Decision | None, str]:
+def _above_shuffled(evidence: Evidence) -> tuple[Decision | None, str]:
     analysis = evidence.parallel
     K = max(analysis.count, default_range(evidence.V)[0])
     return Decision(K, "parallel", analysis.reason(K)), ""
@@ -844,7 +832,7 @@ class Selection:
     def plot(self, axes: Any = None) -> Array:
         """Draw the scores of each estimator and its choice, errors where they are known."""
         votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
-        drawn = plots.scores(self.ks, votes, axes, meanings={n: meaning_of(n) for n in votes})
+        drawn = plots.scores(self.ks, votes, {name: meaning_of(name) for name in votes}, axes)
         errors = [vote.errors for vote in self.votes.values()]
         for ax, known in ((ax, e) for ax, e in zip(drawn, errors, strict=True) if e is not None):
             (line,) = ax.twinx().plot(self.ks, known, marker="s", color="C1")
@@ -897,7 +885,7 @@ def select_k(
     require_nonnegative(V, "the vote on the number of components")
     rng = optional(generator, "rng", rng)
     optional(function, "callback", callback, takes=2)
-    evidence = _Evidence(V, spectrum, None)
+    evidence = Evidence(V, spectrum)
     estimators = _estimators(V, methods)
     candidates = None if ks is None else _checked(V, ks)
     decision, objections = _decide(evidence, [n for n in estimators if estimators[n] is None])
@@ -908,8 +896,10 @@ def select_k(
     for place, (name, method) in enumerate(estimators.items()):
         if callback is not None:
             callback(name, place)
-        vote = (method or _on(evidence, name))(V, candidates, rng)
-        votes[name] = instance(name, vote, Vote)
+        if method is None:
+            votes[name] = METHODS[name](evidence, candidates, rng)
+        else:
+            votes[name] = instance(name, method(V, candidates, rng), Vote)
     K, decided_by, reason = _recommend(decision, objections, votes, candidates)
     return Selection(K, decided_by, reason, candidates, votes)
 
@@ -924,9 +914,7 @@ def _default_candidates(V: DataMatrix, decision: Decision | None) -> Array:
 
 
 def _checked(V: DataMatrix, ks: Iterable[int]) -> Array:
-    candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
-    if candidates.size == 0:
-        raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
+    candidates = numbers_of_components(ks)
     if candidates[-1] > min(V.shape):
         raise ComponentsError(
             f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data: "
@@ -949,19 +937,6 @@ def _estimators(V: DataMatrix, methods: Iterable[str | Method] | None) -> dict[s
     if not estimators:
         raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
     return estimators
-
-
-def _on(evidence: _Evidence, name: str) -> Method:
-    """An estimator of our own that takes over what is known."""
-    if name == "cones":
-        return partial(by_cones, count=evidence.cones)
-    if name == "ratio":
-        return partial(by_ratio, spectrum=evidence.spectrum)
-    if name == "edge":
-        return partial(by_edge, spectrum=evidence.spectrum)
-    if name == "parallel":
-        return partial(by_parallel, analysis=evidence.__dict__.get("parallel"))
-    return METHODS[name]
 
 
 def _recommend(

@@ -15,13 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import components, generator
 from ..data.blocks import Array, Block, dense
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.together import is_in_memory
-from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..io.open import from_columns
 from ..solve.count_inits import initialize_counts, warmed_up
@@ -35,6 +33,7 @@ __all__ = [
     "continued",
     "dispersion",
     "edge_of",
+    "fitted_counts",
     "noise_of",
     "quasi_divergence",
     "scan",
@@ -104,9 +103,6 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     >>> round(dispersion(from_columns(rng.poisson(varying).astype(float)), 3, rng), 2)
     0.05
     """
-    require_data_matrix(V, whole=True, nonzero=True)
-    K = checked_components(components(K), V)
-    generator("rng", rng)
     if not holds_counts(V):
         return 0.0
     return _pilot(_Part.of(V, rng), K, rng).dispersion
@@ -164,7 +160,9 @@ def edge_of(shape: tuple[int, int]) -> float:
 def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
     """Return W after the solver continued from it, on V with the weights of its noise."""
     data = noise.weighed(V)
-    return _fitted(data, initialize_counts(data, W.shape[1], W), stopping).W.astype(np.float64)
+    return fitted_counts(data, initialize_counts(data, W.shape[1], W), stopping).W.astype(
+        np.float64
+    )
 
 
 def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
@@ -228,16 +226,16 @@ def _pilot(part: _Part, K: int, rng: np.random.Generator, before: _Pilot | None 
 def _best_of_several(data: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """W of a fit from the best of a few random inits."""
     initials = (initialize_counts(data, K, "random", rng) for _ in range(_STARTS))
-    begun = [_fitted(data, warmed_up(data, initial), _BEGINNING) for initial in initials]
+    begun = [fitted_counts(data, warmed_up(data, initial), _BEGINNING) for initial in initials]
     best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
     initial = InitialFactors(best.W, best.H, "random", np.inf)
-    return _fitted(data, initial, _STOPPING).W.astype(np.float64)
+    return fitted_counts(data, initial, _STOPPING).W.astype(np.float64)
 
 
-def _fitted(data: DataMatrix, initial: InitialFactors, stopping: Stopping) -> Solution:
+def fitted_counts(data: DataMatrix, initial: InitialFactors, stopping: Stopping) -> Solution:
+    """Fit counts from given factors with the default solver of the Poisson loss."""
     method = goal_of("poisson", "auto")[2]
-    if method is None:
-        raise AssertionError("every loss has a solver")
+    assert method is not None
     return alternate(data, initial.W, initial.H, method, stopping=stopping)
 
 

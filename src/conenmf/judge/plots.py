@@ -68,27 +68,16 @@ def curves(histories: Mapping[Any, History], ax: Any = None) -> Any:
     A name that is a pair, such as an init and a solver, gives a line the colour of its first part
     and the style of its second.
     """
-    items = _items("histories", histories)
-    pairs = [_pair(name) for name, _ in items]
-    for _, errors in items:
-        instance("histories", errors, History)
     ax = _axes(ax)
+    pairs = [name if isinstance(name, tuple) else (name, "") for name in histories]
     firsts, seconds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
     colours = {first: f"C{place % _N_COLOURS}" for place, first in enumerate(firsts)}
     styles = {second: _STYLES[place % len(_STYLES)] for place, second in enumerate(seconds)}
-    for (first, second), (_, errors) in zip(pairs, items, strict=True):
+    for (first, second), errors in zip(pairs, histories.values(), strict=True):
         ax.plot(errors.elapsed, errors.relative_error, color=colours[first], ls=styles[second])
     ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
     _legend(ax, colours, {} if seconds == [""] else styles)
     return ax
-
-
-def _pair(name: Any) -> tuple[str, str]:
-    return (str(name[0]), str(name[1])) if _is_pair(name) else (str(name), "")
-
-
-def _is_pair(name: Any) -> bool:
-    return isinstance(name, tuple) and len(name) == 2
 
 
 def _legend(ax: Any, colours: Mapping[str, str], styles: Mapping[str, str]) -> None:
@@ -103,43 +92,21 @@ def _legend(ax: Any, colours: Mapping[str, str], styles: Mapping[str, str]) -> N
 
 
 def scores(
-    ks: Array,
-    votes: Mapping[str, tuple[Array, int]],
-    axes: Any = None,
-    *,
-    meanings: Mapping[str, str] | None = None,
+    ks: Array, votes: Mapping[str, tuple[Array, int]], meanings: Mapping[str, str], axes: Any = None
 ) -> Array:
     """Draw the scores of several estimators of K, each with its choice; return the axes.
 
     `meanings` says what the scores of an estimator are; it is the label of the vertical axis.
     """
-    ks = array("ks", ks, ("n",))
-    drawn = [(name, *_vote(vote, ks.size)) for name, vote in _items("votes", votes)]
-    labels = dict(optional(instance, "meanings", meanings, Mapping) or {})
     if axes is None:
-        axes = _subplots(1, len(drawn), width=3.4, height=3.0)
-    flat = _flat(axes, len(drawn), "estimators")
-    for ax, (name, values, K) in zip(flat, drawn, strict=False):
+        axes = _subplots(1, len(votes), width=3.4, height=3.0)
+    flat = _flat(axes, len(votes), "estimators")
+    for ax, (name, (values, K)) in zip(flat, votes.items(), strict=False):
         ax.plot(ks, values, marker=".")
         ax.axvline(K, color="0.4", linestyle="--")
-        label = str(labels.get(name, "score")).replace("; ", "\n")
+        label = meanings[name].replace("; ", "\n")
         ax.set(xlabel="number of components K", ylabel=label, title=f"{name}: {K}")
-    return flat[: len(drawn)]
-
-
-def _vote(vote: Any, count: int) -> tuple[Array, int]:
-    """The scores of an estimator, of which some may be infinite or missing, and its choice."""
-    pair = several("votes", vote, what := "pairs of scores and a choice")
-    if len(pair) != 2 or np.shape(pair[0]) != (count,):
-        raise OptionError(Message(Option("votes", vote), f", expected {what}"))
-    return np.asarray(pair[0]), integer("votes", pair[1])
-
-
-def _items(name: str, mapping: Any) -> list[tuple[Any, Any]]:
-    items = list(instance(name, mapping, Mapping).items())  # type: ignore[type-abstract]
-    if not items:
-        raise OptionError(Message(Option(name), " is empty: there is nothing to draw"))
-    return items
+    return flat[: len(votes)]
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
@@ -148,8 +115,7 @@ def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
     Bars begin at 1, the smallest ratio there can be. The first ratio of nonnegative data is always
     large: its bar may leave the frame, so that the others can be compared.
     """
-    instance("rank", rank, RankEstimate, "estimate_rank(V)")
-    K, ax = integer("K", K, at_least=1), _axes(ax)
+    ax = _axes(ax)
     numbers = np.arange(1, rank.singular_values.size + 1)
     positive = rank.singular_values > 0
     ax.semilogy(numbers[positive], rank.singular_values[positive], marker=".", color="C0")
@@ -324,7 +290,6 @@ def _chosen(which: Any, K: int) -> list[int]:
 
 def cones(geometry: ConeGeometry, ax: Any = None) -> Any:
     """Draw the angles between cones; a cross marks pairs too close for the paper's guarantee."""
-    instance("geometry", geometry, ConeGeometry, "cone_geometry(V, labels)")
     ax = _axes(ax)
     K = geometry.angles.size
     degrees = np.degrees(geometry.between)

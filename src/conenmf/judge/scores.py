@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import array, classes, factor, instance, integer, optional, rows_and_columns
+from ..arguments import array, classes, factor, integer, rows_and_columns
 from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..errors import DataError
 from ..names import Names, places_of
 
 __all__ = [
-    "NamedComponents",
     "abundance_maps",
+    "components_frame",
     "cosines",
     "dice",
     "largest_features",
     "match_components",
     "matched_rows",
+    "named_features",
     "purity",
     "scores",
     "unit_columns",
@@ -172,7 +173,6 @@ def abundance_maps(
     """
     W = factor("W", W, ("F", "K"))
     rows, columns = rows_and_columns("pixels_shape", pixels_shape)
-    max_pixels = optional(integer, "max_pixels", max_pixels, at_least=1)
     K = W.shape[1]
     if isinstance(H, np.ndarray) or not hasattr(H, "dtype"):  # else one that is read in parts
         H = factor("H", H, (K, rows * columns))
@@ -201,8 +201,7 @@ def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
     >>> largest_features(W, Names.of(feature_names=["oak", "elm", "ash"]), 2)
     [['elm', 'ash'], ['oak', 'ash']]
     """
-    W, n = array("W", W, ("F", "K")), integer("n", n, at_least=1)
-    instance("names", names, Names).checked(None, len(W))
+    n = integer("n", n, at_least=1)
     return [
         [names.feature(f) for f in np.argsort(-w, kind="stable")[:n].tolist() if w[f] > 0]
         for w in W.T
@@ -226,60 +225,18 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
     return W
 
 
-class NamedComponents:
-    """What a result and an estimator say about their components by the names of features."""
+def named_features(W: Array, names: Names, feature_names: Iterable[object] | None) -> Names:
+    """Return the names that were given for the rows of W, or else those that are known."""
+    if feature_names is None:
+        return names
+    return Names.of(feature_names=feature_names).checked(None, len(W))
 
-    W: Array
-    names: Names
 
-    def _named_components(self) -> tuple[Array, Names]:
-        """W (F, K) and the names of its rows."""
-        return self.W, self.names
-
-    def top_features(
-        self, n: int = 10, *, feature_names: Iterable[object] | None = None
-    ) -> list[list[str]]:
-        """Return the names of the n largest features of each component, largest first.
-
-        Features that are zero in a component are left out.
-
-        Parameters
-        ----------
-        n : int
-        feature_names : names, optional
-            By default those that came with the data; without any, features are called "feature 0"
-            and so on.
-
-        Returns
-        -------
-        list of lists of str
-            One list for each component.
-        """
-        return largest_features(*self._with_names(feature_names), n)
-
-    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
-        """Return the components as a pandas data frame: a row each, features in columns.
-
-        Parameters
-        ----------
-        feature_names : names, optional
-            As in `top_features`.
-        """
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError as problem:
-            raise ImportError(
-                "data frames need the package pandas: pip install pandas"
-            ) from problem
-        W, names = self._with_names(feature_names)
-        F, K = W.shape
-        columns = [names.feature(f) for f in range(F)]
-        result = getattr(self, "result_", self)
-        index = getattr(result, "component_names", [f"component {k}" for k in range(K)])
-        return pandas.DataFrame(np.ascontiguousarray(W.T), index=index, columns=columns)
-
-    def _with_names(self, feature_names: Iterable[object] | None) -> tuple[Array, Names]:
-        W, names = self._named_components()
-        if feature_names is not None:
-            names = Names.of(feature_names=feature_names).checked(None, len(W))
-        return W, names
+def components_frame(W: Array, names: Names, component_names: Sequence[str]) -> Any:
+    """Return components (F, K) as a pandas data frame: a row each, features in columns."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError as problem:
+        raise ImportError("data frames need the package pandas: pip install pandas") from problem
+    columns = [names.feature(f) for f in range(len(W))]
+    return pandas.DataFrame(np.ascontiguousarray(W.T), index=component_names, columns=columns)

@@ -24,8 +24,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,20 +43,19 @@ from ..arguments import (
     path,
     several,
 )
+from ..cones.certificate import Certificate
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact
 from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import by_entries
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
-from ..data.saving import SavedArrays, arrays_of_names, reading, write_arrays
+from ..data.saving import arrays_of_names, reading, write_arrays
 from ..data.together import is_in_memory, measure_together, room_for_aligned
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import (
     ComponentsError,
-    DataError,
-    FileFormatError,
     Message,
     NotAvailableError,
     Option,
@@ -87,7 +85,13 @@ from .certificate import (
 from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
-from .scores import NamedComponents, match_components, unit_columns
+from .scores import (
+    components_frame,
+    largest_features,
+    match_components,
+    named_features,
+    unit_columns,
+)
 
 __all__ = [
     "LIMITS",
@@ -100,8 +104,7 @@ __all__ = [
     "distinct",
     "found_again",
     "judged_replicates",
-    "of_saved",
-    "plain",
+    "numbers_of_components",
     "replicate",
     "replicate_over",
     "stability",
@@ -251,27 +254,9 @@ _FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
 _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
 
 _End: TypeAlias = tuple[Array, float]
-_Resampling: TypeAlias = Callable[[DataMatrix, np.random.Generator, str], DataMatrix]
 
 
-def _samples(V: DataMatrix, rng: np.random.Generator, loss: str) -> DataMatrix:
-    view = bootstrapped(V, rng, loss=loss)
-    while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
-        view = bootstrapped(V, rng, loss=loss)
-    return view
-
-
-def _counts(
-    V: DataMatrix,
-    rng: np.random.Generator,
-    loss: str,
-    dispersion: float = 0.0,
-    balance: bool = False,
-) -> DataMatrix:
-    return redrawn(V, rng, dispersion=dispersion, balance=balance)
-
-
-RESAMPLINGS: dict[str, _Resampling | None] = {"start": None, "samples": _samples, "counts": _counts}
+RESAMPLINGS = ("start", "samples", "counts")
 """What replicates differ by, besides their random init."""
 
 
@@ -333,9 +318,8 @@ def replicate_over(
     All runs share their passes. Each number is returned with its runs when all of them have ended.
     """
     method = goal_of(loss, "auto")[2]
-    if method is None:
-        raise AssertionError("every loss has a solver")
-    fits = _Fits(*_for_noise(V, loss, resample, noise), loss, method, stopping, noise)
+    assert method is not None
+    fits = _Fits(_data_of_runs(V, loss, resample, noise), resample, loss, method, stopping, noise)
     ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
     with ExitStack() as stack:
         known = digest(V) if any(place is not None for place in ks.values()) else ""
@@ -368,27 +352,23 @@ def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[i
         yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
 
 
-def _for_noise(
-    V: DataMatrix, loss: str, resample: str, noise: Noise
-) -> tuple[DataMatrix, _Resampling | None]:
-    """The data that runs are on, and how they are drawn from them."""
-    has_weights = noise.weights is not None
+def _data_of_runs(V: DataMatrix, loss: str, resample: str, noise: Noise) -> DataMatrix:
+    """The data that runs are on, or are drawn from: counts with the weights of their noise."""
     if resample == "counts":
-        balance = loss == "poisson" and not has_weights
-        return V, partial(_counts, dispersion=noise.dispersion, balance=balance)
-    if resample == "start" and has_weights:
-        V = noise.weighed(V)
-    elif loss == "poisson" and not has_weights:
+        return V
+    if noise.weights is not None:
+        return noise.weighed(V) if resample == "start" else V
+    if loss == "poisson":
         V = balanced(V, noise.dispersion)
-        V = by_entries(V) if resample == "start" else V
-    return V, RESAMPLINGS[resample]
+        return by_entries(V) if resample == "start" else V
+    return V
 
 
 class _Fits(NamedTuple):
     """What all replicates have in common."""
 
     V: DataMatrix
-    draw: _Resampling | None
+    resample: str
     loss: str
     method: Method
     stopping: Stopping
@@ -398,7 +378,7 @@ class _Fits(NamedTuple):
     def holds_draws(self) -> bool:
         """Whether data that are drawn are kept in memory, which the fit then reads."""
         is_small = self.V.n_entries <= _MAX_HELD_ENTRIES
-        return self.draw is not None and is_small and is_in_memory(self.V)
+        return self.resample != "start" and is_small and is_in_memory(self.V)
 
     def groups(self, tasks: list[_Task]) -> Iterator[list[_Task]]:
         """The runs that share their passes: as many as there is memory for their H."""
@@ -422,7 +402,8 @@ class _Fits(NamedTuple):
         if self.loss == "poisson":
             margins_together(V, views)
         for place, run in ending(V, self._begun(V, views, tasks)):
-            yield tasks[place], _end(run)
+            errors = run.log.relative_error
+            yield tasks[place], (run.factors()[0], float(errors[-1]) if errors else np.inf)
 
     def _begun(self, V: DataMatrix, views: list[DataMatrix], tasks: list[_Task]) -> list[Run]:
         """The runs, each from its init or from where it was saved."""
@@ -449,26 +430,25 @@ class _Fits(NamedTuple):
         return runs
 
     def _drawn(self, rng: np.random.Generator) -> DataMatrix:
-        if self.draw is None:
-            return self.V
-        view = self.draw(self.V, rng, self.loss)
+        V, noise = self.V, self.noise
+        is_balanced = self.loss == "poisson" and noise.weights is None
+        if self.resample == "start":
+            return V
+        if self.resample == "counts":
+            view = redrawn(V, rng, dispersion=noise.dispersion, balance=is_balanced)
+        else:
+            view = bootstrapped(V, rng, loss=self.loss)
+            while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
+                view = bootstrapped(V, rng, loss=self.loss)
         if not self.holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
-        has_weights = self.noise.weights is not None
-        if self.loss == "poisson" and not has_weights:
-            return by_entries(held)
-        return self.noise.weighed(held)
+        return by_entries(held) if is_balanced else noise.weighed(held)
 
     def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
         if self.loss == "poisson":
             return initialize_counts(V, task.K, "random", task.rng)
         return initialize(V, task.K, "random", self.method.H.solver, task.rng)
-
-
-def _end(run: Run) -> _End:
-    errors = run.log.relative_error
-    return run.factors()[0], float(errors[-1]) if errors else np.inf
 
 
 # --- the result ---------------------------------------------------------------------------------
@@ -484,17 +464,10 @@ _DIFFERENCES = {
     "samples": "random inits, samples drawn with replacement",
     "counts": "random inits, counts drawn again",
 }
-_FACTORS = ("W", "H", "best_run", "spectra")
-_NUMBERS = ("found_in", "cosines", "run_errors")
-_WITH_NAN = ("silhouettes", "lower", "upper", "moves")  # without a consensus, or withheld
-_TEXTS = ("loss", "resample", "problem", "no_moves")
-_FLOATS = ("objective", "relative_error", "best_objective", "best_relative_error")
-_INTEGERS = ("n_left_out", "n_minima")
-_CERTIFICATES = ("certificate", "best_certificate")
 
 
 @dataclass(frozen=True, eq=False)
-class Stability(NamedComponents):
+class Stability:
     """What many fits have in common.
 
     Components are sorted by their share of the reconstruction, the largest first.
@@ -582,24 +555,6 @@ class Stability(NamedComponents):
     best_certificate: AnyCertificate | None = None
     data: DataMatrix | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        n_runs, F, K = self.spectra.shape if self.spectra.ndim == 3 else (-1, -1, -1)
-        N = self.H.shape[1] if self.H.ndim == 2 else -1
-        shapes = {
-            (F, K): (self.W, self.lower, self.upper, self.best_run),
-            (K, N): (self.H,),
-            (N,): (self.labels,),
-            (K,): (self.found_in, self.silhouettes, self.moves),
-            (n_runs, K): (self.cosines,),
-            (n_runs,): (self.is_kept, self.run_errors),
-        }
-        if any(one.shape != shape for shape, parts in shapes.items() for one in parts):
-            raise DataError(
-                f"these parts do not belong together: W {self.W.shape}, H {self.H.shape}, runs "
-                f"{self.spectra.shape}"
-            )
-        self.names.checked(N, F)
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the data."""
         return {**vars(self), "data": None}
@@ -658,24 +613,20 @@ class Stability(NamedComponents):
             As in `conenmf.certify`; a later call computes it again only if it is higher.
         """
         effort = optional(integer, "effort", effort, at_least=0)
-        known = self.certificate
+        known, V, best = self.certificate, self.data, self.best_run
         if known is not None and (effort is None or effort <= known.effort):
-            effort = known.effort
-        else:
-            known = None
-        if known is None or self.best_certificate is None:
-            if self.data is None:
-                raise NotAvailableError(
-                    "certify() needs the data, which are not kept when this is pickled or saved: "
-                    "call it before"
-                )
-            V, best, spectrum = self.data, self.best_run, Spectrum(self.data)
-            if known is None:
-                known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
-            H = best_coefficients(V, best, self.loss)[0]
-            beside = certify_beside(V, known, best, H, spectrum=spectrum)
-            for name, value in (("certificate", known), ("best_certificate", beside)):
-                object.__setattr__(self, name, value)
+            return known
+        if V is None:
+            raise NotAvailableError(
+                "certify() needs the data, which are not kept when this is pickled or saved: call "
+                "it before"
+            )
+        spectrum = Spectrum(V)
+        known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
+        H = best_coefficients(V, best, self.loss)[0]
+        beside = certify_beside(V, known, best, H, spectrum=spectrum)
+        for name, value in (("certificate", known), ("best_certificate", beside)):
+            object.__setattr__(self, name, value)
         return known
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -683,13 +634,29 @@ class Stability(NamedComponents):
 
         The file appears under exactly this name, and only when it is complete.
         """
-        write_arrays(path, *plain(self))
+        arrays, facts = arrays_of_names(self.names)
+        for name, value in vars(self).items():
+            if isinstance(value, str | int | float):
+                facts[name] = value
+            elif isinstance(value, Certificate | CountCertificate):
+                arrays[name] = numbers_of_certificate(value)
+            elif name not in ("names", "data") and value is not None:
+                arrays[name] = value
+        write_arrays(path, arrays, {"format": FORMAT, **facts})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Stability:
         """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
         with reading(path, FORMAT, "what stability() found, as") as saved:
-            return of_saved(saved)
+            names, own = saved.names_of_data(), {one.name for one in fields(cls)}
+            values: dict[str, Any] = {
+                name: saved.numbers(name, "fib", nan=True) for name in saved.names if name in own
+            }
+            values |= {name: value for name, value in saved.facts.items() if name in own}
+            for name in {"certificate", "best_certificate"} & values.keys():
+                values[name] = certificate_of_numbers(values[name], values["loss"])
+            values |= {name: saved.factor(name) for name in ("W", "H", "best_run", "spectra")}
+            return cls(**values, names=names)
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
@@ -705,7 +672,7 @@ class Stability(NamedComponents):
 
     def move_in_words(self, k: int) -> str:
         """Return how far noise lets component k be moved: "3.1°"."""
-        angle = math.degrees(self.moves[integer("k", k, at_least=0, at_most=self.K - 1)])
+        angle = math.degrees(self.moves[k])
         return f"{angle:.1f}°" if math.isfinite(angle) else "unknown"
 
     def limits_in_words(self) -> str:
@@ -758,6 +725,17 @@ class Stability(NamedComponents):
             lines.append("a consensus is made of medians: it need not be a minimum, as a run is")
         return lines
 
+    def top_features(
+        self, n: int = 10, *, feature_names: Iterable[object] | None = None
+    ) -> list[list[str]]:
+        """Return the names of the n largest features of each component, largest first."""
+        return largest_features(self.W, named_features(self.W, self.names, feature_names), n)
+
+    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
+        """Return the components as a pandas data frame: a row each, features in columns."""
+        names = named_features(self.W, self.names, feature_names)
+        return components_frame(self.W, names, [f"component {k}" for k in range(self.K)])
+
     def plot(self, axes: Any = None) -> Array:
         """Draw the components with the limits of their entries; return the matplotlib axes."""
         titles = [
@@ -775,46 +753,6 @@ def _distances(certificate: AnyCertificate) -> dict[str, str]:
         gaps = f"{certificate.coefficient_gap:.2g}, {certificate.component_gap:.2g}"
         return (gap if certificate.is_bound_telling else {}) | {"duality gaps of H, W": gaps}
     return gap | {"distance from a stationary point": f"{certificate.kkt_residual:.2g}"}
-
-
-def plain(found: Stability, prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the facts to save, with a prefix to the names of arrays."""
-    arrays = {
-        name: getattr(found, name)
-        for name in (*_FACTORS, *_NUMBERS, *_WITH_NAN, "labels", "is_kept")
-    }
-    for name in _CERTIFICATES:
-        if (certificate := getattr(found, name)) is not None:
-            arrays[name] = numbers_of_certificate(certificate)
-    names, shapes = arrays_of_names(found.names)
-    facts = {name: getattr(found, name) for name in (*_TEXTS, *_FLOATS, *_INTEGERS)}
-    named = {prefix + name: array for name, array in arrays.items()}
-    return {**named, **names}, {"format": FORMAT, **shapes, **facts}
-
-
-def of_saved(
-    saved: SavedArrays, prefix: str = "", facts: dict[str, Any] | None = None
-) -> Stability:
-    """Return what `plain` took apart; refuse what does not fit together."""
-    facts = saved.facts if facts is None else facts
-    values: dict[str, Any] = {name: saved.factor(prefix + name) for name in _FACTORS}
-    values |= {name: saved.numbers(prefix + name) for name in _NUMBERS}
-    values |= {name: saved.numbers(prefix + name, nan=True) for name in _WITH_NAN}
-    values["labels"] = saved.numbers(prefix + "labels", "i")
-    values["is_kept"] = saved.numbers(prefix + "is_kept", "b")
-    for names, kind in ((_TEXTS, str), (_FLOATS, float), (_INTEGERS, int)):
-        values |= {name: kind(facts[name]) for name in names}
-    for name in _CERTIFICATES:
-        if prefix + name in saved:
-            numbers = saved.numbers(prefix + name)
-            values[name] = certificate_of_numbers(numbers, values["loss"])
-    found = Stability(**values, names=saved.names_of_data())
-    labels = found.labels
-    if labels.size and not -1 <= labels.min() <= labels.max() < found.K:
-        raise FileFormatError("its labels are not those of its components")
-    if found.resample not in _DIFFERENCES:
-        raise FileFormatError(f"its runs differ by {found.resample!r}, which is unknown")
-    return found
 
 
 # --- one number of components -------------------------------------------------------------------
@@ -890,77 +828,79 @@ def stability(
     """
     require_data_matrix(V, nonzero=True)
     K = checked_components(K, V)
-    checked = checked_options(
-        n_runs=n_runs,
-        loss=loss,
-        resample=resample,
-        density_threshold=density_threshold,
-        max_excess=max_excess,
-        max_iter=max_iter,
-        tol=tol,
-        rng=rng,
-        checkpoint=checkpoint,
-    )
+    options = (loss, resample, density_threshold, max_excess, max_iter, tol, rng, checkpoint)
+    settings = _Settings.checked(n_runs, *options)
     with V.own_threads():
-        noise = checked_noise(V, K, dispersion, **checked.of_noise)
-        runs = replicate(V, K, **checked.of_runs, noise=noise, checkpoint=checked.checkpoint)
-        return judged_replicates(V, runs, **checked.of_consensus)
+        noise = settings.noise(V, K, dispersion)
+        ((_, found),) = settings.found(V, {K: settings.checkpoint}, noise)
+    return found
 
 
-def checked_noise(
-    V: DataMatrix, K: int, dispersion: float | Noise | None, loss: str, resample: str
-) -> Noise:
-    """Return how counts vary around a fit with K components, as far as runs need it."""
-    if isinstance(dispersion, Noise):
-        return dispersion
-    if dispersion is not None:
-        dispersion = number("dispersion", dispersion, at_least=0)
-    if loss == "poisson":
-        return noise_of(V, K, np.random.default_rng(0), dispersion)
-    if resample != "counts":
-        return POISSON
-    if dispersion is None:
-        dispersion = estimated_dispersion(V, K, np.random.default_rng(0))
-    return Noise(dispersion)
+class _Settings(NamedTuple):
+    """The options of `stability` and `stability_over`, checked."""
 
-
-class Options(NamedTuple):
-    """The options of `stability`: of its runs, of what is made of them, and where they are kept."""
-
-    of_runs: dict[str, Any]
-    of_consensus: dict[str, Any]
-    of_noise: dict[str, str]
+    n_runs: int
+    loss: str
+    resample: str
+    density_threshold: float
+    max_excess: float
+    stopping: Stopping
+    rng: np.random.Generator
     checkpoint: Checkpoint | None
 
+    @classmethod
+    def checked(
+        cls,
+        n_runs: int,
+        loss: str,
+        resample: str,
+        density_threshold: float,
+        max_excess: float,
+        max_iter: int,
+        tol: float,
+        rng: np.random.Generator | None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+    ) -> _Settings:
+        """Check the options."""
+        rng = optional(generator, "rng", rng)
+        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint(path("checkpoint", checkpoint))
+        return cls(
+            integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS),
+            checked_loss(loss),
+            choice("resample", resample, RESAMPLINGS),
+            number("density_threshold", density_threshold, above=0),
+            number("max_excess", max_excess, at_least=0, or_infinite=True),
+            Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1)),
+            np.random.default_rng(0) if rng is None else rng,
+            checkpoint,
+        )
 
-def checked_options(
-    *,
-    n_runs: int,
-    loss: str,
-    resample: str,
-    density_threshold: float,
-    max_excess: float,
-    max_iter: int,
-    tol: float,
-    rng: np.random.Generator | None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | None,
-) -> Options:
-    """Return the options of `stability`, checked."""
-    n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
-    how = {"loss": checked_loss(loss), "resample": choice("resample", resample, RESAMPLINGS)}
-    threshold = number("density_threshold", density_threshold, above=0)
-    max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
-    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
-    rng = optional(generator, "rng", rng)
-    rng = np.random.default_rng(0) if rng is None else rng
-    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(path("checkpoint", checkpoint))
-    return Options(
-        {"n_runs": n_runs, "rng": rng, "stopping": stopping, **how},
-        {"density_threshold": threshold, "max_excess": max_excess, **how},
-        how,
-        checkpoint,
-    )
+    def noise(self, V: DataMatrix, K: int, dispersion: float | Noise | None) -> Noise:
+        """Return how counts vary around a fit with K components, as far as runs need it."""
+        if isinstance(dispersion, Noise):
+            return dispersion
+        dispersion = optional(number, "dispersion", dispersion, at_least=0)
+        if self.loss == "poisson":
+            return noise_of(V, K, np.random.default_rng(0), dispersion)
+        if self.resample != "counts":
+            return POISSON
+        if dispersion is None:
+            dispersion = estimated_dispersion(V, K, np.random.default_rng(0))
+        return Noise(dispersion)
+
+    def found(
+        self, V: DataMatrix, places: Mapping[int, Checkpoint | None], noise: Noise
+    ) -> Iterator[tuple[int, Stability]]:
+        """Yield what runs have in common, for each number of components; they share passes."""
+        how: dict[str, Any] = {"loss": self.loss, "resample": self.resample}
+        options = {**how, "rng": self.rng, "stopping": self.stopping, "noise": noise}
+        limits: dict[str, Any] = {
+            "density_threshold": self.density_threshold,
+            "max_excess": self.max_excess,
+        }
+        for K, runs in replicate_over(V, places, self.n_runs, **options):
+            yield K, judged_replicates(V, runs, **how, **limits)
 
 
 def judged_replicates(
@@ -1104,8 +1044,6 @@ def _some_samples(V: DataMatrix, end: _Ended) -> tuple[Array, Array]:
 _MAX_DEFAULT = 50  # components that are tried by default
 _PATIENCE = 2  # numbers of components beyond the best one that are tried
 
-_FORMAT = "conenmf-stability-range-2"
-
 
 @dataclass(frozen=True, eq=False)
 class StabilityRange:
@@ -1148,28 +1086,6 @@ class StabilityRange:
                 f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
             )
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything but the data to one ``.npz`` file, as `Stability.save` does."""
-        arrays: dict[str, Any] = {}
-        each = []
-        for k, one in self.found.items():
-            parts, facts = plain(one, f"{k}_")
-            arrays |= parts
-            each.append({"K": k, **facts})
-        facts = {"format": _FORMAT, "K": self.K, "reason": self.reason, "each": each}
-        shapes = {name: each[0][name] for name in ("image_shape", "pixels_shape")}
-        write_arrays(path, arrays, facts | shapes)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> StabilityRange:
-        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
-        with reading(path, _FORMAT, "what stability_over() found, as") as saved:
-            each = {int(facts["K"]): facts for facts in saved.facts["each"]}
-            found = {k: of_saved(saved, f"{k}_", facts) for k, facts in each.items()}
-            if int(saved.facts["K"]) not in found or any(k != one.K for k, one in found.items()):
-                raise FileFormatError("its numbers of components are not those of its parts")
-            return cls(int(saved.facts["K"]), str(saved.facts["reason"]), found)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw stability and error against K; return the two matplotlib axes."""
@@ -1228,114 +1144,98 @@ def stability_over(
     """
     require_data_matrix(V, nonzero=True)
     optional(function, "callback", callback, takes=1)
-    checked = checked_options(
-        n_runs=n_runs,
-        loss=loss,
-        resample=resample,
-        density_threshold=density_threshold,
-        max_excess=max_excess,
-        max_iter=max_iter,
-        tol=tol,
-        rng=rng,
-        checkpoint=checkpoint,
-    )
-    if checked.checkpoint is not None:
-        with held_folder(Path(checked.checkpoint.folder)):  # it is made, and can be written to
+    options = (loss, resample, density_threshold, max_excess, max_iter, tol, rng, checkpoint)
+    settings = _Settings.checked(n_runs, *options)
+    if settings.checkpoint is not None:
+        with held_folder(Path(settings.checkpoint.folder)):  # it is made, and can be written to
             pass
     with V.own_threads():
-        numbers = _Numbers.of(V, ks, **checked.of_noise)
-        noise = checked_noise(V, numbers.most, dispersion, **checked.of_noise)
-        trial = _Trial(V, checked, noise, callback)
-        if not numbers.are_counts:
-            found = trial.of(numbers.candidates)
-            return StabilityRange(*_recommended(found), found)
-        costs = trial.costs(numbers) if ks is not None else trial.search(numbers)
-    K = min(costs, key=costs.__getitem__)
-    reason = "more would explain no more than noise allows"
-    return StabilityRange(K, reason, dict(sorted(trial.found.items())))
+        are_counts = settings.loss == "poisson" and V.observed is None and holds_counts(V)
+        candidates = _candidates(V, ks, are_counts)
+        noise = settings.noise(V, candidates[-1], dispersion)
+        trial = _RangeTrial(V, settings, noise, are_counts, callback)
+        if are_counts and ks is None:
+            trial.search(candidates[0])
+        else:
+            trial.add(candidates)
+    found = dict(sorted(trial.found.items()))
+    if are_counts:
+        return StabilityRange(trial.best, "more would explain no more than noise allows", found)
+    return StabilityRange(*_recommended(found), found)
 
 
-class _Numbers(NamedTuple):
-    """The numbers of components to be tried."""
-
-    candidates: list[int]
-    are_counts: bool
-
-    @property
-    def most(self) -> int:
-        return self.candidates[-1]
-
-    @classmethod
-    def of(cls, V: DataMatrix, ks: Iterable[int] | None, loss: str, resample: str) -> _Numbers:
-        """Check the numbers, or find those from a good one on to the most that are likely."""
-        are_counts = loss == "poisson" and V.observed is None and holds_counts(V)
-        if ks is None:
-            most = min(*V.shape, _MAX_DEFAULT)
-            if are_counts:
-                first, most = scan(V, np.random.default_rng(0))
-            else:
-                first, most = min(2, most), min(count_above_edge(V, most).K + 2, most)
-            return cls(list(range(first, most + 1)), are_counts)
-        candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
-        if candidates.size == 0:
-            raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
-        checked_components(int(candidates[-1]), V)
-        return cls(candidates.tolist(), are_counts)
+def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> list[int]:
+    """Check the numbers, or find those from a good one on to the most that are likely."""
+    if ks is None:
+        most = min(*V.shape, _MAX_DEFAULT)
+        if are_counts:
+            first, most = scan(V, np.random.default_rng(0))
+        else:
+            first, most = min(2, most), min(count_above_edge(V, most).K + 2, most)
+        return list(range(first, most + 1))
+    candidates = numbers_of_components(ks)
+    checked_components(int(candidates[-1]), V)
+    return [int(k) for k in candidates]
 
 
-class _Trial:
-    """Runs of several numbers of components, and what each number costs."""
+def numbers_of_components(ks: Iterable[int]) -> Array:
+    """Check a list of numbers, and return them sorted."""
+    candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
+    if candidates.size == 0:
+        raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
+    return candidates
+
+
+class _RangeTrial:
+    """Runs of several numbers of components; of counts also what each number costs."""
 
     def __init__(
         self,
         V: DataMatrix,
-        options: Options,
+        settings: _Settings,
         noise: Noise,
+        are_counts: bool,
         callback: Callable[[Stability], object] | None,
     ) -> None:
-        self.V, self.options, self.noise, self.callback = V, options, noise, callback
+        self.V, self.settings, self.noise = V, settings, noise
+        self.are_counts, self.callback = are_counts, callback
         self.found: dict[int, Stability] = {}
+        self.costs: dict[int, float] = {}
 
-    def of(self, ks: list[int]) -> dict[int, Stability]:
-        """Return what is found for these numbers, whose runs share their passes."""
-        place = self.options.checkpoint
+    @property
+    def best(self) -> int:
+        """The number that costs least."""
+        return min(self.costs, key=self.costs.__getitem__)
+
+    def add(self, ks: list[int]) -> None:
+        """Find what the runs of these numbers have in common; they share their passes."""
+        place = self.settings.checkpoint
         places: dict[int, Checkpoint | None] = dict.fromkeys(ks)
         if place is not None:
             places = {k: replace(place, folder=Path(place.folder) / f"K-{k}") for k in places}
-        runs_of = replicate_over(self.V, places, **self.options.of_runs, noise=self.noise)
-        for k, runs in runs_of:
-            self.found[k] = judged_replicates(self.V, runs, **self.options.of_consensus)
+        for k, one in self.settings.found(self.V, places, self.noise):
+            self.found[k] = one
             if self.callback is not None:
-                self.callback(self.found[k])
-        return {k: self.found[k] for k in sorted(ks)}
+                self.callback(one)
+        if self.are_counts:
+            self.costs |= {k: self._cost(self.found[k]) for k in ks}
 
-    def costs(self, numbers: _Numbers) -> dict[int, float]:
-        """Return what each number costs."""
-        return {k: self._cost(one) for k, one in self.of(numbers.candidates).items()}
-
-    def search(self, numbers: _Numbers) -> dict[int, float]:
-        """Return the costs of numbers around the first, until two beyond the best one."""
-        first = numbers.candidates[0]
-        costs = {first: self._cost(self.of([first])[first])}
+    def search(self, first: int) -> None:
+        """Try numbers around the first, until two beyond the best one."""
+        self.add([first])
         for step in (-1, 1):
             k = first + step
-            while 1 <= k <= min(self.V.shape) and _distance(costs, k) * step <= _PATIENCE:
-                costs[k] = self._cost(self.of([k])[k])
+            while 1 <= k <= min(self.V.shape) and (k - self.best) * step <= _PATIENCE:
+                self.add([k])
                 k += step
-        return costs
 
     def _cost(self, one: Stability) -> float:
         """The divergence of the best fit to V, and what every component explains of noise."""
         V, W = self.V, one.best_run
         if one.resample != "start":  # then it was fitted to other data
-            W = continued(V, W, self.noise, self.options.of_runs["stopping"])
+            W = continued(V, W, self.noise, self.settings.stopping)
         H = best_coefficients(V, W, "poisson")[0]
         return quasi_divergence(V, W, H, self.noise.dispersion) + one.K * edge_of(V.shape)
-
-
-def _distance(costs: dict[int, float], k: int) -> int:
-    """How far a number is from the best one."""
-    return k - min(costs, key=costs.__getitem__)
 
 
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
