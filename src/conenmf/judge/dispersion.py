@@ -105,7 +105,7 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     """
     if not holds_counts(V):
         return 0.0
-    return _pilot(_Part.of(V, rng), K, rng).dispersion
+    return _pilot(_Part.of(V, rng), K, rng)[1].dispersion
 
 
 def noise_of(
@@ -117,13 +117,13 @@ def noise_of(
     """
     if dispersion == 0 or V.observed is not None or not holds_counts(V):
         return POISSON if dispersion is None else Noise(dispersion)
-    pilot = _pilot(_Part.of(V, rng), K, rng)
-    phi = pilot.dispersion if dispersion is None else dispersion
+    W, around = _pilot(_Part.of(V, rng), K, rng)
+    phi = around.dispersion if dispersion is None else dispersion
     is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and is_in_memory(V)
     if phi == 0 or not is_small:
         return Noise(phi)
-    H = np.asarray(best_coefficients(V, pilot.W, "poisson")[0], np.float64)
-    return Noise(phi, _weights(phi, pilot.W, H))
+    H = np.asarray(best_coefficients(V, W, "poisson")[0], np.float64)
+    return Noise(phi, _weights(phi, W, H))
 
 
 def scan(V: DataMatrix, rng: np.random.Generator) -> tuple[int, int]:
@@ -135,12 +135,12 @@ def scan(V: DataMatrix, rng: np.random.Generator) -> tuple[int, int]:
     """
     part, most = _Part.of(V, rng), min(V.shape)
     costs: dict[int, float] = {}
-    k, pilot = min(_FIRST, most), None
+    k, noise = min(_FIRST, most), None
     while True:
-        pilot = _pilot(part, k, rng, pilot)
-        phi, H = pilot.dispersion, best_coefficients(part.V, pilot.W, "poisson")[0]
+        W, noise = _pilot(part, k, rng, noise)
+        phi, H = noise.dispersion, best_coefficients(part.V, W, "poisson")[0]
         spread = np.log1p(phi * part.counts).sum() / 2
-        costs[k] = quasi_divergence(part.V, pilot.W, H, phi) + spread + k * edge_of(part.V.shape)
+        costs[k] = quasi_divergence(part.V, W, H, phi) + spread + k * edge_of(part.V.shape)
         best = min(costs, key=costs.__getitem__)
         if k >= best + _BEYOND or k == most:
             return best, k
@@ -201,26 +201,17 @@ class _Part(NamedTuple):
         return cls(part if is_in_memory(part) else from_columns(counts), counts)
 
 
-class _Pilot(NamedTuple):
-    """A short fit, and the noise around it."""
-
-    W: Array
-    noise: Noise
-
-    @property
-    def dispersion(self) -> float:
-        return self.noise.dispersion
-
-
-def _pilot(part: _Part, K: int, rng: np.random.Generator, before: _Pilot | None = None) -> _Pilot:
-    """Fit with the weights of the fit before, by default from none on in several rounds."""
-    noise, W = POISSON if before is None else before.noise, np.empty(0)
+def _pilot(
+    part: _Part, K: int, rng: np.random.Generator, before: Noise | None = None
+) -> tuple[Array, Noise]:
+    """W of a short fit with the weights of a fit before, by default several, and its noise."""
+    noise, W = before or POISSON, np.empty(0)
     for _ in range(_ROUNDS if before is None else 1):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
         H = np.asarray(best_coefficients(part.V, W, "poisson")[0], np.float64)
         phi = _solved(part.counts, W, H)
         noise = Noise(phi, _weights(phi, W, H)) if phi else POISSON
-    return _Pilot(W, noise)
+    return W, noise
 
 
 def _best_of_several(data: DataMatrix, K: int, rng: np.random.Generator) -> Array:

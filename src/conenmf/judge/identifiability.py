@@ -98,7 +98,7 @@ def _radii(V: DataMatrix, W: Array, Ht: Aligned, precision: float) -> Array:
     anchored = features.purest[:, 0] < _MAX_IMPURITY
     if (radii <= UNIQUE_RADIUS).all() or np.count_nonzero(anchored) < K - 1:
         return radii
-    others, step = _Others(K), max(1, _MAX_HELD_NUMBERS // (len(_SHARES) * K**2))
+    others, step = np.full((2, K, K), np.inf), max(1, _MAX_HELD_NUMBERS // (len(_SHARES) * K**2))
     for first in range(0, K, step):
         some = range(first, min(first + step, K))
         (windows,) = V.map(_windows_of_samples, Ht, components=some, **how)
@@ -196,14 +196,6 @@ def _unheeded() -> Any:
 # --- the bounds ---------------------------------------------------------------------------------
 
 
-class _Others:
-    """What was proved of rows of H: how much of another component is in each."""
-
-    def __init__(self, K: int) -> None:
-        self.ratios = np.full((K, K), np.inf)  # of m to k in the row of k
-        self.parts = np.full((K, K), np.inf)  # of w_l in the component of k, in units of ||w_l||
-
-
 class _Pair(NamedTuple):
     """X = A Y, with rows of A and columns of Y of at most norm 1, columns of A of equal norm.
 
@@ -289,8 +281,12 @@ class _Pair(NamedTuple):
                     break
         return _angle(min(sines))
 
-    def add_row(self, found: _Others, k: int, windows: Array, floor: float) -> None:
-        """Bound what row k of H may have of other components, by its anchor and its windows."""
+    def add_row(self, found: Array, k: int, windows: Array, floor: float) -> None:
+        """Bound what row k of H may have of other components, by its anchor and its windows.
+
+        `found` (2, K, K) has the ratios of m to k in that row, and the parts of w_l in the
+        component of k, in units of ||w_l||.
+        """
         u, y = self.features.purest[k, 1:], self.samples.purest[k, 1:]
         GY, K, rest = self.samples.gram, y.size, np.arange(y.size) != k
         if not (np.isfinite(u).all() and np.isfinite(y).all()):
@@ -315,15 +311,15 @@ class _Pair(NamedTuple):
             if own <= 0 or in_sample <= 0:
                 continue
             parts = of_others * whole / in_sample / self.column_norm
-            if parts.sum() < found.parts[k, rest].sum():
-                found.parts[k, rest], found.ratios[k, rest] = parts, of_others / own
+            if parts.sum() < found[1, k, rest].sum():
+                found[:, k, rest] = of_others / own, parts
                 if parts.sum() < _SMALL_ENOUGH:
                     break
 
-    def radii_by_others(self, found: _Others) -> Array:
+    def radii_by_others(self, found: Array) -> Array:
         """Bound the angle of each component, given the rows of H of all others."""
         K = len(self.AA)
-        parts, ratios = found.parts.copy(), found.ratios.copy()
+        ratios, parts = found
         np.fill_diagonal(parts, 0)
         rounding = self.of_scaled_feature * math.sqrt(self.sizes[0] * self.inverse_diagonal.max())
         sines = parts.sum(axis=0) + rounding / self.column_norm

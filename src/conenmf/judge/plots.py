@@ -8,6 +8,7 @@ matplotlib is imported when the first figure is drawn, and only here.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -98,15 +99,13 @@ def scores(
 
     `meanings` says what the scores of an estimator are; it is the label of the vertical axis.
     """
-    if axes is None:
-        axes = _subplots(1, len(votes), width=3.4, height=3.0)
-    flat = _flat(axes, len(votes), "estimators")
-    for ax, (name, (values, K)) in zip(flat, votes.items(), strict=False):
+    drawn = _grid(axes, len(votes), "estimators", width=3.4, height=3.0, columns=len(votes))
+    for ax, (name, (values, K)) in zip(drawn, votes.items(), strict=True):
         ax.plot(ks, values, marker=".")
         ax.axvline(K, color="0.4", linestyle="--")
         label = meanings[name].replace("; ", "\n")
         ax.set(xlabel="number of components K", ylabel=label, title=f"{name}: {K}")
-    return flat[: len(votes)]
+    return drawn
 
 
 def spectrum(rank: RankEstimate, K: int, ax: Any = None) -> Any:
@@ -156,16 +155,14 @@ def components(
     W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
     instance("names", names, Names).checked(None, len(W))
     indices, pair = _chosen(which, W.shape[1]), _limits(limits, W)
-    if axes is None:
-        axes = _grid(len(indices), names)
-    flat = _flat(axes, len(indices), "components")
-    for k, ax in zip(indices, flat, strict=False):
+    columns = 3 if names.feature_names is not None and not names.image_shape else 4
+    width = 2.2 if names.image_shape else 3.6
+    drawn = _grid(axes, len(indices), "components", width=width, height=2.4, columns=columns)
+    for k, ax in zip(indices, drawn, strict=True):
         band = None if pair is None else (pair[0][:, k], pair[1][:, k])
         _component(W[:, k], names, ax, top, band)
         ax.set_title(f"component {k}", fontsize="medium")
-    for ax in flat[len(indices) :]:
-        ax.set_visible(False)
-    return flat[: len(indices)]
+    return drawn
 
 
 def _limits(limits: Any, W: Array) -> tuple[Array, Array] | None:
@@ -204,14 +201,12 @@ def _component(
 def bands(W: Array, lower: Array, upper: Array, axes: Any = None, *, titles: list[str]) -> Array:
     """Draw components (F, K) over their features, each with limits for its entries."""
     F, K = W.shape
-    if axes is None:
-        axes = _subplots(*_rows_and_columns(K), width=3.4, height=2.2)
-    flat = _flat(axes, K, "components")
-    for k, ax in enumerate(flat[:K]):
+    drawn = _grid(axes, K, "components", width=3.4, height=2.2)
+    for k, ax in enumerate(drawn):
         ax.fill_between(np.arange(F), lower[:, k], upper[:, k], step="mid", color="C0", alpha=0.35)
         ax.step(np.arange(F), W[:, k], where="mid", color="C0", linewidth=0.8)
         ax.set(title=titles[k])
-    return flat[:K]
+    return drawn
 
 
 def stability_and_error(ks: Array, values: Array, errors: Array, K: int, ax: Any = None) -> Any:
@@ -238,18 +233,12 @@ def maps(
     """Draw abundance maps: the share of components in each pixel, from 0 to 1."""
     shares = abundance_maps(W, H, pixels_shape)
     indices = _chosen(which, len(shares))
-    if axes is None:
-        rows, columns = pixels_shape
-        width = float(np.clip(2.4 * columns / rows, 1.2, 4.8))
-        axes = _subplots(*_rows_and_columns(len(indices)), width=width, height=2.6)
-    flat = _flat(axes, len(indices), "maps")
-    for k, ax in zip(indices, flat, strict=False):
+    width = float(np.clip(2.4 * pixels_shape[1] / pixels_shape[0], 1.2, 4.8))
+    drawn = _grid(axes, len(indices), "maps", width=width, height=2.6)
+    for k, ax in zip(indices, drawn, strict=True):
         image = ax.imshow(shares[k], cmap="viridis", vmin=0, vmax=1)
         ax.set(xticks=[], yticks=[])
         ax.set_title(f"component {k}", fontsize="medium")
-    for ax in flat[len(indices) :]:
-        ax.set_visible(False)
-    drawn = flat[: len(indices)]
     drawn[0].figure.colorbar(image, ax=list(drawn), label="share", shrink=0.6)
     return drawn
 
@@ -319,40 +308,32 @@ def _axes(ax: Any) -> Any:
 
 def _flat(axes: Any, count: int, drawn: str, name: str = "axes") -> Array:
     """Axes as a list, at least as many as are drawn on."""
-    try:
-        flat: Array = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-        is_drawable = all(hasattr(ax, "plot") and hasattr(ax, "figure") for ax in flat)
-    except Exception:  # an object of the caller's own
-        is_drawable = False
-    if not is_drawable:
+    flat = np.empty(0, dtype=object)
+    with contextlib.suppress(Exception):  # an object of the caller's own
+        flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    if not all(hasattr(ax, "plot") and hasattr(ax, "figure") for ax in flat) or not flat.size:
         raise OptionError(Message(Option(name, axes), ", expected axes of matplotlib, or None"))
     if flat.size < count:
         raise OptionError(f"{flat.size} axes were given for {count} {drawn}: give one for each")
     return flat
 
 
-def _grid(count: int, names: Names) -> Array:
-    are_bars = names.feature_names is not None and not names.image_shape
-    rows, columns = _rows_and_columns(count, 3 if are_bars else 4)
-    return _subplots(rows, columns, width=2.2 if names.image_shape else 3.6, height=2.4)
+def _grid(
+    axes: Any, count: int, drawn: str, *, width: float, height: float, columns: int = 4
+) -> Array:
+    """Return so many axes, of the given ones or of a new figure; those that are left are hidden.
 
-
-def _rows_and_columns(count: int, least: int = 4) -> tuple[int, int]:
-    """The shape of a grid for so many axes: some columns, and more if there are many rows."""
-    columns = min(count, max(least, math.ceil(math.sqrt(count / 1.5))))
-    return -(-count // columns), columns
-
-
-def _subplots(rows: int, columns: int, *, width: float, height: float) -> Array:
-    """Return axes (rows, columns), each of a width and height in inches."""
-    axes: Array = _pyplot().subplots(
-        rows,
-        columns,
-        figsize=(width * columns, height * rows),
-        squeeze=False,
-        layout="constrained",
-    )[1]
-    return axes
+    New ones have a width and height in inches, and more columns if there are many rows.
+    """
+    if axes is None:
+        columns = min(count, max(columns, math.ceil(math.sqrt(count / 1.5))))
+        rows = -(-count // columns)
+        size = (width * columns, height * rows)
+        axes = _pyplot().subplots(rows, columns, figsize=size, layout="constrained")[1]
+    flat = _flat(axes, count, drawn)
+    for ax in flat[count:]:
+        ax.set_visible(False)
+    return flat[:count]
 
 
 def _pyplot() -> Any:
