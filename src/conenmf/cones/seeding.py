@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block, dense, exact, norms
+from ..data.blocks import Array, Block, exact, norms
 from ..data.matrix import DataMatrix, sample_indices
 from ..data.resample import Seed, new_seed, uniform_rows
 from .clustering import Cones, require_new_direction, require_samples
-from .geometry import cosine_rounding
+from .geometry import cosine_rounding, unit_columns
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 __all__ = ["cr1_plus_plus", "draw_centres"]
@@ -114,8 +114,7 @@ def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> 
         if not np.isfinite(winners.times).all():
             require_new_direction(1.0, k, K, tie)
         centres[:, k] = winners.indices
-        columns = dense(V.columns(winners.indices))
-        z = columns / np.linalg.norm(columns, axis=0)
+        z = unit_columns(V, winners.indices)
         Z[:, :, k] = z.T
         if k + 1 < K:
             nearest, winners = V.sweep(

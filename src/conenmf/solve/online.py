@@ -1,10 +1,11 @@
 """Streams: cones and factors of samples that arrive batch by batch and are not kept.
 
 The paper leaves an online version of its algorithms open; this is one. A stream keeps at most K
-centres and, for each of their cones, a sketch of its samples (`cones.stream`); and K components
-with the statistics HH' and VH' from which they are updated (a loop of its own, one batch at a time,
-since no sample is read twice). Cones affect components in one place only: a cone whose sum the
-components approximate badly gets a component of its own. Nothing grows with the number of samples.
+centres and, for each of their cones, a sketch of its samples (`cones.open_problems`); and K
+components with the statistics HH' and VH' from which they are updated (a loop of its own, one
+batch at a time, since no sample is read twice). Cones affect components in one place only: a cone
+whose sum the components approximate badly gets a component of its own. Nothing grows with the
+number of samples.
 """
 
 from __future__ import annotations
