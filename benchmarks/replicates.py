@@ -26,10 +26,11 @@ from conenmf.data.matrix import DataMatrix
 from conenmf.data.resample import bootstrapped, redrawn
 from conenmf.data.together import is_in_memory
 from conenmf.data.views import take_samples
+from conenmf.solve.losses import get_loss
 
 DRAWS: dict[str, Callable[[DataMatrix, np.random.Generator, str], DataMatrix]] = {
     "start": lambda V, rng, loss: V,
-    "samples": lambda V, rng, loss: bootstrapped(V, rng, loss=loss),
+    "samples": lambda V, rng, loss: bootstrapped(V, rng, degree=get_loss(loss).degree),
     "counts": lambda V, rng, loss: redrawn(V, rng),
 }
 K = 5

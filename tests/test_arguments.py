@@ -245,7 +245,8 @@ FUNCTIONS = {
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
     "solve.run.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
         "hals"), "stopping": ("object", Stopping(max_iter=1)), "callback": ("function?", None),
-        "leap": ("function?", None), "resume": ("object?", None), "save": ("function?", None)},
+        "leap": ("function?", None), "resume": ("object?", None), "save": ("function?", None),
+        "objective": ("object?", None)},
     "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
         ("object?", None), **DRAWING, **SPECTRAL},
     "solve.separable.spa": {**DATA, "K": ("size", K)},

@@ -18,9 +18,8 @@ from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
 from conenmf.judge.certificate import certify_counts, poisson_gaps
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.goals import best_coefficients
-from conenmf.solve.losses.poisson import Poisson, margins, regressions
-from conenmf.solve.losses.weighted import Weighted
+from conenmf.solve.losses import FROBENIUS, POISSON
+from conenmf.solve.losses.poisson import margins, regressions
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -47,6 +46,7 @@ HOLED = {
 W, H = GIVEN.W, GIVEN.H
 
 HANDLED = {  # each has a check of its numbers below
+    "solve.run.alternate",
     "factorize",
     "compare",
     "certify",
@@ -149,13 +149,13 @@ class TestNumbers:
         assert value == pytest.approx(squares(p, DATA, W, H), rel=1e-9)
         gradient = W.T @ (p * (W @ H - DATA))
         assert np.abs(np.minimum(H, gradient)).max() < 1e-8 * np.abs(W.T @ DATA).max()
-        assert best_coefficients(V, W)[2] == value
+        assert FROBENIUS.coefficients(V, W)[2] == value
         positive = W + 0.01
         H, _, sums = regressions(C, positive)
         assert sums.divergence == pytest.approx(divergence(p, COUNTS, positive, H), rel=1e-7)
         gradient = positive.T @ (p * (1 - COUNTS / (positive @ H)))
         assert np.abs(np.minimum(H, gradient)).max() < 1e-3 * np.abs(positive.T @ p).max()
-        assert best_coefficients(C, positive, "poisson")[2] == pytest.approx(sums.divergence)
+        assert POISSON.coefficients(C, positive)[2] == pytest.approx(sums.divergence)
 
     def test_margins(self, C, p):
         found = margins(C)
@@ -163,8 +163,10 @@ class TestNumbers:
         np.testing.assert_allclose(found.samples, (p * COUNTS).sum(axis=0))
         one = factorize(C, 1, loss="poisson", tol=1e-10)
         assert found.divergence == pytest.approx(divergence(p, COUNTS, one.W, one.H), rel=1e-4)
-        assert Poisson(C).relative_error(found.divergence / Poisson(C).unit) == pytest.approx(1)
-        assert Weighted(HOLED["mask"][0]).total == pytest.approx((KNOWN * DATA**2).sum())
+        assert POISSON.on(C).relative_error(found.divergence / POISSON.on(C).unit) == pytest.approx(
+            1
+        )
+        assert FROBENIUS.on(HOLED["mask"][0]).total == pytest.approx((KNOWN * DATA**2).sum())
 
     def test_certificates(self, C, p):
         positive = W + 0.01

@@ -127,7 +127,7 @@ def test_auto_sketches_large_dense_data_only():
 @pytest.mark.parametrize(
     ("made_by", "part", "options"),
     [
-        ("conenmf.pipeline.initialize", "H", {"init": "random", "sketch": None}),
+        ("conenmf.solve.losses.loss.initialize", "H", {"init": "random", "sketch": None}),
         ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": 6}),
         ("conenmf.solve.race.sketch", "B", {"init": "auto", "sketch": None}),
     ],

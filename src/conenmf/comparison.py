@@ -23,9 +23,8 @@ from .judge import plots
 from .judge.scores import scores
 from .pipeline import factorize
 from .result import Factorization
-from .settings import check_limits
 from .solve.inits import INITS, InitFunction
-from .solve.run import Callback, History
+from .solve.run import Callback, History, Stopping
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
 from .text import card, counted, function_name
 
@@ -181,7 +180,7 @@ def compare(
     K, seed = components(K), integer("seed", seed, at_least=0)
     inits = _checked("inits", inits, ("auto", *INITS))
     solvers = _checked("solvers", solvers, SOLVERS)
-    check_limits(max_iter, tol, max_time, None, None)
+    Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
     if true is not None and true.size != V.shape[1]:

@@ -10,35 +10,41 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import MethodType
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, components
+from .arguments import array, choice, components, factor, seeded
+from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
-from .data.known import weigh_samples
+from .data.known import Given, is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import Negative
-from .errors import DataError, NotAvailableError, OptionError
-from .handover import sklearn_init
-from .inputs import ReadsInputs
-from .io.open import is_elsewhere
+from .data.prepare import prepared
+from .data.validate import Negative, checked_components, unmasked
+from .errors import DataError, DataTypeError, Message, NotAvailableError, Option, OptionError
+from .io.open import from_rows, is_elsewhere
 from .judge.certificate import AnyCertificate
+from .judge.choose_k import choose_k
 from .judge.scores import components_frame, largest_features, matched_rows, named_features
-from .names import in_order
-from .pipeline import factorize
+from .judge.stability import Stability, stability
+from .names import Names, in_order, names_of
+from .pipeline import checked_K, factorize
 from .progress import watching
-from .repeating import FitsManyTimes
 from .result import Factorization
 from .scale.checkpoint import Checkpoint
-from .settings import NeedsNumberOfComponents, scikit_learn_rng
-from .solve.coefficients import held_out_share
-from .solve.goals import best_coefficients, checked_loss
-from .solve.inits import Init
-from .solve.losses.poisson import held_out_deviance, margins
+from .solve.constraints import FIXED_TABLE, Fixed, Penalties
+from .solve.inits import Init, check_factor, lift_zeros
+from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.run import Callback
 from .solve.solvers import Solver, Update
@@ -46,9 +52,28 @@ from .solve.solvers import Solver, Update
 __all__ = ["ConeNMF", "sklearn_init"]
 
 
+class _ForBatches:
+    """A method that is there if the number of components is given, and the loss is for batches."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
+        if model is None:
+            return self.method
+        if "stream" not in get_loss(model.loss).constraints:
+            problem = "partial_fit minimises least squares, and there is none for "
+            advice = ": fit all samples; files larger than memory are read a part at a time"
+            raise NotAvailableError(Message(problem, Option("loss", model.loss), advice))
+        if isinstance(model.n_components, str) and model.n_components == "auto":
+            raise NotAvailableError(
+                "n_components='auto' needs all samples at once, and partial_fit has one batch: "
+                "give a number; after fit, model.set_params(n_components=model.n_components_)"
+            )
+        return MethodType(self.method, model)
+
+
 class ConeNMF(
-    ReadsInputs,
-    FitsManyTimes,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -220,31 +245,32 @@ class ConeNMF(
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
         V = self._read(X, reset=True, feature_names=feature_names, mask=mask, weights=weights)
-        V = weigh_samples(V, sample_weight, checked_loss(self.loss))
+        loss = get_loss(self.loss)
+        if sample_weight is not None and "sample weights" not in loss.constraints:
+            raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
+        V = weigh_samples(V, sample_weight, loss.degree)
         n_components, init = self._init_in_letters(V)
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
             options = limits | self._options("loss", "solver", "sketch", "checkpoint")
             options |= {"fixed": self._fixed_in_letters(V), "penalties": self._penalties(V)}
-            rng = scikit_learn_rng(self.random_state)
+            rng = _generator(self.random_state)
             result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_, self.n_iter_ = result.K, result.n_iter
         self.labels_, self.history_ = result.labels, result.history
         self.relative_error_ = result.relative_error
-        self.reconstruction_err_ = result.relative_error * np.sqrt((V.observed or V).total)
+        left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
+        self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
         self._unknown = None if V.observed is None else V.observed.empty_features
-        if result.loss == "poisson":
-            left = result.relative_error * margins(V).scale
-            self.reconstruction_err_ = float(np.sqrt(2 * left))
         self.stop_reason_ = result.stop_reason
         self._forget("n_samples_seen_", "_stream")
         if problem := result.problem:  # the level leads through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
-    @NeedsNumberOfComponents
+    @_ForBatches
     def partial_fit(self, X: Any, y: object = None) -> Self:
         """Learn from one more batch of samples, which need not be kept.
 
@@ -268,7 +294,7 @@ class ConeNMF(
         """
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
-        if self.fixed is not None or V.observed is not None or not self._penalties(V).are_none:
+        if self._is_restricted(V):
             problem = "partial_fit takes no penalties, fixed components or missing entries: use fit"
             raise NotAvailableError(problem)
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
@@ -352,16 +378,15 @@ class ConeNMF(
         V = self._read(X, reset=False)
         if V.observed is not None:
             raise NotAvailableError("score() is for complete data: use explained_share(X)")
-        held_out = held_out_share if checked_loss(self.loss) == "frobenius" else held_out_deviance
-        sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
-        return held_out(V, self.components_.T, weights=sample_weight)
+        if sample_weight is not None:
+            sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
+            sample_weight = array("sample_weight", sample_weight, V.shape[1:], at_least=0)
+        return get_loss(self.loss).held_out(V, self.components_.T, sample_weight)
 
     def explained_share(self, X: Any) -> float:
         """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
         V, _, _, value = self._coefficients(X)
-        is_squared = checked_loss(self.loss) == "frobenius"
-        total = (V.observed or V).total if is_squared else margins(V).scale
-        return 1.0 - value / (total or 1.0)
+        return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
 
     def _coefficients(
         self, X: Any, unseen: str = "warn"
@@ -369,7 +394,8 @@ class ConeNMF(
         components, names = self._named_components()
         V = self._read(X, reset=False)
         W, penalties = matched_rows(components, names, V), self._penalties(V)
-        H, labels, value = best_coefficients(V, W, self.loss, penalties=penalties, unseen=unseen)
+        unseen = choice("unseen", unseen, ("warn", "raise"))
+        H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
         return V, H.T, labels, value
 
     def top_features(
@@ -400,6 +426,169 @@ class ConeNMF(
             index = list(self.result_.component_names)
         return components_frame(W, named_features(W, names, feature_names), index)
 
+    def stability(
+        self,
+        X: Any,
+        n_runs: int = 20,
+        *,
+        resample: str = "samples",
+        density_threshold: float = 0.5,
+        max_excess: float = 0.01,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Stability:
+        """Fit X many times, and return which components are found again, and how exactly.
+
+        The model is not changed. Of its options, those are used that say how X is read, and
+        `n_components`, `loss`, `max_iter`, `tol` and `random_state`; runs begin at random. If
+        `n_components` is "auto", it is that of an earlier `fit`, or chosen for X.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
+        n_runs : int
+        resample, density_threshold, max_excess, checkpoint
+            See `conenmf.stability`.
+
+        Returns
+        -------
+        Stability
+            In the paper's letters: the components of the consensus are the columns of its W.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from conenmf import ConeNMF
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12))
+        >>> ConeNMF(3).stability(X, 6).verdict
+        'stable'
+        """
+        is_fitted = hasattr(self, "components_")
+        V = (self if is_fitted else clone(self))._read(X, reset=not is_fitted)
+        if self._is_restricted(V):
+            raise NotAvailableError(
+                "stability() takes no penalties, fixed components or missing entries: create a "
+                "model without these options"
+            )
+        K = checked_K(self.n_components, V)
+        if isinstance(K, str):
+            K = self.n_components_ if is_fitted else choose_k(V).K
+        return stability(
+            V,
+            K,
+            n_runs,
+            loss=self.loss,
+            resample=resample,
+            density_threshold=density_threshold,
+            max_excess=max_excess,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=_generator(self.random_state),
+            checkpoint=checkpoint,
+        )
+
+    def _options(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+    def _penalties(self, V: DataMatrix) -> Penalties:
+        names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
+        N = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
+        return Penalties.as_in_sklearn((V.shape[0], N), **self._options(*names))
+
+    def _is_restricted(self, V: DataMatrix) -> bool:
+        """Whether there are known components, missing entries or penalties."""
+        is_plain = self.fixed is None and V.observed is None
+        return not (is_plain and self._penalties(V).are_none)
+
+    def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
+        """Return components given in rows as columns, in the order of the features of V."""
+        if self.fixed is None:
+            return None
+        names = names_of(self.fixed)
+        W = factor("fixed", self.fixed, ("n", "F")).T
+        return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
+
+    def _named_components(self) -> tuple[Array, Names]:
+        check_is_fitted(self)
+        if hasattr(self, "result_"):
+            return self.components_.T, self.result_.names
+        return self.components_.T, Names.of(feature_names=getattr(self, "feature_names_in_", None))
+
+    def _read(
+        self,
+        X: Any,
+        *,
+        reset: bool,
+        feature_names: Iterable[object] | None = None,
+        mask: Any = None,
+        weights: Any = None,
+    ) -> DataMatrix:
+        """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
+
+        Weights of features are kept for later data.
+        """
+        given = Given(self.missing, mask, weights)
+        options = self._options("negative", "n_threads", "max_memory") | given._asdict()
+        options["names"] = names = Names.of(feature_names=feature_names)
+        V: DataMatrix
+        if not is_elsewhere(X):
+            options["names"] = names_of(X).updated(names)
+            X = self._checked(unmasked(X, self.missing), reset=reset, accept_sparse=True)
+            V = from_rows(X, **options)
+        elif isinstance(X, DataMatrix) and feature_names is not None:
+            raise OptionError("X is open already: give names=Names.of(...) where it is opened")
+        else:
+            is_open = isinstance(X, DataMatrix)
+            if is_open and given.missing == "nan":  # they have none
+                given = given._replace(missing="raise")
+            V = given.applied(X, "rows") if is_open else from_rows(X, **options)
+            if not reset:
+                matched_rows(*self._named_components(), V)  # its error names features
+            outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
+            self._checked(outline, reset=reset, skip_check_array=True)
+        done = None if reset or not hasattr(self, "result_") else self.result_.preparation
+        if done is not None and V.preparation is None:
+            V = prepared(V, done)
+        if reset:
+            is_short = is_of_features(weights)
+            self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
+        if reset or getattr(self, "_weights", None) is None:
+            return V
+        known = np.asarray(self._weights)
+        return observed_only(V, weights=matched_rows(known, self._named_components()[1], V))
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Let scikit-learn check X; its errors keep their words, and get a name."""
+        X = np.asarray(X) if isinstance(X, np.matrix) else X  # which scikit-learn refuses
+        try:
+            return validate_data(self, X, ensure_all_finite=False, **options)
+        except Exception as problem:
+            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
+
+    def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
+        """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
+        init = "auto" if self.init is None else self.init
+        if isinstance(init, str) or callable(init):
+            return self.n_components, init
+        F, N = V.shape
+        pair = init if isinstance(init, tuple) else (None, init)
+        if len(pair) != 2:
+            raise DataError(
+                f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
+            )
+        A, C = pair
+        of_A, of_C = names_of(A).feature_names, names_of(C).sample_names
+        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
+        names = replace(V.names, feature_names=of_both)
+        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
+        C = in_order(V.names, "components", C, "", "feature")
+        K = self.n_components
+        if isinstance(K, str) and K == "auto":
+            K = len(factor("components", C, ("K", F)))
+        K = checked_components(components(K, auto=True), V)
+        W = check_factor(C, (K, F), "components", V.dtype).T
+        return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)
         if "text/html" in bundle:
@@ -424,3 +613,42 @@ class ConeNMF(
         tags.input_tags.allow_nan = self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def sklearn_init(
+    X: Any, n_components: int, *, solver: str = "cd", random_state: Any = None
+) -> tuple[Array, Array]:
+    """Return W (n_samples, K) and H (K, n_features) for scikit-learn's ``NMF(init="custom")``.
+
+    Parameters
+    ----------
+    X : array or sparse matrix (n_samples, n_features)
+    n_components : int
+    solver : {"cd", "mu"}
+        The solver of scikit-learn's NMF that will run. "mu" cannot leave zeros, so for it
+        both factors are strictly positive.
+    random_state : int, RandomState, Generator or None
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import NMF
+    >>> X = np.array([[2.0, 0.1], [4.0, 0.0], [0.0, 3.0]])
+    >>> W, H = sklearn_init(X, 2)
+    >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
+    (3, 2)
+    """
+    solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
+    W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
+    components = np.ascontiguousarray(W.T)
+    if solver == "mu":
+        components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
+    return np.ascontiguousarray(lift_zeros(V, H).T), components
+
+
+def _generator(random_state: Any) -> np.random.Generator | None:
+    """Turn a random state of scikit-learn into a Generator."""
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        from sklearn.utils import check_random_state  # slow to import
+
+        random_state = check_random_state(random_state).randint(2**31)
+    return None if random_state is None else seeded("random_state", random_state)

@@ -37,6 +37,7 @@ from .linalg.svd import Spectrum
 from .names import Names
 from .save import saved_factorization, write_factorization
 from .solve.constraints import Penalties
+from .solve.losses import get_loss
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 from .text import card, counted
@@ -286,7 +287,7 @@ class Factorization:
         the divergence alone. It needs the data.
         """
         V = self._require_data("objective_bound()")
-        if self.loss == "poisson":
+        if "divergence" in get_loss(self.loss).lower_bounds:
             certificate: Any = self.certify()
             return float(certificate.lower_bound * certificate.of_margins)
         given = self.settings.get("penalties", {})

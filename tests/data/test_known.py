@@ -20,6 +20,7 @@ from conenmf.errors import (
 )
 from conenmf.names import Names
 from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses import get_loss
 
 N, F, K = 36, 11, 2
 RNG = np.random.default_rng(0)
@@ -183,7 +184,9 @@ def test_weights_of_samples_multiply_those_of_entries(loss, storage, said, tmp_p
     data = {"dense": X, "sparse": sp.csr_array(X), "dask": da.from_array(X, chunks=(9, F))}
     opened = open_data(tmp_path / "x.npy") if storage == "file" else from_rows(data[storage])
     V, s = observed_only(opened, **said), OF_SAMPLES * (np.arange(N) % 5 > 0)
-    result = factorize(weigh_samples(V, s, loss), K, loss=loss, max_iter=1000, tol=1e-9)
+    result = factorize(
+        weigh_samples(V, s, get_loss(loss).degree), K, loss=loss, max_iter=1000, tol=1e-9
+    )
     weights = next(iter(said.values())) * s[:, None]
     objective, total = judged(result, weights, loss)
     assert result.objective == pytest.approx(objective, rel=1e-7)

@@ -44,6 +44,7 @@ from conenmf.judge.stability import (
     replicate,
     replicate_over,
 )
+from conenmf.solve.losses import get_loss
 from conenmf.solve.run import Stopping
 
 OPTIONS = {"max_iter": 12, "tol": 1e-3}
@@ -341,7 +342,7 @@ def test_it_is_saved_from_any_storage(main_backend, small_blocks, tmp_path):
 
 RESAMPLED = {
     "start": lambda V, rng, loss: V,
-    "samples": lambda V, rng, loss: bootstrapped(V, rng, loss=loss),
+    "samples": lambda V, rng, loss: bootstrapped(V, rng, degree=get_loss(loss).degree),
     "counts": lambda V, rng, loss: redrawn(V, rng),
 }
 

@@ -22,7 +22,7 @@ from conenmf.judge.uniqueness import (
     exact_uniqueness,
 )
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.goals import best_coefficients
+from conenmf.solve.losses import FROBENIUS, POISSON
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -246,7 +246,7 @@ def check_others(V, W, found, error):
                 found.other(k)
             continue
         other = found.other(k)
-        H = np.asarray(best_coefficients(matrix, other)[0])
+        H = np.asarray(FROBENIUS.coefficients(matrix, other)[0])
         assert other.min() >= 0
         assert H.min() >= 0
         assert relative_error(V, other, H) <= MAX_ERROR_RATIO * error + 1e-12
@@ -347,7 +347,7 @@ def test_spare_components_may_be_anything(kind):
     found = uniqueness(from_columns(W @ H), W, H)
     assert found.verdicts[2] == "can be moved"
     assert "to anything" in found.in_words(2)
-    H_other = np.asarray(best_coefficients(from_columns(W @ H), found.other(2))[0])
+    H_other = np.asarray(FROBENIUS.coefficients(from_columns(W @ H), found.other(2))[0])
     np.testing.assert_allclose(found.other(2) @ H_other, W @ H, 0, 1e-9)
     assert found.lower[:, 2].max() == 0
 
@@ -366,7 +366,7 @@ def test_noise_lets_components_move_that_are_unique_without_it():
 
 
 def _best(V, W):
-    return np.asarray(best_coefficients(from_columns(V), W)[0])
+    return np.asarray(FROBENIUS.coefficients(from_columns(V), W)[0])
 
 
 def test_a_component_that_both_factors_have_is_not_moved():
@@ -389,7 +389,7 @@ def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(seed)
     result = factorize(from_columns(scene), 3, penalties=abundances, rng=rng)
     found = result.uniqueness()
     for k in found.others:
-        H_other, _, squared = best_coefficients(
+        H_other, _, squared = FROBENIUS.coefficients(
             from_columns(scene), found.other(k), penalties=abundances
         )
         np.testing.assert_allclose(np.asarray(H_other).sum(axis=0), 1)
@@ -471,7 +471,7 @@ def test_counts(main_backend):
     assert found is result.uniqueness()
     assert "can be moved" in found.verdicts
     for k in found.others:
-        divergence = best_coefficients(V, found.other(k), "poisson")[2]
+        divergence = POISSON.coefficients(V, found.other(k))[2]
         assert divergence <= MAX_ERROR_RATIO * result.objective * (1 + 1e-9)
         assert found.error_ratios[k] == pytest.approx(divergence / result.objective, rel=1e-6)
 

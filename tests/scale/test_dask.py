@@ -32,6 +32,7 @@ from conenmf.errors import (
 )
 from conenmf.judge.stability import stability
 from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve.losses import get_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
 
@@ -285,7 +286,7 @@ def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss, traffic)
     found = stability(V, 2, 3, rng=np.random.default_rng(7), **options)
     for W, rng in zip(found.spectra, np.random.default_rng(7).spawn(3), strict=True):
         rounds.append(V.traffic.rounds)
-        data = bootstrapped(V, rng, loss=loss)
+        data = bootstrapped(V, rng, degree=get_loss(loss).degree)
         alone = factorize(data, 2, init="random", sketch=None, rng=rng, **options).W
         W, alone = (Y / Y.sum(axis=0) for Y in (W, alone))
         np.testing.assert_allclose(np.sort(W, axis=1), np.sort(alone, axis=1), rtol=1e-13)

@@ -7,7 +7,8 @@ from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import OptionError
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.constraints import Penalties, Term, best_rows, sum_to_one, unit_columns
-from conenmf.solve.terms import Terms
+from conenmf.solve.losses import FROBENIUS
+from conenmf.solve.solvers import SOLVERS
 
 KINDS = {
     "L1": Penalties(l1_h=0.3, l1_w=0.2),
@@ -191,12 +192,13 @@ def test_orthogonal_coefficients_are_where_nothing_falls_any_more():
 def test_known_components_keep_their_length_where_others_have_unit_length():
     rng = np.random.default_rng(0)
     V, given = from_rows(rng.random((20, 8))), 5 * rng.random((8, 1))
-    terms = Terms.of(V, given, Penalties(orthogonality=0.1), None, "frobenius")
-    W, H = np.column_stack([given, rng.random((8, 2))]), rng.random((3, 20))
-    scaled, coefficients = terms.scaled(W, H)
+    W = np.column_stack([given, rng.random((8, 2))])
+    start = FROBENIUS.initialize(V, 3, W, SOLVERS["hals"])
+    how = (SOLVERS["hals"], Penalties(orthogonality=0.1), 1)
+    scaled, coefficients, *_ = FROBENIUS.begin(V, 3, W, None, *how, warm=False)
     np.testing.assert_array_equal(scaled[:, :1], given)
     np.testing.assert_allclose(np.linalg.norm(scaled[:, 1:], axis=0), 1)
-    np.testing.assert_allclose(scaled @ coefficients, W @ H)
+    np.testing.assert_allclose(scaled @ coefficients, W @ start.H)
 
 
 @pytest.mark.parametrize("mask", [None, np.random.default_rng(0).random((20, 8)) > 0.2])

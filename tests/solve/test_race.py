@@ -6,7 +6,8 @@ from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.data.sketch import sketch_rank
 from conenmf.errors import OptionError
 from conenmf.solve.inits import initialize
-from conenmf.solve.race import Race, Track, run_race
+from conenmf.solve.losses import FROBENIUS
+from conenmf.solve.race import Race, Track
 from conenmf.solve.solvers import SOLVERS
 
 HALS = SOLVERS["hals"]
@@ -25,6 +26,10 @@ def scene(seed, n_samples=300, n_bands=30, K=5):
     return X * (1 + 1e-3 * rng.standard_normal(X.shape))
 
 
+def run_race(V, K, solver, rng=None, **how):
+    return FROBENIUS.race(V, K, solver, rng, **how)
+
+
 def errors(race):
     return np.array([one.relative_error for one in race.entrants])
 
@@ -33,16 +38,16 @@ def test_every_storage_holds_the_same_race(main_backend, sample_matrix):
     here, there = (
         run_race(V, 4, HALS) for V in (from_columns(sample_matrix), main_backend(sample_matrix))
     )
-    assert here.initial.name == there.initial.name
+    assert here.name == there.name
     np.testing.assert_allclose(errors(there.race), errors(here.race), rtol=1e-8)
-    np.testing.assert_allclose(there.initial.W, here.initial.W, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(there.W, here.W, rtol=1e-6, atol=1e-9)
 
 
 def test_where_cr1_reaches_the_bound_no_other_init_competes():
     V = from_columns(make_cones(60, 3, 0.1, n_samples=200, rng=np.random.default_rng(0)).V)
     outcome = run_race(V, 3, HALS)
     (only,) = outcome.race.entrants
-    assert only.init == outcome.initial.name == "cr1"
+    assert only.init == outcome.name == "cr1"
     assert only.relative_error <= 1.0006 * outcome.race.lower_bound
 
 
@@ -74,7 +79,7 @@ def test_the_winner_has_the_lowest_error_reached(sample_matrix, rank):
     assert race.data == ("all" if rank is None else "sketch")
     assert [one.init for one in race.entrants][:4] == ["cr1-robust", "nndsvd", "spa", "random"]
     assert race.winner.relative_error <= errors(race).min() * 1.00002
-    assert outcome.initial.name == race.winner.init
+    assert outcome.name == race.winner.init
     assert all(one.iterations >= 1 and one.seconds > 0 for one in race.entrants)
 
 
@@ -95,7 +100,7 @@ def test_other_solvers_begin_with_the_init_that_won(sample_matrix, solver):
     name, number = outcome.race.winner.init, outcome.race.won_by
     rng = np.random.default_rng(number) if number else None
     expected = initialize(V, 4, name, SOLVERS[solver], rng)
-    np.testing.assert_allclose(outcome.initial.W, expected.W, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(outcome.W, expected.W, rtol=1e-3, atol=1e-6)
     assert outcome.state is None
 
 
@@ -119,7 +124,7 @@ def test_as_many_components_as_features_or_samples_are_exact(main_backend, shape
 
 def test_more_components_than_features_are_cones():
     V = from_columns(np.random.default_rng(2).random((4, 30)))
-    assert run_race(V, 6, HALS).initial.name == "cr1"
+    assert run_race(V, 6, HALS).name == "cr1"
 
 
 def test_an_init_that_cannot_make_so_many_components_does_not_take_part():
@@ -235,13 +240,13 @@ def test_many_samples_or_features_are_raced_on_some(data):
     V = from_columns(V if data == "samples" else V.T)
     outcome = run_race(V, 4, HALS)
     assert outcome.race.data == data
-    assert outcome.initial.W.shape == (V.shape[0], 4)
-    assert outcome.initial.H.shape == (4, V.shape[1])
+    assert outcome.W.shape == (V.shape[0], 4)
+    assert outcome.H.shape == (4, V.shape[1])
     result = factorize(V, 4)
     assert result.history.relative_error[0] <= 1.01 * result.race.winner.relative_error
     best = min(factorize(V, 4, init=init).relative_error for init in ("cr1", "nndsvd", "spa"))
     assert result.relative_error <= 1.0005 * best
-    other = run_race(V, 4, SOLVERS["mult"]).initial
+    other = run_race(V, 4, SOLVERS["mult"])
     assert other.W.shape == (V.shape[0], 4)
     assert other.name == result.init_used
 

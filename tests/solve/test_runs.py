@@ -1,5 +1,4 @@
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,10 +7,10 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
-from conenmf.solve.losses.objective import Frobenius, Point
-from conenmf.solve.methods import Method, Slot
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Run, Stopping, alternate, iterate
-from conenmf.solve.solvers import SOLVERS, Solver
+from conenmf.solve.solvers import SOLVERS
 
 
 @pytest.fixture
@@ -102,19 +101,18 @@ def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
 # --- a loss that knows its value only where the pass was made ---------------------------------
 
 
-class Late(Frobenius):
+class Late(LeastSquares):
     """Least squares that does not know its value at the W it has just updated."""
 
-    known_at = Point.BEFORE
+    knows_after = False
 
-    def value(self, sums, W, at):
-        assert at is Point.BEFORE
-        return super().value({**sums, "VH": None}, W, at)
+    def value(self, sums, W, *, after):
+        assert not after
+        return super().value({**sums, "VH": None}, W, after=after)
 
 
-def late(name):
-    slot = Slot(SOLVERS[name])
-    return Method(slot, slot, Late)
+def late(V):
+    return Late(FROBENIUS, V)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -123,7 +121,8 @@ def test_values_at_the_w_before_never_rise(name, seed):
     rng = np.random.default_rng(seed)
     V = rng.random((8, 30)) ** rng.integers(1, 6)
     W, H = rng.random((8, 3)), rng.random((3, 30))
-    run = alternate(from_columns(V), W, H, late(name), stopping=Stopping(0, max_iter=40))
+    data, stopping = from_columns(V), Stopping(0, max_iter=40)
+    run = alternate(data, W, H, name, stopping=stopping, objective=late(data))
     errors = run.history.relative_error
     assert (np.diff(errors) <= 1e-9).all()
     exact = np.linalg.norm(V - run.W @ run.H) / np.linalg.norm(V)
@@ -135,7 +134,7 @@ def test_both_kinds_of_loss_come_to_the_same_end(name, sample_matrix, init):
     """Plain solvers with the same iterates; those that are extrapolated as far, in as many."""
     V, stopping = from_columns(sample_matrix), Stopping(0, max_iter=60)
     usual = alternate(V, *init, name, stopping=stopping)
-    other = alternate(V, *init, late(name), stopping=stopping)
+    other = alternate(V, *init, name, stopping=stopping, objective=late(V))
     if not SOLVERS[name].extrapolate:
         assert np.array_equal(other.W, usual.W)
         assert np.array_equal(other.H, usual.H)
@@ -149,8 +148,9 @@ def test_a_step_that_raises_the_late_value_is_taken_back(init):
     rng = np.random.default_rng(4)
     V = from_columns(rng.random((12, 40)) ** 5)
     taken_back = []
-    for solver in ("hals", late("hals")):
-        run = alternate(V, *init, solver, stopping=Stopping(0, max_iter=80))
+    for objective in (None, late(V)):
+        stopping = Stopping(0, max_iter=80)
+        run = alternate(V, *init, "hals", stopping=stopping, objective=objective)
         taken_back.append(np.count_nonzero(np.diff(run.history.relative_error) == 0))
     assert all(0 < count < 20 for count in taken_back)
 
@@ -158,17 +158,17 @@ def test_a_step_that_raises_the_late_value_is_taken_back(init):
 # --- a loss with an array of its own ----------------------------------------------------------
 
 
-class Weighted(Frobenius):
+class Weighted(LeastSquares):
     """sum_n g_n ||v_n - W h_n||^2."""
 
-    def __init__(self, V, *, weights, rescale=True):
-        super().__init__(V, rescale=rescale)
+    def __init__(self, V, weights):
+        super().__init__(FROBENIUS, V)
         self.aligned = (*self.aligned, weights)
         self.total = float(weights @ np.asarray(V.norms_squared)) / self.unit**2
 
     @staticmethod
     def step(block, squared, weights, H, *before, **options):
-        *rows, _ = Frobenius.step(block, squared, H, *before, **options)
+        *rows, _ = LeastSquares.step(block, squared, H, *before, **options)
         weighted = weights[:, None] * rows[0]
         sums = {"VH": block @ weighted, "HH": rows[0].T @ weighted}
         return *rows, {**sums, "inner": float(np.vdot(sums["VH"], options["W"]))}
@@ -179,9 +179,8 @@ class Weighted(Frobenius):
 def test_sample_weights_are_an_aligned_array(name, main_backend, sample_matrix, init):
     """The same as scaling the samples, which is not done."""
     weights = np.random.default_rng(2).uniform(0.2, 3, 40)
-    slot, stopping = Slot(SOLVERS[name]), Stopping(0, max_iter=8)
-    method = Method(slot, slot, partial(Weighted, weights=weights))
-    run = alternate(main_backend(sample_matrix), *init, method, stopping=stopping)
+    V, stopping = main_backend(sample_matrix), Stopping(0, max_iter=8)
+    run = alternate(V, *init, name, stopping=stopping, objective=Weighted(V, weights))
     scale = np.sqrt(weights)
     scaled = from_columns(sample_matrix * scale)
     expected = alternate(scaled, init[0], init[1] * scale, name, stopping=stopping)
@@ -191,24 +190,7 @@ def test_sample_weights_are_an_aligned_array(name, main_backend, sample_matrix, 
     np.testing.assert_allclose(*errors, rtol=1e-9)
 
 
-# --- slots ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ridge:
-    """b ||Y||^2."""
-
-    b: float
-
-    def __call__(self, G, C, Y):
-        return G + self.b * np.eye(len(G)), C
-
-    def value(self, Y):
-        return self.b * float((Y.astype(float) ** 2).sum())
-
-
-def keep(G, C, Y):
-    return Y
+# --- penalties --------------------------------------------------------------------------------
 
 
 @pytest.mark.thinned(3)
@@ -216,12 +198,10 @@ def keep(G, C, Y):
 def test_a_penalty_for_h_leads_to_the_ridge_solution(name, main_backend, sample_matrix, init):
     W, H = init
     scale = 1e-8  # the penalty must not see a V that was rescaled
-    V, penalty = main_backend(scale * sample_matrix), Ridge(0.7)
-    method = Method(Slot(SOLVERS[name], penalty), Slot(Solver(keep)))
-    seen = []
-    run = alternate(
-        V, W, H * scale, method, stopping=Stopping(0, max_iter=60), callback=seen.append
-    )
+    V, seen = main_backend(scale * sample_matrix), []
+    how = {"stopping": Stopping(0, max_iter=60), "callback": seen.append}
+    objective = FROBENIUS.on(V, Penalties(l2_h=0.7), n_fixed=3)
+    run = alternate(V, W, H * scale, name, objective=objective, **how)
     np.testing.assert_array_equal(run.W, W)
     best = nnls(W.T @ W + 0.7 * np.eye(3), sample_matrix.T @ W).T
     np.testing.assert_allclose(np.asarray(run.H) / scale, best, rtol=1e-5, atol=1e-9)
@@ -231,32 +211,18 @@ def test_a_penalty_for_h_leads_to_the_ridge_solution(name, main_backend, sample_
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("loss", [Frobenius, Late])
-def test_the_objective_with_its_penalties_never_rises(name, loss, sample_matrix, init):
+@pytest.mark.parametrize("kind", [LeastSquares, Late])
+def test_the_objective_with_its_penalties_never_rises(name, kind, sample_matrix, init):
     V, seen = from_columns(sample_matrix), []
-    method = Method(Slot(SOLVERS[name], Ridge(0.2)), Slot(SOLVERS[name], Ridge(0.1)), loss)
-    run = alternate(V, *init, method, stopping=Stopping(0, max_iter=60), callback=seen.append)
+    objective = kind(FROBENIUS, V, Penalties(l2_h=0.2, l2_w=0.1))
+    how = {"stopping": Stopping(0, max_iter=60), "callback": seen.append}
+    run = alternate(V, *init, name, objective=objective, **how)
     objectives = np.array([iteration.objective for iteration in seen])
     assert (np.diff(objectives) <= 1e-9).all()
     penalties = 0.1 * (run.W**2).sum() + 0.2 * (run.H**2).sum()
     objective = ((sample_matrix - run.W @ run.H) ** 2).sum() + penalties
     assert objective <= objectives[-1] * (1 + 1e-9)
     assert objective == pytest.approx(objectives[-1], rel=1e-2)
-
-
-def test_each_factor_has_its_own_solver(sample_matrix, init):
-    V, updated = from_columns(sample_matrix), []
-
-    def note(which, solver):
-        def update(G, C, Y):
-            updated.append((which, len(Y)))
-            return solver.update(G, C, Y)
-
-        return Slot(Solver(update, first="H"))
-
-    method = Method(note("H", SOLVERS["nnlsb"]), note("W", SOLVERS["plain-hals"]))
-    alternate(V, *init, method, stopping=Stopping(0, max_iter=2))
-    assert updated == 2 * [("H", 40), ("W", 12)]
 
 
 # --- several runs -----------------------------------------------------------------------------
@@ -266,17 +232,26 @@ def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sampl
     """Of different solvers, losses and numbers of components; each leaves when it is done."""
     rng = np.random.default_rng(5)
     inits = [(rng.random((12, K)), rng.random((K, 40))) for K in (3, 2, 4)]
-    solvers, limits = ["hals", "plain-mult", late("nnlsb")], [6, 9, 4]
+    solvers, limits = ["hals", "plain-mult", "nnlsb"], [6, 9, 4]
     stoppings = [Stopping(0, max_iter=n) for n in limits]
+
+    def objectives(V):
+        return [FROBENIUS.on(V), FROBENIUS.on(V), late(V)]
+
+    own = main_backend(sample_matrix)
     alone = [
-        alternate(main_backend(sample_matrix), *init, solver, stopping=stopping)
-        for init, solver, stopping in zip(inits, solvers, stoppings, strict=True)
+        alternate(own, *init, solver, stopping=stopping, objective=objective)
+        for init, solver, stopping, objective in zip(
+            inits, solvers, stoppings, objectives(own), strict=True
+        )
     ]
     V = main_backend(sample_matrix)
     before = V.passes
     runs = [
-        Run(V, *init, solver, stopping)
-        for init, solver, stopping in zip(inits, solvers, stoppings, strict=True)
+        Run(objective, *init, SOLVERS[solver], stopping)
+        for init, solver, stopping, objective in zip(
+            inits, solvers, stoppings, objectives(V), strict=True
+        )
     ]
     together = iterate(V, runs)
     assert V.passes - before == 1 + max(limits)  # one for the sums that plain-mult begins with

@@ -17,10 +17,8 @@ from conenmf.errors import (
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.losses.weighted import Weighted
-from conenmf.solve.methods import Method, Slot
+from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
 from conenmf.solve.run import Stopping, alternate
-from conenmf.solve.solvers import SOLVERS
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +67,9 @@ def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_
     V = from_rows(X, mask=mask, block_samples=32)
     rng = np.random.default_rng(0)
     W, H = rng.random((20, 3)), rng.random((3, 80))
-    loss = Weighted(V, grams_every=grams_every)
-    slot = Slot(SOLVERS[solver])
-    method = Method(slot, slot, lambda V, rescale: loss)
-    solution = alternate(V, W, H, method, stopping=Stopping(0.0, max_iter=15))
+    objective = KnownSquares(FROBENIUS, V, grams_every=grams_every)
+    how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
+    solution = alternate(V, W, H, solver, **how)
     errors = solution.history.relative_error
     assert (np.diff(errors) <= 1e-12).all()
     first = weighted_error(X, mask, W, H) / (mask * X**2).sum()
@@ -280,7 +277,7 @@ def test_wrong_weights_are_named(X):
 @pytest.mark.parametrize(("K", "every"), [(3, 6), (30, 12)])
 def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every):
     rng = np.random.default_rng(0)
-    loss = Weighted(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
+    loss = FROBENIUS.on(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
     exact = []
     for number in range(25):
         loss.number = number

@@ -37,8 +37,7 @@ from ..judge.choose_k import choose_k
 from ..judge.stability import Replicates, Stability, judged_replicates, replicate
 from ..names import Names
 from ..solve.coefficients import coefficients
-from ..solve.count_inits import initialize_counts
-from ..solve.goals import goal_of
+from ..solve.losses import POISSON
 from ..solve.run import Stopping, alternate
 from ..text import counted, excerpt
 from .genes import GeneStatistics, gene_statistics, overdispersion
@@ -340,11 +339,9 @@ def _refined(
     counts: DataMatrix = take_features(V, genes, dtype="float32")
     counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
-    method = goal_of("poisson", "auto")[2]
-    assert method is not None  # the Poisson loss has a solver
-    initial = initialize_counts(counts, spectra.shape[1], (spectra * deviation, H))
-    stopping = Stopping(0.0, max_iter=n_iter)
-    W = alternate(counts, initial.W, initial.H, method, stopping=stopping).W / deviation
+    start = POISSON.initialize(counts, spectra.shape[1], (spectra * deviation, H))
+    how: Any = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": POISSON.on(counts)}
+    W = alternate(counts, start.W, start.H, "newton", **how).W / deviation
     sums = W.sum(axis=0)
     if not (sums > 0).all():  # a program that no cell needs any more
         return spectra

@@ -33,8 +33,8 @@ from ..judge.stability import RESAMPLINGS
 from ..names import Names
 from ..report import VIEWS, render
 from ..solve.constraints import Penalties
-from ..solve.goals import LOSSES, SOLVERS_OF
 from ..solve.inits import INITS
+from ..solve.losses import LOSSES, SOLVER_NAMES
 from ..solve.solvers import SOLVERS
 from ..text import visible
 from .console import Display
@@ -116,8 +116,8 @@ _TABLE: dict[str, tuple[Any, ...]] = {
     "loss": (
         _COMMON,
         "--loss",
-        "What is minimised: least squares, or poisson for counts.",
-        {"type": click.Choice([*LOSSES, "kullback-leibler"])},
+        f"What is minimised: {', '.join(loss.help for loss in LOSSES.values())}.",
+        {"type": click.Choice([*chain(*((one.name, *one.aliases) for one in LOSSES.values()))])},
     ),
     "init": (
         _COMMON,
@@ -319,7 +319,7 @@ _TABLE: dict[str, tuple[Any, ...]] = {
         _SOLVING,
         "--solver",
         "How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
-        {"type": click.Choice(["auto", *dict.fromkeys(chain(*SOLVERS_OF.values())), "none"])},
+        {"type": click.Choice(["auto", *SOLVER_NAMES, "none"])},
     ),
     "max_iter": (
         _SOLVING,

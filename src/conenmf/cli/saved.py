@@ -19,8 +19,7 @@ from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..solve.constraints import Penalties
-from ..solve.goals import LOSSES, best_coefficients
-from ..solve.losses.weighted import Weighted
+from ..solve.losses import get_loss
 from ..text import visible
 from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
 from .output import STABILITY_FILE, check_complete, list_in_summary
@@ -60,11 +59,10 @@ def transform(request: Request) -> None:
     with request.display.working("computing the coefficients"), V.own_threads():
         penalties = Penalties.of_plain(result.settings.get("penalties"))
         W = result.W[features].astype(V.dtype, copy=False)
-        H, labels, value = best_coefficients(V, W, result.loss, penalties=penalties)
+        loss = get_loss(result.loss)
+        H, labels, value = loss.coefficients(V, W, penalties)
     write_coefficients(output, H.T, V.names, result.component_names)
-    is_plain = V.observed is None or result.loss != "frobenius"
-    loss = LOSSES[result.loss] if is_plain else Weighted
-    error = loss(V, rescale=False).relative_error(value) if V.total else 0.0
+    error = loss.relative_error(value, loss.scale(V)) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
         "n_samples": V.shape[1],

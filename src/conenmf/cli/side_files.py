@@ -26,7 +26,7 @@ from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts
 from ..judge.scores import matched_rows
 from ..names import Names
 from ..solve.constraints import FIXED_TABLE, Fixed
-from ..solve.goals import checked_loss
+from ..solve.losses import get_loss
 from ..text import visible
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def weighed(request: Request, V: DataMatrix, loss: str) -> DataMatrix:
     except ValueError as problem:
         wanted = f": expected a number for each sample, one on each line; {problem}"
         raise FileFormatError(Message(Option("sample_weight", path), wanted)) from None
-    return weigh_samples(V, weights, checked_loss(loss))
+    return weigh_samples(V, weights, get_loss(loss).degree)
 
 
 def _in_numbers(source: Path, folder: Path) -> Path:

@@ -161,7 +161,7 @@ class Weighed:
     ----------
     V : DataMatrix (F, N)
         The samples themselves.
-    weights, loss
+    weights, degree
         As in `weigh_samples`.
     repeated : array of integers, or None
         The samples, as often as they are repeated.
@@ -173,7 +173,7 @@ class Weighed:
 
     V: DataMatrix
     weights: Array
-    loss: str
+    degree: int
     repeated: Array | None = None
     roots: Aligned | None = None
     scales: Aligned | None = None
@@ -191,7 +191,7 @@ class Weighed:
 
     def again(self, V: DataMatrix) -> DataMatrix:
         """Return other data of these samples with the same weights of samples."""
-        return weigh_samples(V, self.weights, self.loss)
+        return weigh_samples(V, self.weights, self.degree)
 
 
 class Given(NamedTuple):
@@ -350,7 +350,7 @@ def _as_array(name: str, table: Any) -> Any:
 # --- weights of samples -----------------------------------------------------------------------
 
 
-def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataMatrix:
+def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
     """Return a view of V in which samples count as often as their weights say.
 
     Parameters
@@ -358,8 +358,8 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
     V : DataMatrix (F, N)
     weights : array (N,)
         At least 0, not all 0; a pandas Series is matched by name. If all are 1, V is returned.
-    loss : {"frobenius", "poisson"}
-        What they are the weights of.
+    degree : int
+        Of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
 
     Examples
     --------
@@ -384,17 +384,17 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
         raise OptionError(Message(Option("sample_weight"), problem))
     if (weights == 1).all():
         return V
-    squares = V.map(_weighed_squares, V.norms_squared, weights, power=1 + (loss == "poisson"))[0]
+    squares = V.map(_weighed_squares, V.norms_squared, weights, power=2 // degree)[0]
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
     if is_whole and weights.sum() * V.shape[0] <= _MAX_REPEATED_ENTRIES:
         repeated = np.repeat(np.arange(V.shape[1]), weights.astype(np.intp))
         view = take_samples(V, repeated)
-        view.unweighed = Weighed(V, weights, loss, repeated=repeated)
+        view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
     roots = V.align(np.sqrt(weights))
-    scales = V.align(weights) if loss == "poisson" else roots
+    scales = roots if degree == 2 else V.align(weights)
     view = times_samples(V, scales, holes=True)
     if V.observed is not None:
         rows = V.observed.weights
@@ -402,7 +402,7 @@ def weigh_samples(V: DataMatrix, weights: Any, loss: str = "frobenius") -> DataM
             rows = V.sweep(_is_stored)[0] if rows is None else rows
             rows = V.map(_weights_times, rows, (weights > 0)[:, None])[0]
         view.observed = Observed.of(view, rows)
-    view.unweighed = Weighed(V, weights, loss, roots=roots, scales=scales)
+    view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
     return view
 
 

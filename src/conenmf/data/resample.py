@@ -254,9 +254,7 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
-def bootstrapped(
-    V: DataMatrix, rng: np.random.Generator, *, loss: str = "frobenius"
-) -> MappedMatrix:
+def bootstrapped(V: DataMatrix, rng: np.random.Generator, *, degree: int = 2) -> MappedMatrix:
     """Return V with samples as often as they are drawn: Poisson numbers of mean 1.
 
     A sample that is drawn w times counts w times in the loss. That is a sample scaled by w for the
@@ -266,18 +264,19 @@ def bootstrapped(
     ----------
     V : DataMatrix (F, N)
     rng : numpy.random.Generator
-    loss : {"frobenius", "poisson"}
+    degree : int
+        Of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
 
     Examples
     --------
     >>> from conenmf import from_rows
     >>> V = from_rows([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
-    >>> bootstrapped(V, np.random.default_rng(1), loss="poisson").columns([0, 1, 2])
+    >>> bootstrapped(V, np.random.default_rng(1), degree=1).columns([0, 1, 2])
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
     weights = rng.poisson(1.0, V.shape[1]).astype(np.float64)
-    if loss == "frobenius":
+    if degree == 2:
         weights = np.sqrt(weights)
     return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 

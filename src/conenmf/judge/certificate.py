@@ -55,14 +55,19 @@ from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
-from ..errors import DataError
+from ..errors import DataError, Message, NotAvailableError, Option
 from ..linalg.svd import Spectrum
 from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
-from ..solve.constraints import Penalties
-from ..solve.goals import checked_loss
-from ..solve.losses.poisson import POISSON_SOLVERS, Poisson, known_counts, margins, restraints
-from ..solve.losses.poisson_regression import Restraint, dual_gaps
-from ..solve.methods import Method, Slot
+from ..solve.constraints import NO_PENALTIES, Penalties
+from ..solve.losses import (
+    POISSON,
+    Restraint,
+    dual_gaps,
+    get_loss,
+    known_counts,
+    margins,
+    restraints,
+)
 from ..solve.run import Stopping, alternate
 from ..text import card, counted
 from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound
@@ -144,7 +149,7 @@ def poisson_gaps(
     (0.0, 0.0)
     """
     W, Ht = check_factors(V, W, H)
-    for_H, for_W = restraints(penalties, n_fixed)
+    for_H, for_W = restraints(penalties or NO_PENALTIES, n_fixed)
     known = margins(V)
     weights = () if V.observed is None else V.observed.aligned
     how: dict[str, Any] = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
@@ -263,8 +268,7 @@ def noise_floor(
     n_draws = integer("n_draws", n_draws, at_least=2)
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(_SEED) if rng is None else rng
-    slot = Slot(POISSON_SOLVERS["newton"])
-    method, left = Method(slot, slot, Poisson), []
+    left = []
     for _ in range(n_draws):
         view = drawn_counts(V, W, H, rng)
         rows = view.held_rows(MAX_DENSE_ENTRIES)
@@ -274,7 +278,8 @@ def noise_floor(
             continue
         factors = W, H
         if refit:
-            solution = alternate(drawn, np.asarray(W), H, method, stopping=_STOPPING)
+            how: Any = {"stopping": _STOPPING, "objective": POISSON.on(drawn)}
+            solution = alternate(drawn, np.asarray(W), H, "newton", **how)
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
     return NoiseFloor(float(np.mean(left)), float(np.std(left, ddof=1)), refit)
@@ -582,23 +587,28 @@ def certify(
     (True, True)
     """
     require_data_matrix(V, nonzero=True, whole=True, holes=True)
-    loss = checked_loss(loss)
+    bounds = get_loss(loss).lower_bounds
+    if not bounds:
+        raise NotAvailableError(
+            Message("no lower bound is known for this loss: ", Option("loss", loss))
+        )
     W = check_shapes(V, W, H)[0]
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     effort = optional(integer, "effort", effort, at_least=0)
     optional(instance, "penalties", penalties, Penalties)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
     effort = usual_effort(V, loss) if effort is None else effort
-    if loss == "frobenius" and V.observed is not None:
+    if "divergence" in bounds:
+        return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
+    if V.observed is not None:
         return certify_known(V, W, H, effort=effort, n_fixed=n_fixed)
-    if loss == "frobenius":
-        return certify_least_squares(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
-    return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
+    return certify_least_squares(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
 
 
 def usual_effort(V: DataMatrix, loss: str) -> int:
     """Return how many steps to take if none are asked for."""
-    return default_effort(V) if loss == "frobenius" else DEFAULT_EFFORT
+    is_dual = "dual" in get_loss(loss).lower_bounds
+    return default_effort(V) if is_dual else DEFAULT_EFFORT
 
 
 def certify_beside(
@@ -635,7 +645,7 @@ def numbers_of_certificate(certificate: AnyCertificate) -> Array:
 
 def certificate_of_numbers(numbers: Array, loss: str) -> AnyCertificate:
     """Return the certificate of which these are the numbers."""
-    kind = CountCertificate if loss == "poisson" else Certificate
+    kind = CountCertificate if "divergence" in get_loss(loss).lower_bounds else Certificate
     types: dict[Any, Any] = {"bool": bool, "int": int, "float": float}
     pairs = zip(fields(kind), numbers.tolist(), strict=True)
     return kind(**{field.name: types[field.type](value) for field, value in pairs})

@@ -56,9 +56,8 @@ from ..data.views import shuffled_samples, take_samples, unit_samples
 from ..errors import ComponentsError, OptionError
 from ..io.open import from_columns
 from ..linalg.svd import Spectrum
-from ..solve.count_inits import initialize_counts
 from ..solve.inits import MAX_CONE_MIXING, initialize, mixing, random_coefficients
-from ..solve.losses.poisson import margins
+from ..solve.losses import POISSON, margins
 from ..solve.run import Solution, Stopping, alternate
 from ..solve.solvers import SOLVERS, hals
 from ..text import card, function_name
@@ -567,7 +566,7 @@ def _predicted(
 def _fit(V: DataMatrix, K: int, init: str, rng: np.random.Generator) -> Solution | None:
     """The factors from one init; None if the samples have too few directions for it."""
     try:
-        first = initialize_counts(V, K, init, rng)
+        first = POISSON.initialize(V, K, init, rng=rng)
     except ComponentsError:
         return None
     return fitted_counts(V, first, _THINNED_STOPPING)

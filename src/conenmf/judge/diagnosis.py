@@ -30,6 +30,7 @@ from ..data.validate import check_factors, check_labels, check_shapes, require_d
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
 from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
+from ..solve.losses import get_loss
 from .certificate import AnyCertificate, CountCertificate, certify
 from .scores import match_components
 from .uniqueness import Freedom, component_freedom, gram_of_rows
@@ -466,11 +467,9 @@ def error_in_words(
 
     `observed` is what the settings of a result say about missing and weighted entries.
     """
-    of = _known_in_words(observed)
-    if loss == "frobenius":
-        return f"relative error {relative_error:.4g}{of}"
-    explained = max(1 - relative_error, 0.0)
-    return f"divergence {objective:.6g}{of}, {explained:.1%} of the deviance explained"
+    known, explained = _known_in_words(observed), max(1 - relative_error, 0.0)
+    words = {"error": relative_error, "objective": objective, "explained": explained}
+    return get_loss(loss).words.summary.format(**words, known=known)
 
 
 def _known_in_words(observed: Mapping[str, Any] | None) -> str:

@@ -11,7 +11,7 @@ models, and the Gauss-Newton method", Biometrika 61, 1974). Of large data sample
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,8 @@ from ..data.resample import draw_samples, holds_counts
 from ..data.together import is_in_memory
 from ..data.views import take_samples
 from ..io.open import from_columns
-from ..solve.count_inits import initialize_counts, warmed_up
-from ..solve.goals import best_coefficients, goal_of
-from ..solve.inits import InitialFactors
+from ..solve import losses
+from ..solve.inits import Start
 from ..solve.run import Solution, Stopping, alternate
 
 __all__ = [
@@ -122,7 +121,7 @@ def noise_of(
     is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and is_in_memory(V)
     if phi == 0 or not is_small:
         return Noise(phi)
-    H = np.asarray(best_coefficients(V, W, "poisson")[0], np.float64)
+    H = np.asarray(losses.POISSON.coefficients(V, W)[0], np.float64)
     return Noise(phi, _weights(phi, W, H))
 
 
@@ -138,7 +137,7 @@ def scan(V: DataMatrix, rng: np.random.Generator) -> tuple[int, int]:
     k, noise = min(_FIRST, most), None
     while True:
         W, noise = _pilot(part, k, rng, noise)
-        phi, H = noise.dispersion, best_coefficients(part.V, W, "poisson")[0]
+        phi, H = noise.dispersion, losses.POISSON.coefficients(part.V, W)[0]
         spread = np.log1p(phi * part.counts).sum() / 2
         costs[k] = quasi_divergence(part.V, W, H, phi) + spread + k * edge_of(part.V.shape)
         best = min(costs, key=costs.__getitem__)
@@ -160,9 +159,8 @@ def edge_of(shape: tuple[int, int]) -> float:
 def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
     """Return W after the solver continued from it, on V with the weights of its noise."""
     data = noise.weighed(V)
-    return fitted_counts(data, initialize_counts(data, W.shape[1], W), stopping).W.astype(
-        np.float64
-    )
+    start = losses.POISSON.initialize(data, W.shape[1], W)
+    return fitted_counts(data, start, stopping).W.astype(np.float64)
 
 
 def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
@@ -208,7 +206,7 @@ def _pilot(
     noise, W = before or POISSON, np.empty(0)
     for _ in range(_ROUNDS if before is None else 1):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
-        H = np.asarray(best_coefficients(part.V, W, "poisson")[0], np.float64)
+        H = np.asarray(losses.POISSON.coefficients(part.V, W)[0], np.float64)
         phi = _solved(part.counts, W, H)
         noise = Noise(phi, _weights(phi, W, H)) if phi else POISSON
     return W, noise
@@ -216,18 +214,19 @@ def _pilot(
 
 def _best_of_several(data: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """W of a fit from the best of a few random inits."""
-    initials = (initialize_counts(data, K, "random", rng) for _ in range(_STARTS))
-    begun = [fitted_counts(data, warmed_up(data, initial), _BEGINNING) for initial in initials]
+    loss, begun = losses.POISSON, []
+    for _ in range(_STARTS):
+        (start,) = loss.warm_up(data, [data], [loss.initialize(data, K, "random", rng=rng)])
+        begun.append(fitted_counts(data, start, _BEGINNING))
     best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
-    initial = InitialFactors(best.W, best.H, "random", np.inf)
-    return fitted_counts(data, initial, _STOPPING).W.astype(np.float64)
+    start = Start(best.W, best.H, "random", np.inf)
+    return fitted_counts(data, start, _STOPPING).W.astype(np.float64)
 
 
-def fitted_counts(data: DataMatrix, initial: InitialFactors, stopping: Stopping) -> Solution:
+def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solution:
     """Fit counts from given factors with the default solver of the Poisson loss."""
-    method = goal_of("poisson", "auto")[2]
-    assert method is not None
-    return alternate(data, initial.W, initial.H, method, stopping=stopping)
+    how: Any = {"stopping": stopping, "objective": losses.POISSON.on(data)}
+    return alternate(data, start.W, start.H, "newton", **how)
 
 
 def _weights(phi: float, W: Array, H: Array) -> Array:

@@ -48,10 +48,9 @@ from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact
 from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix
-from ..data.memory import by_entries
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
 from ..data.saving import arrays_of_names, reading, write_arrays
-from ..data.together import is_in_memory, measure_together, room_for_aligned
+from ..data.together import is_in_memory, room_for_aligned
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import (
@@ -63,13 +62,8 @@ from ..errors import (
 from ..linalg.svd import Spectrum
 from ..names import Names
 from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder
-from ..solve.coefficients import squared_errors
-from ..solve.count_inits import initialize_counts, warmed_up_together, with_all_features
-from ..solve.goals import LOSSES, best_coefficients, checked_loss, goal_of
-from ..solve.inits import InitialFactors, initialize
-from ..solve.losses.objective import Loss
-from ..solve.losses.poisson import divergences, margins_together
-from ..solve.methods import Method
+from ..solve.inits import Start
+from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Saved, Stopping, ending
 from ..text import counted
 from . import plots
@@ -317,9 +311,8 @@ def replicate_over(
 
     All runs share their passes. Each number is returned with its runs when all of them have ended.
     """
-    method = goal_of(loss, "auto")[2]
-    assert method is not None
-    fits = _Fits(_data_of_runs(V, loss, resample, noise), resample, loss, method, stopping, noise)
+    fitted = get_loss(loss)
+    fits = _Fits(_data_of_runs(V, fitted, resample, noise), resample, fitted, stopping, noise)
     ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
     with ExitStack() as stack:
         known = digest(V) if any(place is not None for place in ks.values()) else ""
@@ -352,15 +345,15 @@ def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[i
         yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
 
 
-def _data_of_runs(V: DataMatrix, loss: str, resample: str, noise: Noise) -> DataMatrix:
+def _data_of_runs(V: DataMatrix, loss: Loss, resample: str, noise: Noise) -> DataMatrix:
     """The data that runs are on, or are drawn from: counts with the weights of their noise."""
     if resample == "counts":
         return V
     if noise.weights is not None:
         return noise.weighed(V) if resample == "start" else V
-    if loss == "poisson":
+    if "counting noise" in loss.k_evidence:
         V = balanced(V, noise.dispersion)
-        return by_entries(V) if resample == "start" else V
+        return loss.data(V) if resample == "start" else V
     return V
 
 
@@ -369,8 +362,7 @@ class _Fits(NamedTuple):
 
     V: DataMatrix
     resample: str
-    loss: str
-    method: Method
+    loss: Loss
     stopping: Stopping
     noise: Noise
 
@@ -398,9 +390,7 @@ class _Fits(NamedTuple):
         V, views = self.V, [self._drawn(task.rng) for task in tasks]
         if self.holds_draws:
             (V,) = views
-        measure_together(V, views)
-        if self.loss == "poisson":
-            margins_together(V, views)
+        self.loss.measure(V, views)
         for place, run in ending(V, self._begun(V, views, tasks)):
             errors = run.log.relative_error
             yield tasks[place], (run.factors()[0], float(errors[-1]) if errors else np.inf)
@@ -415,15 +405,16 @@ class _Fits(NamedTuple):
         saved = [None if save is None else Saved.of_parts(save.load(limit)) for save in saves]
         new = [place for place, state in enumerate(saved) if state is None]
         initials = [self._initial(views[place], tasks[place]) for place in new]
-        if self.loss == "poisson" and new:
-            initials = warmed_up_together(V, [views[place] for place in new], initials)
+        initials = self.loss.warm_up(V, [views[place] for place in new], initials)
         begins = dict(zip(new, initials, strict=True))
         del initials  # their H may be large
         runs = []
         for place, (task, save) in enumerate(zip(tasks, saves, strict=True)):
             begin = begins.pop(place, None)
             W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, task.K)), None)
-            how = (views[place], W, H, self.method, self.stopping)
+            solver = self.loss.solver("auto")
+            assert solver is not None
+            how = (self.loss.on(views[place]), W, H, solver, self.stopping)
             keep = None if save is None else save.save_if_due
             runs.append(Run(*how, resume=saved[place], save=keep))
             saved[place] = None
@@ -431,24 +422,23 @@ class _Fits(NamedTuple):
 
     def _drawn(self, rng: np.random.Generator) -> DataMatrix:
         V, noise = self.V, self.noise
-        is_balanced = self.loss == "poisson" and noise.weights is None
+        is_balanced = "counting noise" in self.loss.k_evidence and noise.weights is None
         if self.resample == "start":
             return V
         if self.resample == "counts":
             view = redrawn(V, rng, dispersion=noise.dispersion, balance=is_balanced)
         else:
-            view = bootstrapped(V, rng, loss=self.loss)
+            view = bootstrapped(V, rng, degree=self.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
-                view = bootstrapped(V, rng, loss=self.loss)
+                view = bootstrapped(V, rng, degree=self.loss.degree)
         if not self.holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
-        return by_entries(held) if is_balanced else noise.weighed(held)
+        return self.loss.data(noise.weighed(held))
 
-    def _initial(self, V: DataMatrix, task: _Task) -> InitialFactors:
-        if self.loss == "poisson":
-            return initialize_counts(V, task.K, "random", task.rng)
-        return initialize(V, task.K, "random", self.method.H.solver, task.rng)
+    def _initial(self, V: DataMatrix, task: _Task) -> Start:
+        solver = self.loss.solver("auto")
+        return self.loss.initialize(V, task.K, "random", solver, task.rng)
 
 
 # --- the result ---------------------------------------------------------------------------------
@@ -623,7 +613,7 @@ class Stability:
             )
         spectrum = Spectrum(V)
         known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
-        H = best_coefficients(V, best, self.loss)[0]
+        H = get_loss(self.loss).coefficients(V, best)[0]
         beside = certify_beside(V, known, best, H, spectrum=spectrum)
         for name, value in (("certificate", known), ("best_certificate", beside)):
             object.__setattr__(self, name, value)
@@ -689,7 +679,7 @@ class Stability:
     def in_sentences(self) -> list[str]:
         """Return the verdict, the errors and the number of distinct solutions, in sentences."""
         n_stable = int(self.is_stable.sum())
-        named = "relative divergence" if self.loss == "poisson" else "relative error"
+        named = get_loss(self.loss).words.of_runs
         errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"
         n_kept = int(self.is_kept.sum())
         left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs"
@@ -867,7 +857,7 @@ class _Settings(NamedTuple):
             checkpoint = Checkpoint(path("checkpoint", checkpoint))
         return cls(
             integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS),
-            checked_loss(loss),
+            get_loss(loss).name,
             choice("resample", resample, RESAMPLINGS),
             number("density_threshold", density_threshold, above=0),
             number("max_excess", max_excess, at_least=0, or_infinite=True),
@@ -881,7 +871,7 @@ class _Settings(NamedTuple):
         if isinstance(dispersion, Noise):
             return dispersion
         dispersion = optional(number, "dispersion", dispersion, at_least=0)
-        if self.loss == "poisson":
+        if "counting noise" in get_loss(self.loss).k_evidence:
             return noise_of(V, K, np.random.default_rng(0), dispersion)
         if self.resample != "counts":
             return POISSON
@@ -941,7 +931,7 @@ class _Ended(NamedTuple):
 def _judged(
     V: DataMatrix, runs: Replicates, is_kept: Array, found: Consensus, loss: str, resample: str
 ) -> Stability:
-    goal = LOSSES[loss](V, rescale=False)
+    goal = get_loss(loss).on(V, rescale=False)
     errors = runs.errors if resample == "start" else _errors(goal, runs.spectra)
     best = _ended(goal, runs.spectra[np.argmin(errors)])
     end = best if found.W is None else _ended(goal, found.W)
@@ -976,19 +966,18 @@ def _judged(
     )
 
 
-def _errors(goal: Loss, spectra: Array) -> Array:
+def _errors(goal: Objective, spectra: Array) -> Array:
     """The objective of V itself for each run, whose own error is that of the data it drew."""
     each = [_components(goal, W) for W in spectra]
-    return divergences(goal.V, each) if goal.name == "poisson" else squared_errors(goal.V, each)
+    return goal.loss.values(goal.V, each)
 
 
-def _components(goal: Loss, W: Array) -> Array:
+def _components(goal: Objective, W: Array) -> Array:
     """W in the type of V; a rate must not be zero where a count is not."""
-    W = np.ascontiguousarray(W, goal.V.dtype)
-    return with_all_features(goal.V, W) if goal.name == "poisson" else W
+    return goal.loss.admissible(goal.V, W)
 
 
-def _ended(goal: Loss, W: Array) -> _Ended:
+def _ended(goal: Objective, W: Array) -> _Ended:
     W = _components(goal, W)
     end = goal.finish(W)
     error = goal.relative_error(end.squared_error)
@@ -1020,7 +1009,7 @@ def _spread(
     X, H = _some_samples(V, end)
     moves = moved_ranges(X, W, H, steps)
     least = most = W
-    if loss == "frobenius" and not moves.problem:
+    if get_loss(loss).degree == 2 and not moves.problem:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # the errors of runs and of moves are independent, and their squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
@@ -1150,7 +1139,8 @@ def stability_over(
         with held_folder(Path(settings.checkpoint.folder)):  # it is made, and can be written to
             pass
     with V.own_threads():
-        are_counts = settings.loss == "poisson" and V.observed is None and holds_counts(V)
+        is_counted = "thinning" in get_loss(settings.loss).k_evidence and V.observed is None
+        are_counts = is_counted and holds_counts(V)
         candidates = _candidates(V, ks, are_counts)
         noise = settings.noise(V, candidates[-1], dispersion)
         trial = _RangeTrial(V, settings, noise, are_counts, callback)
@@ -1234,7 +1224,7 @@ class _RangeTrial:
         V, W = self.V, one.best_run
         if one.resample != "start":  # then it was fitted to other data
             W = continued(V, W, self.noise, self.settings.stopping)
-        H = best_coefficients(V, W, "poisson")[0]
+        H = get_loss(one.loss).coefficients(V, W)[0]
         return quasi_divergence(V, W, H, self.noise.dispersion) + one.K * edge_of(V.shape)
 
 

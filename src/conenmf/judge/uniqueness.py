@@ -48,10 +48,8 @@ from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
 from ..errors import NotAvailableError
 from ..solve.constraints import Penalties
-from ..solve.goals import LOSSES, checked_loss, goal_of
-from ..solve.methods import Method, without_floor
+from ..solve.losses import get_loss
 from ..solve.run import Iteration, Run, Solution, Stopping, iterate
-from ..solve.terms import Terms
 from ..text import counted
 from . import plots
 from .identifiability import UNIQUE_RADIUS, uniqueness_radii
@@ -739,23 +737,22 @@ class Referee:
     """The error of components on V, with their best coefficients."""
 
     def __init__(self, V: DataMatrix, loss: str, *, sum_to_one: bool = False) -> None:
-        self.goal = Terms(observed=V.observed, loss=loss).goal(V, LOSSES[loss])
-        self.how = {"penalties": Penalties(sum_to_one=True)} if sum_to_one else {}
+        self.goal = get_loss(loss).on(V, Penalties(sum_to_one=sum_to_one), rescale=False)
 
     def error(self, W: Array) -> float:
         """Return the relative error of W with its best H; one pass."""
         W = np.ascontiguousarray(W, self.goal.V.dtype)
-        end = self.goal.finish(W, n_first=W.shape[1], **self.how)
+        end = self.goal.finish(W, sort=False)
         return self.goal.relative_error(end.squared_error)
 
     def coefficients(self, W: Array) -> Aligned:
         """Return the best H (K, N) for W; one pass."""
         W = np.ascontiguousarray(W, self.goal.V.dtype)
-        return self.goal.finish(W, n_first=W.shape[1], **self.how).H
+        return self.goal.finish(W, sort=False).H
 
     def allowed(self, error: float, limit: float) -> float:
         """Return by how much the loss may grow between two relative errors."""
-        power = 1 if self.goal.name == "poisson" else 2  # of least squares it is a root
+        power = self.goal.loss.degree  # of least squares it is a root
         return (limit**power - error**power) / self.goal.relative_error(1.0) ** power
 
 
@@ -816,7 +813,7 @@ class _Trial:
         rest = [k for k in range(n_given, W.shape[1]) if k != move.component]
         self.order = np.array([*range(n_given), move.component, *rest])
         self.W = np.ascontiguousarray(W[:, self.order])
-        self.method = _holding(V, self.W[:, : n_given + 1], loss)
+        self.loss, self.n_held = get_loss(loss), n_given + 1
 
     def run(self, Ht: Aligned, limit: float, stopping: Stopping) -> Run:
         """Return the run, which has not begun."""
@@ -832,24 +829,16 @@ class _Trial:
             return errors[-1] <= limit or errors[-1] - limit > _MAX_FALLS * max(fall, 0.0)
 
         W = self.W.astype(V.dtype)
-        return Run(V, W, H.T, self.method, stopping, callback=is_enough)
+        solver = self.loss.solver("auto")
+        assert solver is not None
+        objective = self.loss.on(V, n_fixed=self.n_held)
+        return Run(objective, W, H.T, solver, stopping, callback=is_enough)
 
     def end(self, solution: Solution) -> Array:
         """Return W in its own order."""
-        W = solution.W
-        if self.method.H.solver.floored:
-            W = without_floor(self.V, W, solution.H)
-        W = exact(W)[:, np.argsort(self.order)]
+        W = exact(solution.W)[:, np.argsort(self.order)]
         W[:, self.move.component] = self.W[:, np.argsort(self.order)][:, self.move.component]
         return W
-
-
-def _holding(V: DataMatrix, W: Array, loss: str) -> Method:
-    """How the loop updates factors of which the first are given."""
-    plain = goal_of(loss, "auto")[2]
-    assert plain is not None
-    solver = plain.H.solver
-    return Method.of(Terms.of(V, W, None, solver, loss).method(V, solver))
 
 
 def _moved_rows(
@@ -948,7 +937,7 @@ def uniqueness(
     'can be moved by 18° towards component 1, at the same error'
     """
     require_data_matrix(V, nonzero=True, holes=True)
-    loss, max_iter = checked_loss(loss), integer("max_iter", max_iter, at_least=0)
+    loss, max_iter = get_loss(loss).name, integer("max_iter", max_iter, at_least=0)
     sum_to_one, thorough = flag("sum_to_one", sum_to_one), flag("thorough", thorough)
     if sum_to_one or V.observed is not None:
         max_iter = 0  # V has zeros where entries are missing
@@ -1139,7 +1128,7 @@ class _Search:
         samples = evenly_spaced(N, _MAX_SAMPLES)
         H = np.asarray(self.Ht[samples], dtype=np.float64).T
         allowed = self.referee.allowed(self.error, self.limit) * samples.size / N
-        counts = self.loss == "poisson"
+        counts = self.referee.goal.loss.degree == 1
         proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
         return [[move for move in own if move.cost <= max_cost] for own in proposed]
 

@@ -17,8 +17,7 @@ from ..judge.certificate import quality_in_words
 from ..judge.diagnosis import cones_in_words, shown_bound
 from ..judge.scores import abundance_maps, largest_features
 from ..solve.inits import INITS
-from ..solve.losses.poisson import POISSON_SOLVERS
-from ..solve.solvers import SOLVERS
+from ..solve.losses import FROBENIUS, SOLVER_NAMES, get_loss
 from ..text import counted, visible
 from . import charts
 from .charts import Axis, Chart, Curve, Mark
@@ -479,7 +478,7 @@ def errors(context: Context) -> dict[str, Any]:
     found: dict[str, Any] = {"ending": ending, "bound": shown_bound(context.diagnosis.certificate)}
     if not result.n_iter:
         return found
-    name = "relative error" if result.loss == "frobenius" else "share of the deviance left"
+    name = get_loss(result.loss).words.share
     history, index = result.history, np.arange(result.n_iter)
     if result.n_iter > _MAX_POINTS:  # all first ones, then fewer and fewer
         spread = np.geomspace(1, result.n_iter, 2 * _MAX_POINTS)
@@ -602,10 +601,10 @@ def program(
     if settings.get("observed"):
         data += "  # and what said which entries are missing, or their weights"
     options, own = [], []
-    named = {"init": {"auto", *INITS}, "solver": {*SOLVERS, *POISSON_SOLVERS}}
+    named = {"init": {"auto", *INITS}, "solver": {*SOLVER_NAMES}}
     for name in ("loss", "init", "solver", "max_iter", "tol", "max_time", "sketch"):
         value = settings.get(name)
-        if (name, value) == ("loss", "frobenius") or (value is None and name != "solver"):
+        if (name, value) == ("loss", FROBENIUS.name) or (value is None and name != "solver"):
             continue
         if name in named and value is not None and value not in named[name]:
             own.append(name)

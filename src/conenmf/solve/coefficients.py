@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import array, factor, instance, integer, optional
 from ..cones.certificate import coordinate_steps
 from ..data.blocks import (
     Array,
@@ -41,10 +40,9 @@ from ..data.blocks import (
 )
 from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import check_factors, require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.nnls import nnls
-from .constraints import Penalties, Term, best_rows, unit_steps
+from .constraints import NO_PENALTIES, Penalties, Term, best_rows, unit_steps
 
 __all__ = [
     "ORDINARY",
@@ -56,7 +54,7 @@ __all__ = [
     "finished",
     "finishing",
     "held_out_share",
-    "labels_of",
+    "known_coefficients",
     "nearby_power",
     "own_order",
     "shares_of",
@@ -105,7 +103,7 @@ class Finish(NamedTuple):
 
 
 def coefficients(
-    V: DataMatrix, W: Array, penalties: Penalties | None = None
+    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES
 ) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
@@ -122,11 +120,10 @@ def coefficients(
     squared_error : float
         ||V - W H||^2, exact to rounding.
     """
-    require_data_matrix(V, holes=True)
-    optional(instance, "penalties", penalties, Penalties)
     if V.observed is not None:
-        return _of_observed(V, W, penalties)
-    shared = finishing(V, W, own=True, penalties=penalties)
+        Ht, labels, sums, _ = known_coefficients(V, W, penalties)
+        return Ht.T, labels, float(sums["squared"])
+    shared = finishing(V, W, penalties, own=True)
     with V.own_threads():
         Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
     return Ht.T, labels, float(squared)
@@ -135,16 +132,16 @@ def coefficients(
 def finished(
     V: DataMatrix,
     W: Array,
+    penalties: Penalties = NO_PENALTIES,
     *,
     n_first: int = 0,
     n_fixed: int = 0,
-    penalties: Penalties | None = None,
 ) -> Finish:
     """Return the best H for W, sorted but for the first components, and how good it is.
 
     The first `n_fixed` columns of W were given: that they could be better does not count.
     """
-    shared = finishing(V, W, own=True, penalties=penalties)
+    shared = finishing(V, W, penalties, own=True)
     places = shared.pop("places")
     units, G = shared.get("units", np.ones(len(places))), shared["G"]
     with V.own_threads():
@@ -158,11 +155,11 @@ def finished(
             _sort_rows, Ht, V.norms_squared, out=(Ht, None), order=places[order], sizes=sizes
         )
     HH, VH, W = HH[np.ix_(places, places)], VH[:, places], shared["W"][:, places]
-    term = None if penalties is None else penalties.on_W(V.total / V.shape[1])
+    term = penalties.on_W(V.total / V.shape[1])
     if term is not None:
         penalty += term.value(W)
         HH, VH = term.at(W)(HH, VH, W)
-    if penalties is not None and penalties.fixes_columns:
+    if penalties.fixes_columns:
         steps += unit_steps(HH, VH, W, n_fixed)
     else:
         steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
@@ -172,24 +169,24 @@ def finished(
 
 
 def finishing(
-    V: DataMatrix, W: Array, *, own: bool = False, penalties: Penalties | None = None
+    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, own: bool = False
 ) -> dict[str, Any]:
     """Return what every block needs for its exact H: W in units that are powers of two, and W'W.
 
     With `own`, the columns are in their own order, and "places" says where the caller has them.
     """
-    W = factor("W", W, (V.shape[0], "K"))
+    W = np.asarray(W)
     order = own_order(W) if own else None
     W = W if order is None else W[:, order]
     W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
-    plain = penalties is None or penalties.are_none
-    units = column_units(W) if plain else np.ones(W.shape[1])  # penalties see W as it is
+    is_plain = penalties.are_none
+    units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W as it is
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
     shared: dict[str, Any] = {"W": W, "G": W.T @ W} | (
         {"units": units} if np.any(units != 1) else {}
     )
-    if penalties is not None and not plain:
+    if not is_plain:
         shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
     return shared if order is None else {**shared, "places": np.argsort(order)}
 
@@ -302,21 +299,25 @@ def _sort_rows(
     return np.ascontiguousarray(H[:, order]), labels, None
 
 
-def _of_observed(
-    V: DataMatrix, W: Array, penalties: Penalties | None
-) -> tuple[Aligned, Aligned, float]:
-    """The same where only some entries are known, or some count more."""
-    W = np.ascontiguousarray(factor("W", W, (V.shape[0], "K")), dtype=np.float64)
-    weights = V.observed.weights
-    aligned = () if weights is None else (weights,)
-    shared: dict[str, Any] = {"W": W, "is_weighted": weights is not None}
-    if penalties is not None:
-        shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
+def known_coefficients(
+    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, n_first: int | None = None
+) -> tuple[Aligned, Aligned, dict[str, Any], Array]:
+    """Return the best H (N, K) where only some entries are known, or some count more.
+
+    With its labels, sums of what it is judged by, and the order of components: with `n_first`, they
+    are sorted but for the first ones, and all sums are made.
+    """
+    W = np.ascontiguousarray(W, dtype=np.float64)
+    aligned, judge = V.observed.aligned, n_first is not None
+    shared: dict[str, Any] = {"W": W, "is_weighted": bool(aligned), "judge": judge}
+    shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
     sizes, order = np.linalg.norm(W, axis=0), np.arange(W.shape[1])
     with V.own_threads():
         Ht, sums = V.sweep(exact_observed_rows, *aligned, verify=True, **shared)
-        Ht, labels, _ = V.map(labels_of, Ht, out=(Ht, None), order=order, sizes=sizes)
-    return Ht.T, labels, float(sums["squared"])
+        if n_first is not None:
+            order = sorting(shares_of(W.T @ W, sums["HH"]), n_first)
+        Ht, labels, _ = V.map(_labels_of, Ht, out=(Ht, None), order=order, sizes=sizes)
+    return Ht, labels, sums, order
 
 
 def exact_observed_rows(
@@ -367,7 +368,7 @@ def coordinate_steps_own(G: Array, C: Array, Y: Array, columns: slice = slice(No
     return float(steps[:, columns].sum())
 
 
-def labels_of(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
+def _labels_of(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
     """Step of a map: the rows of H in this order, and their labels; -1 for a row of zeros."""
     labels = _labels((sizes * exact(H))[:, order], np.zeros(len(H)))
     return np.ascontiguousarray(H[:, order]), labels, None
@@ -405,8 +406,7 @@ def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMat
     array([[0.  ],
            [0.72]])
     """
-    require_data_matrix(V)
-    Ht = coefficients(V, W)[0].T if H is None else check_factors(V, W, H)[1]
+    Ht = coefficients(V, W)[0].T if H is None else H.T
     change: Callable[..., Block] = partial(_left, W=np.ascontiguousarray(W, dtype=V.dtype))
     return MappedMatrix(V, change, Ht, dtype=V.dtype)
 
@@ -425,8 +425,6 @@ def feature_folds(n_features: int, n_folds: int = _N_FOLDS) -> Array:
     >>> feature_folds(6, 2)
     array([0, 1, 1, 0, 1, 0])
     """
-    n_features = integer("n_features", n_features, at_least=1)
-    n_folds = integer("n_folds", n_folds, at_least=1)
     order = np.random.default_rng(0).permutation(n_features)
     folds = np.empty(n_features, np.int64)
     folds[order] = np.arange(n_features) % n_folds
@@ -458,13 +456,12 @@ def held_out_share(V: DataMatrix, W: Any, *, weights: Any = None, n_folds: int =
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    require_data_matrix(V)
     shared = finishing(V, W)
     F, W = V.shape[0], shared["W"]
-    folds = feature_folds(F, min(integer("n_folds", n_folds, at_least=1), F))
+    folds = feature_folds(F, min(n_folds, F))
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(np.float64)
     grams = np.stack([W.T @ (W * member[:, None]) for member in members.T])
-    aligned = () if weights is None else (array("weights", weights, V.shape[1:], at_least=0),)
+    aligned = () if weights is None else (np.asarray(weights),)
     with V.own_threads():
         ((missed, total),) = V.sweep(_predict, *aligned, W=W, grams=grams, members=members)
     return 1.0 - float(missed / (total or 1.0))

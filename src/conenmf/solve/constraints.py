@@ -29,16 +29,18 @@ from ..arguments import choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Message, Option, OptionError
-from ..linalg.nnls import checked_problem, nnls
+from ..linalg.nnls import nnls
 from ..names import Names, in_order
 from .solvers import Solver, Update, hals
 
 __all__ = [
     "FIXED_TABLE",
+    "NO_PENALTIES",
     "Fixed",
     "Penalties",
     "Term",
     "best_rows",
+    "penalised_update",
     "sum_to_one",
     "times_gram",
     "unit_columns",
@@ -133,7 +135,16 @@ class Penalties:
     @property
     def are_none(self) -> bool:
         """Whether nothing is asked for."""
-        return self == Penalties()
+        return self == NO_PENALTIES
+
+    @property
+    def kinds(self) -> list[str]:
+        """What is asked for, as a loss names what it supports."""
+        asked = {"l1": self.l1_h or self.l1_w, "l2": self.l2_h or self.l2_w}
+        names = ("orthogonality", "min_volume", "sum_to_one")
+        asked |= {name: getattr(self, name) for name in names}
+        asked["one factor"] = self.fixes_columns
+        return [name for name, value in asked.items() if value]
 
     @property
     def on_H(self) -> Term | None:
@@ -183,9 +194,15 @@ class Penalties:
             raise OptionError(Message(Option("solver", name), problem, " does not"))
 
 
+NO_PENALTIES = Penalties()
+
+
 @dataclass(frozen=True)
 class Term:
-    """The penalty of one factor, as an update sees it; see `Penalty` of `methods`."""
+    """The penalty of one factor: ``(G, C, Y) -> (G, C)`` with which an update minimises it too.
+
+    `value` is the term itself, in units of ||V - W H||^2, which is twice y'Gy / 2 - c'y.
+    """
 
     l1: float = 0.0
     l2: float = 0.0
@@ -228,6 +245,17 @@ class Term:
             gram = rows.T @ rows / self.shift + np.eye(K)
             value += self.volume * float(np.linalg.slogdet(gram)[1])
         return value
+
+
+def penalised_update(
+    G: Array, C: Array, Y: Array, *, update: Update, term: Term, n_kept: int | None
+) -> Array:
+    """Update Y with a penalty; columns that nothing else depends on, but the first, become zero."""
+    G, C = term(G, C, Y)
+    updated = update(G, C, Y)
+    unused = np.einsum("...kk->...k", G) == 0
+    unused[..., :n_kept] = False
+    return np.where(unused & (C < 0), 0, updated) if unused.any() else updated
 
 
 def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
@@ -282,7 +310,6 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     array([[0.8, 0.2],
            [1. , 0. ]])
     """
-    G, C, _ = checked_problem(G, C, Y)
     K, dtype = G.shape[-1], C.dtype
     G, C = exact(G), exact(C)
     size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import choice, components, factor, function, generator, instance, number, optional
+from ..arguments import choice, factor, function, generator, instance, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_error, cr1_nmf
@@ -56,6 +56,10 @@ from .coefficients import coefficients
 from .separable import snpa, spa
 from .solvers import Solver, hals
 
+if TYPE_CHECKING:
+    from .race import Prospect, Race
+    from .run import State
+
 __all__ = [
     "CLUSTER_INITS",
     "COLUMN_INITS",
@@ -67,7 +71,7 @@ __all__ = [
     "Generator",
     "Init",
     "InitFunction",
-    "InitialFactors",
+    "Start",
     "acol",
     "check_coefficients",
     "check_factor",
@@ -99,8 +103,8 @@ InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 _ZERO_SHARE = 1e-12  # share of the largest entry up to which rounding counts as zero
 
 
-class InitialFactors(NamedTuple):
-    """The factors of an init, and what it found out about the data.
+class Start(NamedTuple):
+    """Where a solver begins: the factors of an init, or where a race of inits has ended.
 
     Attributes
     ----------
@@ -110,12 +114,23 @@ class InitialFactors(NamedTuple):
         The init that made them.
     error : float
         The relative error of W with its best H is at most this; 1 if nothing is known.
+    race : Race or None
+    prospect : Prospect or None
+        What the singular values say about the error, if the race asked.
+    state : State or None
+        That of the winner's run, if it was on V itself.
+    is_stopped : bool
+        Whether the callback has ended the race, so that nothing is left to do.
     """
 
     W: Array
     H: Aligned | None
     name: str
     error: float = 1.0
+    race: Race | None = None
+    prospect: Prospect | None = None
+    state: State | None = None
+    is_stopped: bool = False
 
 
 def check_factor(
@@ -165,7 +180,6 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     array([[2., 3.],
            [5., 2.]])
     """
-    require_data_matrix(V, holes=True)
     Ht = aligned_coefficients(V, H)
     (largest,) = V.map(_largest, Ht, reduce=max)
     (total, count) = V.map(_sum_of_positive, Ht, above=_ZERO_SHARE * largest)[0]
@@ -215,7 +229,7 @@ def from_cones(
     rng: Generator,
     name: str = "cr1",
     spectrum: Spectrum | None = None,
-) -> InitialFactors:
+) -> Start:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
 
     "cr1-robust" is "cr1", and is named so, where clusters are evident.
@@ -224,7 +238,7 @@ def from_cones(
     W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
-    return InitialFactors(W, H, name, error=cr1_error(V, W, H))
+    return Start(W, H, name, error=cr1_error(V, W, H))
 
 
 def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
@@ -234,9 +248,7 @@ def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
     mixtures of components. The axes W* are computed if they are not given.
     """
-    require_data_matrix(V, nonzero=True)
-    K = components(K)
-    W = from_cones(V, K, None).W if axes is None else factor("axes", axes, (V.shape[0], K))
+    W = from_cones(V, K, None).W if axes is None else axes
     (explained,) = V.sweep(_explained_by_one_axis, W=W)
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:
@@ -260,8 +272,6 @@ def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
     error : float
         The relative error of cr1-nmf.
     """
-    require_data_matrix(V, nonzero=True)
-    W, error = factor("W", W, (V.shape[0], "K")), number("error", error, at_least=0)
     if error**2 > _MAX_RESIDUAL_SQ:
         return False
     affordable = _INSPECTED_BYTES // (1 + 8 * V.n_entries // V.shape[1])
@@ -714,7 +724,7 @@ def initialize(
     rng: Generator = None,
     *,
     spectrum: Spectrum | None = None,
-) -> InitialFactors:
+) -> Start:
     """Return the factors from which a solver begins.
 
     Parameters
@@ -750,19 +760,17 @@ def initialize(
     return initial._replace(H=lift_zeros(V, H) if exact and solver.lift_zeros else H)
 
 
-def _named(
-    V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None
-) -> InitialFactors:
+def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None) -> Start:
     if init not in INITS:
         choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
         return from_cones(V, K, rng, init, spectrum)
     if init in SVD_INITS:
-        return InitialFactors(*SVD_INITS[init](V, K, rng, spectrum=spectrum), init)
-    return InitialFactors(*INITS[init](V, K, rng), init)
+        return Start(*SVD_INITS[init](V, K, rng, spectrum=spectrum), init)
+    return Start(*INITS[init](V, K, rng), init)
 
 
-def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactors:
+def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> Start:
     """Return the factors that a user gave, or those that the user's function makes, checked.
 
     The function always gets a generator; it is seeded with 0 if the caller gave none.
@@ -789,7 +797,7 @@ def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> InitialFactor
             if is_elsewhere(H)
             else check_factor(H, (K, N), "H", V.dtype)
         )
-    return InitialFactors(W, H, name)
+    return Start(W, H, name)
 
 
 def _cr1(V: DataMatrix, K: int, rng: Generator) -> Factors:

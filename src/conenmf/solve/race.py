@@ -35,50 +35,49 @@ states another bound (`cones.certificate`). Two questions are asked of an error 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import choice, function, generator, instance, optional
+from ..arguments import choice
 from ..cones.geometry import leading_plane, rank_two_factors
 from ..data.blocks import Array, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.sketch import Sketch, checked_rank, is_dense, sketch, sketch_rank
-from ..data.validate import checked_components, require_data_matrix
+from ..data.sketch import Sketch, is_dense, sketch, sketch_rank
 from ..data.views import take_samples
 from ..errors import ComponentsError, OptionError
 from ..linalg.svd import VECTOR_TOL, Spectrum
 from .coefficients import coefficients
-from .inits import SVD_INITS, Generator, InitialFactors, initialize
-from .methods import Method
-from .run import Callback, Iteration, Run, State, Stopping, StopReason, asks_to_stop, iterate
+from .inits import SVD_INITS, Generator, Start, initialize
+from .run import Callback, Iteration, Run, Stopping, StopReason, asks_to_stop, iterate
 from .solvers import SOLVERS, Solver
 
+if TYPE_CHECKING:
+    from .losses import Objective
+
 __all__ = [
+    "NO_PROSPECT",
     "RACING_SOLVER",
     "Arena",
-    "Entered",
     "Entrant",
-    "LeastSquaresTrack",
     "Plan",
     "Prospect",
     "Race",
-    "RaceOutcome",
+    "Remaining",
     "Track",
-    "choose_arena",
-    "factors_on_all",
     "in_own_units",
     "part_of",
     "prospect",
-    "race_of",
-    "race_of_observed",
+    "race_of_known",
     "run_race",
     "suits_race",
 ]
+
+Remaining: TypeAlias = Callable[[], float | None]
+"""Returns the seconds that are left, or None without a limit."""
 
 _SMALL_SHARE = 1e-3  # of b^2 (1 - b^2), up to which a gap is not worth more work
 _MIN_PLATEAU_RATIO = 1.05  # of an error to b, from which on it may be a plateau ...
@@ -135,10 +134,6 @@ def prospect(
     >>> round(found.lower_bound, 4), round(found.standout, 4)
     (0.0995, 6.0)
     """
-    require_data_matrix(V, nonzero=True)
-    K = checked_components(K, V)
-    optional(instance, "S", S, Sketch, "sketch(V, rank)")
-    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     if S is None and spectrum is None and is_dense(V):
         S = sketch(V, min(K + _EXTRA_VECTORS, *V.shape))
     if S is None:
@@ -264,6 +259,10 @@ class Plan(NamedTuple):
 
 
 _PLAN = Plan(4, 2, (10, 30, 60))
+_INITS_OF_KNOWN = ("cr1", "nndsvd", "spa", "random", "random", "random", "random", "random")
+_PLAN_OF_KNOWN = Plan(8, 2, (20, 40, 60))
+NO_PROSPECT = Prospect(0.0, 1.0)
+"""Nothing is known of the lowest error."""
 _PLAN_ON_SMALL = Plan(6, 3, (10, 30, 60))  # iterations cost next to nothing
 _PLAN_ON_SKETCH = Plan(5, 3, (20, 60, 300))
 
@@ -289,54 +288,69 @@ class Entered:
         return self.run.log.relative_error[-1]
 
 
-class Track(ABC):
+class Track:
     """A race: the inits that take part, in one arena, with limits for each round.
+
+    Parameters
+    ----------
+    arena : Arena
+    inits : tuple of str
+    plan : Plan
+    prospect : Prospect
+        The error that may be reached.
+    initial : callable
+        ``(name, rng) -> Start`` makes the factors of an init.
+    on : callable
+        ``on(V) -> Objective``: what inits compete by.
+    solver : Solver
+        With which they run.
+    rng : numpy.random.Generator, optional
+    remaining : callable
+        Returns the seconds that are left, or None; the race takes at most half of them.
+    callback : callable, optional
+    runs_ahead : bool
+        The second init runs to the end of the second round at once.
 
     Attributes
     ----------
-    inits : tuple of str
-    method : Method
-        How they run, and what they compete by.
-    arena : Arena
-    prospect : Prospect
-        The error that may be reached.
     entered : list of Entered
         The inits that have begun so far.
     is_agreed, is_stopped : bool
         Whether several have reached the lowest error; whether the callback has ended the race.
     """
 
-    inits: tuple[str, ...]
-    method: Method
-
     def __init__(
         self,
         arena: Arena,
-        K: int,
-        rng: Generator,
+        inits: tuple[str, ...],
         plan: Plan,
         prospect: Prospect,
-        remaining: Callable[[], float | None],
+        initial: Callable[[str, Generator], Start],
+        on: Callable[[DataMatrix], Objective],
+        solver: Solver,
+        rng: Generator,
+        remaining: Remaining,
         callback: Callback | None = None,
         *,
         runs_ahead: bool = False,
     ) -> None:
-        self.arena, self.K, self._plan, self.prospect = arena, K, plan, prospect
+        self.arena, self.inits, self._plan, self.prospect = arena, inits, plan, prospect
+        self._initial, self._on, self._solver = initial, on, solver
         self.entered: list[Entered] = []
         self.is_agreed = self.is_stopped = False
         self._runs_ahead = runs_ahead
         self._ahead: list[Entered] = []
         self._callback, self._lowest_error, self._lowest_on_sketch = callback, np.inf, np.inf
         self._is_on_all = arena.name == "all"
-        self._seeds = list(range(len(self.inits)))
+        self._seeds = list(range(len(inits)))
         if rng is not None:
-            self._seeds[1:] = [int(seed) for seed in rng.integers(2**32, size=len(self.inits) - 1)]
+            self._seeds[1:] = [int(seed) for seed in rng.integers(2**32, size=len(inits) - 1)]
         left = remaining()
         self._end = None if left is None else time.perf_counter() + _TIME_SHARE * left
 
-    @abstractmethod
-    def initial(self, number: int) -> InitialFactors:
+    def initial(self, number: int) -> Start:
         """Return the factors of an init."""
+        return self._initial(self.inits[number], self.rng(number))
 
     def rng(self, number: int) -> Generator:
         """Return the generator of an init, which is the same at every call.
@@ -347,7 +361,7 @@ class Track(ABC):
             return None
         return np.random.default_rng(self._seeds[number])
 
-    def begin(self) -> InitialFactors | None:
+    def begin(self) -> Start | None:
         """Enter the first init, and return its W if that is exact: nothing is left to do then.
 
         So the same samples in another order, or weighted, have the same W.
@@ -405,7 +419,7 @@ class Track(ABC):
         """Whether an init may win: single samples of sparse data, such as documents, do not."""
         return self.inits[number] != "spa" or is_dense(self.arena.V)
 
-    def _enter(self, numbers: Iterable[int], known: InitialFactors | None = None) -> None:
+    def _enter(self, numbers: Iterable[int], known: Start | None = None) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
         entered = []
         for number in numbers:
@@ -417,10 +431,10 @@ class Track(ABC):
             except ComponentsError:
                 continue
             run = Run(
-                self.arena.data,
+                self._on(self.arena.data),
                 initial.W,
                 initial.H,
-                self.method,
+                self._solver,
                 Stopping(max_iter=0),
                 callback=self._report if self._callback and self._is_on_all else None,
             )
@@ -474,57 +488,24 @@ class Track(ABC):
             error, log = float(np.sqrt(squared / V.total)), leader.run.log
             self._report(Iteration(0, log.last_elapsed, error, log.last_passes, squared))
 
+    def record(self, winner: Entered) -> Race:
+        """Return what the race was like, which is over."""
+        entrants = tuple(
+            Entrant(one.name, one.error, len(one.run.log.elapsed), one.seconds)
+            for one in self.entered
+        )
+        won_by, bound = self.entered.index(winner), self.prospect.lower_bound
+        return Race(entrants, won_by, self.is_agreed, self.arena.name, bound)
+
+    def start(self, winner: Entered, prospect: Prospect | None = None) -> Start:
+        """Return where the solver continues the winner's run, which was on V itself."""
+        state, race = winner.run.state, self.record(winner)
+        how = (winner.name, winner.error, race, prospect, state, self.is_stopped)
+        return Start(state.W, None, *how)
+
     def is_over(self) -> bool:
         """Whether it was stopped, or the time for it has run out."""
         return self.is_stopped or (self._end is not None and time.perf_counter() >= self._end)
-
-
-class LeastSquaresTrack(Track):
-    """A race for least squares, on the data or a sketch of them, with singular values as referee.
-
-    Attributes
-    ----------
-    spectrum : Spectrum
-        That of the data, or of their sketch.
-    """
-
-    method = Method.of(RACING_SOLVER)
-
-    def __init__(
-        self,
-        arena: Arena,
-        K: int,
-        solver: Solver | None,
-        rng: Generator,
-        spectrum: Spectrum,
-        remaining: Callable[[], float | None],
-        callback: Callback | None = None,
-    ) -> None:
-        self.inits = _INITS_OF_TWO if K == 2 else _INITS
-        data = arena.V if arena.S is None else arena.S
-        self.spectrum = spectrum if data is spectrum.V else Spectrum(data)
-        known = self.spectrum if arena.S is None else None
-        F, N = arena.V.shape
-        plan = _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
-        if arena.data is arena.S:
-            plan = _PLAN_ON_SKETCH
-        referee = prospect(arena.V, K, arena.S, spectrum=known)
-        # Of dense data the second most often leads. Other solvers begin where it has begun.
-        ahead = solver is RACING_SOLVER and is_dense(arena.V)
-        super().__init__(arena, K, rng, plan, referee, remaining, callback, runs_ahead=ahead)
-
-    def initial(
-        self, number: int, V: DataMatrix | None = None, solver: Solver | None = RACING_SOLVER
-    ) -> InitialFactors:
-        """Return the factors of an init, for all of V if it is given."""
-        name = self.inits[number]
-        if name in SVD_INITS and V is None:
-            data, spectrum = self.spectrum.V, self.spectrum
-            return InitialFactors(*SVD_INITS[name](data, self.K, spectrum=spectrum), name)
-        data = self.arena.V if V is None else V
-        is_usable = self.prospect.standout >= _MIN_USABLE_RATIO and V is None
-        known = self.spectrum if is_usable or data is self.spectrum.V else None
-        return initialize(data, self.K, name, solver, self.rng(number), spectrum=known)
 
 
 def _lowest(
@@ -639,31 +620,19 @@ class Race:
         return cls(entrants, won_by, is_agreed, data, float(plain["lower_bound"]))
 
 
-class RaceOutcome(NamedTuple):
-    """What a race leaves to the solver: the winner's factors, or its state on V itself.
-
-    `is_stopped` says that the callback has ended it, so that nothing is left to do.
-    """
-
-    initial: InitialFactors
-    race: Race | None = None
-    prospect: Prospect | None = None
-    state: State | None = None
-    is_stopped: bool = False
-
-
 def run_race(
     V: DataMatrix,
     K: int,
     solver: Solver | None,
+    on: Callable[[DataMatrix], Objective],
     rng: Generator = None,
     *,
     rank: int | str | None = "auto",
-    remaining: Callable[[], float | None] = lambda: None,
+    remaining: Remaining = lambda: None,
     spectrum: Spectrum | None = None,
     callback: Callback | None = None,
-) -> RaceOutcome:
-    """Let inits compete, and return the factors from which the solver continues.
+) -> Start:
+    """Let inits compete by squared errors, and return where the solver continues.
 
     Parameters
     ----------
@@ -673,6 +642,8 @@ def run_race(
         "hals" continues from the factors that the winner has reached. Another solver begins with
         the init that won, since it may be unable to leave zeros, or is to be seen from its start.
         Without a solver there is no race, and cr1-nmf is the result.
+    on : callable
+        The objective for a matrix.
     rng : numpy.random.Generator, optional
         Without it the race is always the same.
     rank : int, "auto" or None
@@ -687,100 +658,103 @@ def run_race(
         read for it after every round; on some of the samples or features it is not called.
         Returning True ends the race.
     """
-    require_data_matrix(V, nonzero=True)
-    K, rng = checked_components(K, V), optional(generator, "rng", rng)
-    optional(instance, "solver", solver, Solver, "get_solver")
-    rank = checked_rank("rank", rank)
-    function("remaining", remaining, takes=0)
-    optional(function, "callback", callback, takes=1)
     spectrum = Spectrum.of(V, spectrum)
     if solver is None or min(V.shape) < K:
-        return RaceOutcome(initialize(V, K, "cr1", solver, rng))
+        return initialize(V, K, "cr1", solver, rng)
     if min(V.shape) == K:
-        return RaceOutcome(_identity(V))
-    arena = choose_arena(V, K, rank)
-    is_seen = arena.name in ("all", "sketch") and solver is RACING_SOLVER
-    watch = callback if is_seen else None
-    track = LeastSquaresTrack(arena, K, solver, rng, spectrum, remaining, watch)
-    best = _best_two(V, track, spectrum) if K == 2 else None
-    if best is not None:
-        return RaceOutcome(best, None, track.prospect if track.arena.V is V else None)
-    if track.arena.V is V and (exact := track.begin()) is not None:
-        return RaceOutcome(exact)
-    winner = track.run()
-    race = race_of(track, winner)
-    if solver is not RACING_SOLVER:
-        return RaceOutcome(track.initial(winner.number, V, solver), race)
-    winner.run.normalize()
-    if track.arena.name == "all":
-        state = winner.run.state
-        initial = InitialFactors(state.W, None, winner.name, error=winner.error)
-        return RaceOutcome(initial, race, track.prospect, state, track.is_stopped)
-    W, H = factors_on_all(V, track.arena.name, *winner.run.factors())
-    known = track.prospect if track.arena.name == "sketch" else None
-    return RaceOutcome(InitialFactors(W, H, winner.name), race, known, is_stopped=track.is_stopped)
+        return _identity(V)
+    arena, is_racing = choose_arena(V, K, rank), solver is RACING_SOLVER
+    watch = callback if arena.name in ("all", "sketch") and is_racing else None
+    data = arena.V if arena.S is None else arena.S
+    known = spectrum if data is spectrum.V else Spectrum(data)
+    referee = prospect(arena.V, K, arena.S, spectrum=known if arena.S is None else None)
+    is_usable = referee.standout >= _MIN_USABLE_RATIO or known.V is arena.V
 
+    def initial(name: str, rng: Generator) -> Start:
+        if name in SVD_INITS:
+            return Start(*SVD_INITS[name](known.V, K, spectrum=known), name)
+        vectors = known if is_usable else None
+        return initialize(arena.V, K, name, RACING_SOLVER, rng, spectrum=vectors)
 
-def race_of(track: Track, winner: Entered) -> Race:
-    """Return what a race was like that is over."""
-    entrants = tuple(
-        Entrant(one.name, one.error, len(one.run.log.elapsed), one.seconds) for one in track.entered
+    track = Track(
+        arena,
+        _INITS_OF_TWO if K == 2 else _INITS,
+        _plan(arena),
+        referee,
+        initial,
+        on,
+        RACING_SOLVER,
+        *(rng, remaining, watch),
+        # Of dense data the second most often leads. Other solvers begin where it has begun.
+        runs_ahead=is_racing and is_dense(arena.V),
     )
-    won_by, bound = track.entered.index(winner), track.prospect.lower_bound
-    return Race(entrants, won_by, track.is_agreed, track.arena.name, bound)
+    best = _best_two(V, track, known, spectrum) if K == 2 else None
+    if best is not None:
+        return best._replace(prospect=referee if arena.V is V else None)
+    if arena.V is V and (exact := track.begin()) is not None:
+        return exact
+    winner = track.run()
+    if not is_racing:
+        name, own = track.inits[winner.number], track.rng(winner.number)
+        vectors = known if known.V is V else None
+        start = initialize(V, K, name, solver, own, spectrum=vectors)
+        return start._replace(race=track.record(winner))
+    winner.run.normalize()
+    start = track.start(winner, referee if arena.name in ("all", "sketch") else None)
+    if arena.name == "all":
+        return start
+    W, H = factors_on_all(V, arena.name, *winner.run.factors())
+    return start._replace(W=W, H=H, error=1.0, state=None)
 
 
-def _identity(V: DataMatrix) -> InitialFactors:
+def _plan(arena: Arena) -> Plan:
+    if arena.data is arena.S:
+        return _PLAN_ON_SKETCH
+    F, N = arena.V.shape
+    return _PLAN_ON_SMALL if F * N <= _MAX_SMALL_ENTRIES else _PLAN
+
+
+def _identity(V: DataMatrix) -> Start:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
     size = np.linalg.norm(W, axis=0)
     W = (W / np.where(size > 0, size, 1.0)).astype(V.dtype)  # lengths, or weights, are in H
-    return InitialFactors(W, coefficients(V, W)[0], "identity")
+    return Start(W, coefficients(V, W)[0], "identity")
 
 
-def _best_two(V: DataMatrix, track: LeastSquaresTrack, spectrum: Spectrum) -> InitialFactors | None:
+def _best_two(V: DataMatrix, track: Track, on_sketch: Spectrum, spectrum: Spectrum) -> Start | None:
     """The best two components of all, if the best approximation of rank two is nonnegative.
 
     Of dense data, singular vectors of V itself are computed only if those of a sketch give hope.
     """
-    if (
-        track.is_over()
-        or leading_plane(track.spectrum.V, spectrum=track.spectrum).lost > _LOST_ON_SKETCH
-    ):
+    if track.is_over() or leading_plane(on_sketch.V, spectrum=on_sketch).lost > _LOST_ON_SKETCH:
         return None
     plane = leading_plane(V, spectrum=spectrum)
     if not plane.is_nonnegative:
         return None
     W, H = rank_two_factors(V, plane=plane)
     squared = max(1.0 - plane.energy / V.total, 0.0) + plane.lost
-    return InitialFactors(W, H, "rank-two", error=float(np.sqrt(squared)))
+    return Start(W, H, "rank-two", error=float(np.sqrt(squared)))
 
 
-_INITS_OF_KNOWN = ("cr1", "nndsvd", "spa", "random", "random", "random", "random", "random")
-_PLAN_OF_KNOWN = Plan(8, 2, (20, 40, 60))
-_NO_PROSPECT = Prospect(0.0, 1.0)  # nothing is known of the lowest error
-_MAX_ENTRIES = 1 << 16
-
-
-def suits_race(V: DataMatrix, K: int, method: Method) -> bool:
-    """Whether the data are small enough; the method continues from where a race has ended."""
-    is_small = V.shape[0] * V.shape[1] <= _MAX_ENTRIES and K < min(V.shape)
-    return is_small and method.H.solver.extrapolate and not method.is_penalised
-
-
-def race_of_observed(
+def race_of_known(
     V: DataMatrix,
     source: DataMatrix,
     roots: Array | None,
     K: int,
-    method: Method,
+    solver: Solver,
+    on: Callable[[DataMatrix], Objective],
     rng: Generator = None,
     *,
-    remaining: Callable[[], float | None] = lambda: None,
+    remaining: Remaining = lambda: None,
     callback: Callback | None = None,
-) -> RaceOutcome:
-    """Let inits compete by the weighted error, and return where the solver continues.
+) -> Start:
+    """Let inits compete by the weighted error of small data with missing or weighted entries.
+
+    Inits see the data with their holes filled, and features in units of mean uncertainties; so they
+    know little of weights. After 20 iterations each, two continue, and the solver from the better
+    one.
 
     Parameters
     ----------
@@ -790,44 +764,23 @@ def race_of_observed(
         What inits see.
     roots : array (F,), or None
         What its features are multiplied by.
-    K : int
-    method : Method
-    rng : numpy.random.Generator, optional
-        Without it the race is always the same.
-    remaining, callback
+    K, solver, on, rng, remaining, callback
         As in `run_race`.
     """
-    arena = Arena("all", V, None, V)
-    track = _ObservedTrack(arena, source, roots, K, rng, method, remaining, callback)
-    winner = track.run()
-    state = winner.run.state
-    initial = InitialFactors(state.W, None, winner.name, error=winner.error)
-    return RaceOutcome(initial, race_of(track, winner), None, state, track.is_stopped)
+
+    def initial(name: str, rng: Generator) -> Start:
+        W = in_own_units(initialize(source, K, name, None, rng).W, roots)
+        return initialize(V, K, W, solver)._replace(name=name)
+
+    arena, plan = Arena("all", V, None, V), _PLAN_OF_KNOWN
+    how = (initial, on, solver, rng, remaining, callback)
+    track = Track(arena, _INITS_OF_KNOWN, plan, NO_PROSPECT, *how)
+    return track.start(track.run())
 
 
-class _ObservedTrack(Track):
-    inits = _INITS_OF_KNOWN
-
-    def __init__(
-        self,
-        arena: Arena,
-        source: DataMatrix,
-        roots: Array | None,
-        K: int,
-        rng: Generator,
-        method: Method,
-        remaining: Callable[[], float | None],
-        callback: Callback | None,
-    ) -> None:
-        self.method, self._source, self._roots = method, source, roots
-        super().__init__(arena, K, rng, _PLAN_OF_KNOWN, _NO_PROSPECT, remaining, callback)
-
-    def initial(self, number: int) -> InitialFactors:
-        """Return the factors of an init in the units of V."""
-        name = self.inits[number]
-        W = initialize(self._source, self.K, name, None, self.rng(number)).W
-        W = in_own_units(W, self._roots)
-        return initialize(self.arena.V, self.K, W, self.method.H.solver)._replace(name=name)
+def suits_race(V: DataMatrix, K: int) -> bool:
+    """Return whether data with missing entries are small enough for a race."""
+    return V.shape[0] * V.shape[1] <= _MAX_SMALL_ENTRIES and K < min(V.shape)
 
 
 def in_own_units(W: Array, roots: Array | None) -> Array:

@@ -12,7 +12,7 @@ which cannot fail, and extrapolation continues with a smaller factor.
 
 *Which value decides.* A pass is made with a W that may be extrapolated, and ends with an H that
 may be; the sums are those of this H. Where the loss knows its value at the W updated from them,
-that value decides (`Point.AFTER`). Where it knows it only at the W of the pass (`Point.BEFORE`),
+that value decides. Where it knows it only at the W of the pass,
 this one decides: all that was extrapolated has taken part in it, the update of W that follows can
 only lower it, and by how much is known one pass later. So the values never rise for either kind of
 loss, and the factors that are returned are as good as the last value, or better.
@@ -25,21 +25,23 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import factor, function, instance, integer, number, optional, several
-from ..data.blocks import Array
+from ..arguments import factor, function, instance, integer, number, optional
+from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
-from ..data.together import Part, products_together, sweep_together
+from ..data.together import Part, sweep_together
 from ..data.validate import aligned_coefficients, require_data_matrix
 from ..errors import CheckpointWarning, DataError, Message, Option
 from ..scale.checkpoint import Parts
 from .coefficients import column_units
-from .losses.objective import Frobenius, Point, Sums
-from .methods import Method, Penalty
-from .solvers import Solver, Update
+from .constraints import Term
+from .solvers import FLOOR, Solver, Update
+
+if TYPE_CHECKING:
+    from .losses import Objective, Sums
 
 __all__ = [
     "Callback",
@@ -60,6 +62,7 @@ __all__ = [
     "asks_to_stop",
     "ending",
     "iterate",
+    "without_floor",
 ]
 
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss, in a checkpoint
@@ -340,6 +343,8 @@ class Saved(NamedTuple):
 
 
 _LEAP_AFTER_ITER = 2
+_SMALL_ENTRY = 1e-2  # a column with a larger one would not miss entries of the size of the floor
+_FLOOR_SHARE = 1e-11  # of ||V||, below which nothing misses them
 # factors of the extrapolation, as published
 _GROWTH_RATIO, _CEILING_GROWTH_RATIO, _CAUTION_RATIO = 1.05, 1.01, 1.5
 
@@ -394,12 +399,19 @@ class Outcome(NamedTuple):
 class Run:
     """One run: its state, its limits and its history so far.
 
-    The parameters are those of `alternate`.
+    Parameters
+    ----------
+    objective : Objective
+        What it minimises, and of which V.
+    W, H : array (F, K), array (K, N) or None
+        Where it begins.
+    solver : Solver
+    stopping, callback, leap, resume, save
+        As in `alternate`.
 
     Attributes
     ----------
     state : State
-    stopping : Stopping
     log : Log
     reason : StopReason or None
         Why it has ended, if it has.
@@ -409,10 +421,10 @@ class Run:
 
     def __init__(
         self,
-        V: DataMatrix,
+        objective: Objective,
         W: Array,
         H: Aligned | None,
-        solver: Method | Solver | str | Update,
+        solver: Solver,
         stopping: Stopping = Stopping(),
         *,
         callback: Callback | None = None,
@@ -420,21 +432,17 @@ class Run:
         resume: Saved | None = None,
         save: Callable[[Saved, bool], None] | None = None,
     ) -> None:
+        V = objective.V
         self._began, self._already_read = time.perf_counter(), V.passes_here
-        self.V, self.method, self.stopping = V, Method.of(solver), stopping
-        self._solver = self.method.H.solver
+        self.V, self.objective, self.stopping = V, objective, stopping
+        self._solver = objective.runs_as(solver)
+        self._floors = [FLOOR * one.floored for one in (self._solver, solver)]  # of H and of W
         self.callback, self._leap, self._save = callback, leap, save
-        # A penalty sees the factors as they are: neither V nor columns of W are rescaled then.
-        self.loss = self.method.loss(V, rescale=not self.method.is_penalised)
-        if resume is None:
-            W = factor("W", W, (V.shape[0], "K"))
-            H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
         (F, N), K = V.shape, np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(V.depth * (F + N), 2 * V.n_entries)
         pass_cost = 2 * work / K
-        self._update_H = self.method.H.update(pass_cost / N)
-        self._affordable_sweeps = pass_cost / F
+        objective.updates(solver, pass_cost / N, pass_cost / F)
         self.lacks_sums = resume is None and self._solver.first == "W"
         if resume is None:
             self.log = Log()
@@ -446,7 +454,7 @@ class Run:
             self._began -= self.log.last_elapsed
             self._already_read -= self.log.last_passes
         n_earlier = len(self.state.values) - len(self.log.elapsed)
-        self._earlier = [self.loss.relative_error(value) for value in self.state.values[:n_earlier]]
+        self._earlier = [objective.relative_error(value) for value in self.state.values[:n_earlier]]
         self.reason = self._reason()
         if resume is not None and resume.tol is not None and stopping.tol > resume.tol:
             self._stop_if_past()
@@ -467,6 +475,11 @@ class Run:
                 stacklevel=2,
             )
 
+    @property
+    def begins_with_H(self) -> bool:
+        """Whether an iteration updates H first."""
+        return self._solver.first == "H"
+
     def extend(self, stopping: Stopping) -> None:
         """Continue a run that has ended, with other limits."""
         self.stopping = stopping
@@ -480,29 +493,29 @@ class Run:
     def propose(self) -> Proposal:
         """Return the factors with which V is to be read next."""
         state, momentum = self.state, self.state.momentum
-        self.loss.number = len(state.values)
+        self.objective.number = len(state.values)
         if self.lacks_sums:
             return Proposal(state.W, state.Ht, _unchanged)
         if momentum is None:
             W = state.W
             if self._solver.first == "W":
-                W = self._updated_W(state.sums, W, state.Ht)
-            return Proposal(W, state.Ht, self._update_H)
+                W = self.objective.update_W(state.sums, W, state.Ht)
+            return Proposal(W, state.Ht, self.objective.update_rows)
         leap = self._proposed_leap(momentum)
         if leap is not None:
             return leap
         if momentum.rest:
-            return Proposal(state.W, state.Ht, self._update_H, momentum.Ht)
-        W = self.loss.extrapolate_W(state.W, momentum.W, momentum.beta, self.method.W.floor)
-        return Proposal(W, state.Ht, self._update_H, momentum.Ht, momentum.beta)
+            return Proposal(state.W, state.Ht, self.objective.update_rows, momentum.Ht)
+        W = self.objective.extrapolate_W(state.W, momentum.W, momentum.beta, self._floors[1])
+        return Proposal(W, state.Ht, self.objective.update_rows, momentum.Ht, momentum.beta)
 
     def arguments(self, proposal: Proposal) -> dict[str, Any]:
         """Return what the step of the loss needs besides a block and its rows of H."""
         return {
-            **self.loss.shared(proposal.W),
+            **self.objective.shared(proposal.W),
             "update": proposal.update,
             "beta": proposal.beta,
-            "floor": self.method.H.floor,
+            "floor": self._floors[0],
         }
 
     def settle(self, proposal: Proposal, outcome: Outcome) -> None:
@@ -512,7 +525,7 @@ class Run:
             return
         values, W = self.state.values, proposal.W
         if self._solver.first == "H":
-            W = self._updated_W(outcome.sums, W, outcome.Ht)
+            W = self.objective.update_W(outcome.sums, W, outcome.Ht)
         value = self._value(proposal, outcome, W)
         is_bold = proposal.beta > 0 or proposal.is_leap
         if is_bold and values and not self._is_no_worse(value, values[-1]):
@@ -522,16 +535,12 @@ class Run:
             self._accept(proposal, outcome, W)
         values.append(value)
 
-    def _updated_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        update = self.method.W.update(self._affordable_sweeps, W)
-        return self.loss.update_W(sums, W, Ht, update)
-
     def end_iteration(self) -> None:
         """Write the log, call the callback, and decide whether to stop."""
         value, log = self.state.values[-1], self.log
         log.elapsed.append(time.perf_counter() - self._began)
         log.passes.append(self.V.passes_here - self._already_read)
-        log.relative_error.append(self.loss.relative_error(value))
+        log.relative_error.append(self.objective.relative_error(value))
         self.reason = self._reason()
         if self.callback is not None:
             iteration = Iteration(
@@ -539,7 +548,7 @@ class Run:
                 elapsed=log.elapsed[-1],
                 relative_error=log.relative_error[-1],
                 passes=log.passes[-1],
-                objective=self.loss.objective(value),
+                objective=self.objective.objective(value),
             )
             if asks_to_stop(self.callback, iteration):
                 self.reason = StopReason.CALLBACK
@@ -564,22 +573,23 @@ class Run:
         self.lacks_sums = False
         self.state.Ht, self.state.sums = outcome.Ht, outcome.sums
         if self._solver.rescale:
-            self.state.W = self.loss.scale_W(outcome.sums, proposal.W)
+            self.state.W = self.objective.scale_W(outcome.sums, proposal.W)
 
     def _value(self, proposal: Proposal, outcome: Outcome, W: Array) -> float:
         """The objective at the H of a pass, and at W or the W before it, as the loss knows it."""
-        at = Point.BEFORE if self._solver.first == "W" else self.loss.known_at
-        W = W if at is Point.AFTER else proposal.W
-        value = self.loss.value(outcome.sums, W, at)
-        if self.method.W.penalty is not None:
-            value += self.method.W.penalty.value(W)
-        if self.method.H.penalty is not None:
-            value += float(self.V.map(_penalty, outcome.Ht, penalty=self.method.H.penalty)[0])
+        after = self._solver.first == "H" and self.objective.knows_after
+        W = W if after else proposal.W
+        value = self.objective.value(outcome.sums, W, after=after)
+        of_H, of_W = self.objective.terms
+        if of_W is not None:
+            value += of_W.value(W)
+        if of_H is not None:
+            value += float(self.V.map(_penalty, outcome.Ht, term=of_H)[0])
         return value
 
     def _is_no_worse(self, value: float, last: float) -> bool:
         """Compared as relative errors: a rise within rounding is no reason to undo an iteration."""
-        return self.loss.relative_error(value) <= self.loss.relative_error(last)
+        return self.objective.relative_error(value) <= self.objective.relative_error(last)
 
     def _accept(self, proposal: Proposal, outcome: Outcome, W: Array) -> None:
         state, momentum = self.state, self.state.momentum
@@ -591,7 +601,7 @@ class Run:
             momentum.W = proposal.W if proposal.is_leap else state.W
             momentum.Ht = outcome.updated
         state.W, state.Ht, state.sums = W, outcome.Ht, outcome.sums
-        if momentum is not None and not self.method.is_penalised:
+        if momentum is not None and self.objective.penalties.are_none:
             self._balance(momentum)
 
     def _take_back(self, proposal: Proposal) -> None:
@@ -608,7 +618,7 @@ class Run:
         A component that no sample has used for a while may return with a huge column in W, which
         then sets the scale, so that the others are floored, or lost in single precision.
         """
-        size = self.loss.column_units(self.state.W)
+        size = self.objective.column_units(self.state.W)
         if np.any(size != 1):
             self._rescale(momentum, size)
 
@@ -638,25 +648,25 @@ class Run:
         if factors is None:
             return None
         W, Ht = self._scaled_factors(*factors)
-        return Proposal(W, Ht, self._update_H, Ht, is_leap=True)
+        return Proposal(W, Ht, self.objective.update_rows, Ht, is_leap=True)
 
     def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")
         W = np.asarray(W)
-        size = np.ones(W.shape[1]) if self.method.is_penalised else column_units(W)
+        size = column_units(W) if self.objective.penalties.are_none else np.ones(W.shape[1])
         if H is None:
             Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=self.V.dtype)
         else:
-            factor = size / self.loss.unit
+            factor = size / self.objective.unit
             Ht, _ = self.V.map(_scale, H.T, factor=factor, dtype=self.V.dtype)
         return np.ascontiguousarray(W / size, self.V.dtype), Ht
 
     def _unscaled(self, Ht: Aligned) -> Aligned:
         """H (K, N) for V itself."""
-        if self.loss.unit != 1:
-            Ht, _ = self.V.map(_scale, Ht, factor=self.loss.unit, dtype=self.V.dtype)
+        if self.objective.unit != 1:
+            Ht, _ = self.V.map(_scale, Ht, factor=self.objective.unit, dtype=self.V.dtype)
         return Ht.T
 
 
@@ -664,8 +674,8 @@ def _unchanged(G: Array, C: Array, Y: Array) -> Array:
     return Y
 
 
-def _penalty(index: range, H: Array, *, penalty: Penalty) -> tuple[float]:
-    return (penalty.value(H),)
+def _penalty(index: range, H: Array, *, term: Term) -> tuple[float]:
+    return (term.value(H),)
 
 
 def _zeros(index: range, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None]:
@@ -682,13 +692,14 @@ def alternate(
     V: DataMatrix,
     W: Array,
     H: Aligned | None,
-    solver: Method | Solver | str | Update,
+    solver: Solver | str | Update,
     *,
     stopping: Stopping = Stopping(),
     callback: Callback | None = None,
     leap: Leap | None = None,
     resume: Saved | None = None,
     save: Callable[[Saved, bool], None] | None = None,
+    objective: Objective | None = None,
 ) -> Solution:
     """Update H and W alternately until a limit is reached; one pass over V per iteration.
 
@@ -698,8 +709,7 @@ def alternate(
     W : array (F, K)
     H : array (K, N), or None
         None only for a solver that begins with H.
-    solver : str, Solver, callable or Method
-        A `Method` if W and H have different solvers, or penalties, or for another loss.
+    solver : str, Solver or callable
     stopping : Stopping
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True ends the run.
@@ -712,20 +722,41 @@ def alternate(
     save : callable, optional
         Called with the state to save before every iteration, and when the callback has ended the
         run; then the second argument is True.
+    objective : Objective, optional
+        For another loss than least squares, penalties or known components.
 
     Notes
     -----
     The history counts seconds and passes from the call. An iteration that is undone counts as one
     in which the error has not fallen.
     """
+    from .losses import FROBENIUS, Objective
+
     require_data_matrix(V, nonzero=True, holes=True)
     instance("stopping", stopping, Stopping)
     optional(function, "callback", callback, takes=1)
     optional(function, "leap", leap, takes=3)
     optional(instance, "resume", resume, Saved)
     optional(function, "save", save, takes=2)
+    optional(instance, "objective", objective, Objective)
+    if resume is None:
+        W = factor("W", W, (V.shape[0], "K"))
+        H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
     with V.own_threads():
-        run = Run(V, W, H, solver, stopping, callback=callback, leap=leap, resume=resume, save=save)
+        objective = FROBENIUS.on(V) if objective is None else objective
+        chosen = objective.loss.solver(solver)
+        assert chosen is not None
+        run = Run(
+            objective,
+            W,
+            H,
+            chosen,
+            stopping,
+            callback=callback,
+            leap=leap,
+            resume=resume,
+            save=save,
+        )
         del W, H  # they may be large, and are not needed any more
         (solution,) = iterate(V, [run])
     return solution
@@ -736,7 +767,6 @@ def iterate(V: DataMatrix, runs: Sequence[Run]) -> list[Solution]:
 
     Each run ends with the bits that it would have alone. It may be on a view of V.
     """
-    runs = [instance("runs", run, Run) for run in several("runs", runs, "a list of runs")]
     for _ in ending(V, runs):
         pass
     return [run.solution() for run in runs]
@@ -747,7 +777,6 @@ def ending(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
 
     What has stopped is not kept here: its H may be large.
     """
-    require_data_matrix(V, holes=True)
     with V.own_threads():
         _advance(V, [run for run in runs if run.lacks_sums])
         active = dict(enumerate(runs))
@@ -766,35 +795,47 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
     """Read V once for all runs: each proposes, the blocks answer, each settles."""
     if not runs:
         return
-    proposals = [run.propose() for run in runs]
-    given = [run.arguments(proposal) for run, proposal in zip(runs, proposals, strict=True)]
-    parts = [
-        Part(
-            run.V,
-            run.loss.step,
-            (*run.loss.aligned, *proposal.aligned),
-            arguments,
-            n_rows=len(proposal.aligned),
-            out=proposal.out,
-            X=arguments["W"] if isinstance(run.loss, Frobenius) else None,
+    proposals, parts = [run.propose() for run in runs], []
+    for run, proposal in zip(runs, proposals, strict=True):
+        objective, arguments = run.objective, run.arguments(proposal)
+        parts.append(
+            Part(
+                run.V,
+                objective.step,
+                (*objective.aligned, *proposal.aligned),
+                arguments,
+                n_rows=len(proposal.aligned),
+                out=proposal.out,
+                X=objective.factor(arguments),
+            )
         )
-        for run, proposal, arguments in zip(runs, proposals, given, strict=True)
-    ]
-    outcomes = sweep_together(V, parts)
-    _multiply_turned(V, runs, outcomes)
-    for run, proposal, (*rows, sums) in zip(runs, proposals, outcomes, strict=True):
-        run.settle(proposal, Outcome(rows[0], rows[-1], sums))
+    outcomes = [Outcome(rows[0], rows[-1], sums) for *rows, sums in sweep_together(V, parts)]
+    together: dict[Any, list[tuple[Aligned, Sums]]] = {}
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if run.V is V and run.begins_with_H:
+            together.setdefault(type(run.objective), []).append((outcome.Ht, outcome.sums))
+    for kind, factors in together.items():
+        kind.multiply(V, factors)
+    for run, proposal, outcome in zip(runs, proposals, outcomes, strict=True):
+        run.settle(proposal, outcome)
 
 
-def _multiply_turned(V: DataMatrix, runs: list[Run], outcomes: list[tuple[Any, ...]]) -> None:
-    """Multiply V with the new H of all runs at once, where W is updated on the turned data."""
-    if V.other_order is None:
-        return
-    new = [
-        (np.asarray(rows[0]), sums)
-        for run, (*rows, sums) in zip(runs, outcomes, strict=True)
-        if run.V is V and run.method.H.solver.first == "H" and "HH" in sums and "VH" not in sums
-    ]
-    products = products_together(V.other_order, [Ht for Ht, _ in new])
-    for (_, sums), C in zip(new, products or [], strict=False):
-        sums["C"] = C
+def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:
+    """Return W (F, K) of a solver that floors, with zeros for the entries at the floor.
+
+    The floor represents zero, but not in a component whose whole column is near it, with a huge row
+    in H: there the entries at the floor are part of W H. Such a column keeps them, and is brought
+    to an ordinary size.
+    """
+    floorless = np.where(W > FLOOR, W, 0)
+    is_small = W.max(axis=0) < _SMALL_ENTRY
+    if is_small.any():
+        (squares,) = V.map(_squares, H.T)
+        lost = FLOOR * np.sqrt(len(W) * squares)
+        is_real = is_small & (lost > _FLOOR_SHARE * V.norm)
+        floorless[:, is_real] = (W / column_units(W))[:, is_real]
+    return floorless
+
+
+def _squares(index: range, H: Array) -> tuple[Array]:
+    return ((exact(H) ** 2).sum(axis=0),)

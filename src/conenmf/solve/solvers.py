@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import kernels
-from ..arguments import choice, flag, function, integer, number, optional
+from ..arguments import choice, flag, function, integer, optional
 from ..data.blocks import Array
-from ..errors import DataError, Message, OptionError
-from ..linalg.nnls import checked_problem, nnls
+from ..errors import Message, OptionError
+from ..linalg.nnls import nnls
 from ..text import function_name
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "SOLVERS",
     "Solver",
     "Update",
+    "extrapolated",
     "get_solver",
     "hals",
     "mult",
@@ -40,7 +41,6 @@ __all__ = [
     "packed_update",
     "solver_name",
     "takes_packed",
-    "unchecked",
 ]
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
@@ -61,11 +61,7 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
     array([[2.]])
     """
-    G, C, Y = _checked(G, C, Y)
-    return _mult(G, C, Y, sweeps=integer("sweeps", sweeps, at_least=1))
 
-
-def _mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -90,12 +86,6 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2.e+00, 1.e-16]])
     """
-    G, C, Y = _checked(G, C, Y)
-    sweeps, floor = integer("sweeps", sweeps, at_least=1), number("floor", floor, at_least=0)
-    return _hals(G, C, Y, sweeps=sweeps, floor=floor)
-
-
-def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR) -> Array:
     if not kernels.AVAILABLE:
         return _hals_twin(G, C, Y, sweeps, floor)
     dtype = Y.dtype
@@ -111,7 +101,7 @@ def _hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR
 
 def takes_packed(update: Update) -> bool:
     """Whether an update of the loop has a compiled form for packed Gram matrices of each row."""
-    return kernels.AVAILABLE and isinstance(update, partial) and update.func is _hals
+    return kernels.AVAILABLE and isinstance(update, partial) and update.func is hals
 
 
 def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
@@ -137,13 +127,6 @@ def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
         squares = np.diagonal(G, axis1=-2, axis2=-1)
         fits = bool(np.all((squares == 0) | ((squares > smallest) & (squares < largest))))
     return dtype if fits else np.dtype(np.float64)
-
-
-def _checked(G: Array, C: Array, Y: Array) -> tuple[Array, Array, Array]:
-    G, C, guess = checked_problem(G, C, Y)
-    if guess is None:
-        raise DataError(f"Y is None, expected an array of the shape of C, {C.shape}")
-    return G, C, guess
 
 
 def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
@@ -191,20 +174,19 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2., 0.]])
     """
-    return nnls(*_checked(G, C, Y))
+    return nnls(G, C, Y)
 
 
-_INNER: dict[Update, Update] = {mult: _mult, hals: _hals, nnlsb: nnls}
-
-
-def unchecked(update: Update) -> Update:
-    """Return the update for a loop whose arguments fit together: not checked in every iteration."""
-    for outer, inner in _INNER.items():
-        if update is outer:
-            return inner
-        if isinstance(update, partial) and update.func is outer and not update.args:
-            return partial(inner, **update.keywords)
-    return update
+def extrapolated(
+    Y: Array, before: Array, share: float, floor: float, out: Array | None = None
+) -> Array:
+    """Return Y (n, K) moved on by a share of the way from `before`, down to `floor` at most."""
+    moved, kind = np.empty_like(Y) if out is None else out, Y.dtype.type
+    if kernels.AVAILABLE:
+        kernels.extrapolate_rows(Y, before, kind(share), kind(floor), moved)
+    else:
+        np.maximum(Y + kind(share) * (Y - before), kind(floor), out=moved)
+    return moved
 
 
 @dataclass(frozen=True)
@@ -252,7 +234,6 @@ class Solver:
 
     def sweeping(self, affordable: float) -> Update:
         """Return the update, with as many sweeps as cost no more than computing C does."""
-        affordable = number("affordable", affordable, at_least=0, or_infinite=True)
         if self.sweeps is None:
             return self.update
         return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))

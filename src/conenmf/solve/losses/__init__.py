@@ -1,1 +1,44 @@
-"""Losses: what a fit minimises, one file each."""
+"""Losses: what a fit minimises, one file each. A new loss is registered here, and nowhere else."""
+
+from __future__ import annotations
+
+from ...arguments import choice
+from .frobenius import FROBENIUS
+from .loss import Loss, Objective, Sums, Words
+from .poisson import POISSON, known_counts, margins, restraints
+from .poisson_regression import Restraint, dual_gaps
+
+__all__ = [
+    "FROBENIUS",
+    "LOSSES",
+    "POISSON",
+    "SOLVER_NAMES",
+    "Loss",
+    "Objective",
+    "Restraint",
+    "Sums",
+    "Words",
+    "dual_gaps",
+    "get_loss",
+    "known_counts",
+    "margins",
+    "restraints",
+]
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON)}
+"""By their names."""
+
+SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))
+"""Those of all losses."""
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """Return the loss of that name, or alias.
+
+    >>> get_loss("kullback-leibler").name
+    'poisson'
+    """
+    if isinstance(loss, Loss):
+        return loss
+    names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.aliases)}
+    return names[choice("loss", loss, names)]

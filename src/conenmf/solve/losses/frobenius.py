@@ -1,0 +1,649 @@
+"""Least squares: ||V - W H||^2.
+
+With W given, a block of samples yields C = V'W, its new H = update(G, C, H) with G = W'W, and the
+sums VH', HH' and <V, WH>. From these W follows by an update with G = HH' and C = VH', and the value
+for any W by
+
+    ||V - W H||^2 = ||V||^2 - 2 <V, WH> + <W'W, HH'>.
+
+**Missing and weighted entries.** The objective is the sum of p (v - w h)^2. Every sample has a
+Gram matrix of its own, G_n = sum_f p_nf w_f w_f', and every feature one too, sum_n p_nf h_n h_n'.
+They cost K times as much as a plain iteration. Where less than half of the entries is missing and
+none has another weight, most iterations fill the holes instead with the current W H (Srebro and
+Jaakkola, "Weighted low-rank approximations", ICML 2003): with R = p (V - WH) the update sees
+C = R'W + H G and the plain G = W'W. Nothing is filled in memory.
+
+Filling alone is not enough. Where a component is nearly a single feature, a sample that lacks this
+feature keeps the coefficient that it had, since the hole is filled with that; then the exact H at
+the end is far from it. So one iteration in six, or twelve, has Gram matrices also there. All of
+them lower the same objective. With Gram matrices of the features a pass knows the value at any W;
+otherwise at its own W only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
+from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ...data.matrix import Aligned, DataMatrix, add
+from ...data.threads import run_in_order
+from ...data.together import products_together
+from ...data.validate import require_nonnegative
+from ...errors import DataError, Message, Option, OptionError
+from ..coefficients import (
+    ORDINARY,
+    Finish,
+    coefficients,
+    column_units,
+    coordinate_steps_own,
+    finished,
+    held_out_share,
+    known_coefficients,
+    shares_of,
+    squared_errors,
+    what_is_left,
+)
+from ..constraints import (
+    NO_PENALTIES,
+    Penalties,
+    penalised_update,
+    sum_to_one,
+    unit_columns,
+    update_others,
+)
+from ..inits import Generator, Start, initialize
+from ..race import run_race
+from ..solvers import (
+    SOLVERS,
+    Solver,
+    Update,
+    extrapolated,
+    get_solver,
+    packed_update,
+    solver_name,
+    takes_packed,
+)
+from .loss import Loss, Objective, Sums
+
+__all__ = ["FROBENIUS", "Frobenius", "KnownSquares", "LeastSquares"]
+
+_NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
+_BATCHES, _BATCH_ROWS, _MAX_BATCH_ROWS = 8, 512, 4096  # of features, on threads
+_UNIT_SWEEPS = 5  # over columns of unit length
+_MAX_FILLED = 0.5  # share of missing entries up to which they are filled in the loop
+_GRAMS_EVERY = 6  # iterations, where others fill holes; chosen on indian_pines, digits and yale
+_GRAMS_EVERY_OF_MANY = 12  # for more components than this, of which Gram matrices take long
+_MANY = 22
+_GRAM_NUMBERS = 1 << 19  # in the Gram matrices of rows that are made at a time
+_BATCH_FEATURES = 256  # that a thread updates at a time
+
+
+class Frobenius(Loss):
+    """Least squares, of all entries or of those that are known."""
+
+    name = "frobenius"
+    help = "least squares"
+    solvers = SOLVERS
+    constraints = frozenset(
+        (
+            *("l1", "l2", "orthogonality", "min_volume", "sum_to_one", "one factor", "fixed"),
+            *("missing", "negative", "sample weights", "sketch", "stream"),
+        )
+    )
+    degree = 2
+    lower_bounds = ("singular values", "dual")
+    k_evidence = ("spectrum", "cones", "folds")
+    doubled = 1
+    races_on_known = True
+
+    def on(
+        self,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = True,
+    ) -> Objective:
+        """Return the objective of all entries, or of those that are known, by their weights."""
+        kind = LeastSquares if V.observed is None else KnownSquares
+        return kind(self, V, penalties, n_fixed, rescale=rescale)
+
+    def coefficients(
+        self,
+        V: DataMatrix,
+        W: Array,
+        penalties: Penalties = NO_PENALTIES,
+        unseen: str = "warn",
+    ) -> tuple[Aligned, Aligned, float]:
+        """Return the best H for W, by nonnegative least squares."""
+        return coefficients(V, W, penalties)
+
+    def scale(self, V: DataMatrix) -> float:
+        """Return ||V||^2, of the entries that are known."""
+        return float((V.observed or V).total)
+
+    def solver(self, solver: str | Solver | Update | None) -> Solver | None:
+        """Return the solver; a function becomes one."""
+        return None if solver is None else get_solver("hals" if solver == "auto" else solver)
+
+    def check(self, V: DataMatrix, solver: Solver | None, penalties: Penalties) -> None:
+        """Refuse solvers that floor where they must not, and scales that nothing fixes."""
+        penalties.check_solver(solver_name(solver) or "none", solver)
+        if V.observed is not None and penalties.fixes_columns:
+            raise OptionError(
+                Message(
+                    "with missing or weighted entries, a penalty needs one for the other factor "
+                    "too, L1 or L2, or ",
+                    Option("sum_to_one"),
+                    ": columns of unit length are for complete data",
+                )
+            )
+        if solver is not None and solver.floored:
+            require_nonnegative(V, f"the solver {solver_name(solver)!r}")
+        is_weighed = V.unweighed is not None and V.unweighed.repeated is None
+        if is_weighed and (penalties.l1_h or penalties.sum_to_one):
+            problem = " goes with L2 penalties of the coefficients, not with L1 or sums of one: "
+            weight = Option("sample_weight")
+            raise OptionError(Message(weight, problem, "leave one of the two out"))
+
+    def race(
+        self, V: DataMatrix, K: int, solver: Solver | None, rng: Generator, **how: Any
+    ) -> Start:
+        """Let inits compete by the error that is reached from them."""
+        return run_race(V, K, solver, self.on, rng, **how)
+
+    def begin(
+        self,
+        V: DataMatrix,
+        K: int,
+        W: Array,
+        H: Aligned | None,
+        solver: Solver | None,
+        penalties: Penalties,
+        n_fixed: int,
+        *,
+        warm: bool,
+    ) -> Start:
+        """Return W with its best H, in the scale that the penalties ask for.
+
+        Where the coefficients of a sample sum to one, those of the init are not used.
+        """
+        start = initialize(V, K, W, None if K == n_fixed else solver)
+        if penalties.sum_to_one:
+            return start._replace(H=None)
+        if not penalties.fixes_columns:
+            return start
+        size = np.linalg.norm(start.W, axis=0)
+        size = np.where(size > 0, size, 1.0).astype(W.dtype)
+        size[:n_fixed] = 1.0
+        return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
+
+    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
+        """Return max(V - W H, 0) with the best H."""
+        return what_is_left(V, W)
+
+    def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
+        """Return ||V - W H||^2 of each W with its best H, in one pass."""
+        return squared_errors(V, factors)
+
+    def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
+        """Return the share of ||V||^2 that is predicted from other features."""
+        return held_out_share(V, W, weights=weights)
+
+
+class _Squares(Objective):
+    """Squared errors: updates ``(G, C, Y) -> Y`` with penalties and known components."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = True,
+    ) -> None:
+        super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
+        self.terms = penalties.on_H, penalties.on_W(V.total / V.shape[1])
+        self._whole = penalties.fixes_columns  # W is updated with all features at once
+
+    def runs_as(self, solver: Solver) -> Solver:
+        """Return the solver; coefficients that sum to one are exact, and not extrapolated."""
+        exactly = Solver(sum_to_one, first="H")
+        return exactly if self.penalties.sum_to_one else solver
+
+    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
+        """Return the updates of rows of H and of W, with the penalties and known components."""
+        is_simplex, n_kept = self.penalties.sum_to_one, None if self._whole else self.n_fixed
+        update_H: Update = sum_to_one if is_simplex else solver.sweeping(affordable_H)
+        self._update_W: Update = solver.sweeping(affordable_W)
+        if self._whole:
+            self._update_W = partial(unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
+        elif self.n_fixed:
+            self._update_W = partial(update_others, update=self._update_W, n_fixed=self.n_fixed)
+        of_H, self._n_kept = self.terms[0], n_kept
+        self.update_rows = update_H
+        if of_H is not None:
+            self.update_rows = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
+
+    def _update_near(self, W: Array) -> Update:
+        """The update of W with its penalty near W."""
+        term = self.terms[1]
+        if term is None:
+            return self._update_W
+        how: dict[str, Any] = {"term": term.at(W), "n_kept": self._n_kept}
+        return partial(penalised_update, update=self._update_W, **how)
+
+
+class LeastSquares(_Squares):
+    """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
+
+    The value is a difference of large numbers: good to about 2e-8 (float64) of ||V||.
+    """
+
+    knows_after = True
+
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = True,
+    ) -> None:
+        super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
+        self.aligned = (V.norms_squared,)
+        self._known: list[_Known] = []
+
+    @staticmethod
+    def step(
+        block: Block,
+        *given: Array,
+        update: Update,
+        beta: float,
+        floor: float,
+        **shared: Any,
+    ) -> tuple[Any, ...]:
+        """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Objective`.
+
+        VH' is left out if V is kept in both orders: W is then updated by the same step on the
+        turned data. In single precision the sums do not show errors of less than a thousandth:
+        where they are nearly that small, the step is repeated in double precision.
+        """
+        unit, (squared, H, *before) = shared["unit"], given
+        C = shared.pop("C", None)  # products that were computed for several runs at once
+        C = products(block, shared["W"]) if C is None else C
+        moved, updated, HH, inner = _step(
+            C if unit == 1 else C / C.dtype.type(unit),
+            shared["G"],
+            H,
+            before[0] if before else None,
+            update=update,
+            beta=beta,
+            floor=floor,
+        )
+        sums: Sums = {"HH": HH, "inner": inner}
+        if block.dtype != np.float64:
+            total = float(squared.sum()) / unit**2
+            left = total - 2.0 * inner + float(np.vdot(shared["G"], HH))
+            if left < _NEARLY_EXACT_SHARE * total:
+                again = {"update": update, "beta": beta, "floor": floor, **shared}
+                again["W"] = exact(shared["W"])
+                return LeastSquares.step(exact(block), *given, **again)
+        if not shared.get("in_both_orders"):
+            sums["VH"] = exact(weighted_sums(block, moved))
+            if unit != 1:
+                sums["VH"] /= unit
+        return (moved, updated, sums) if before else (moved, sums)
+
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
+        rounded = W.astype(self.V.dtype, copy=False)
+        shared = {"W": self.V.coordinates(rounded), "G": self._gram(rounded), "unit": self.unit}
+        if self._whole or self.V.other_order is None:
+            return shared
+        return {**shared, "in_both_orders": True}
+
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        """Update W from G = HH' and C = VH', on threads.
+
+        Where V is kept in both orders, by the step for samples on the turned data: NMF is
+        symmetric. Otherwise from the sums of the pass, many rows at a time.
+        """
+        other, update = None if "VH" in sums else self.V.other_order, self._update_near(W)
+        if other is not None:
+            turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
+            known = (sums.pop("C"),) if "C" in sums else ()
+            updated, moments = other.sweep(
+                _multiplied_step if known else LeastSquares.step,
+                *known,
+                other.norms_squared,
+                W,
+                update=update,
+                beta=0.0,
+                floor=0.0,
+                in_both_orders=True,
+                **turned,
+            )
+            self._remember(updated, moments["HH"], moments["inner"], sums)
+            return np.asarray(updated)
+        dtype = self._sufficient_dtype(sums, W)
+        updated, VH = np.empty_like(W), sums["VH"]
+
+        def run(rows: slice) -> tuple[Array, float]:
+            C, Y = self.V.features(VH, rows).astype(dtype, copy=False), W[rows]
+            updated[rows] = _checked_update(update, sums["HH"], C, Y.astype(dtype, copy=False))
+            return _moments(updated[rows], C)
+
+        self._remember(updated, *self._over_features(run, self._whole), sums)
+        return updated
+
+    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
+        """Return W moved on, many rows at a time on threads."""
+        moved = np.empty_like(W)
+
+        def run(rows: slice) -> tuple[Array, float]:
+            return _moments(extrapolated(W[rows], before[rows], share, floor, moved[rows]))
+
+        self._remember(moved, *self._over_features(run))
+        return moved
+
+    def column_units(self, W: Array) -> Array:
+        """Return the units of columns, which are 1 if the Gram matrix shows ordinary sizes."""
+        squares = self._gram(W).diagonal()
+        if squares.min() > len(W) * ORDINARY[0] ** 2 and squares.max() < ORDINARY[1] ** 2:
+            return np.ones(W.shape[1])
+        return column_units(W)
+
+    def _gram(self, W: Array) -> Array:
+        """W'W, of a W that was made here or of any other."""
+        for known in self._known:
+            if known.W is W:
+                return known.gram
+        gram, _ = self._over_features(lambda rows: _moments(W[rows]))
+        self._remember(W, gram)
+        return gram
+
+    def _inner(self, W: Array, sums: Sums) -> float:
+        """<V, WH> of a W that was updated from these sums, or of any other."""
+        for known in self._known:
+            if known.W is W and known.sums is sums:
+                return known.inner
+        return float(np.vdot(exact(self.V.features(sums["VH"])), W))
+
+    def _remember(
+        self, W: Array, gram: Array, inner: float = 0.0, sums: Sums | None = None
+    ) -> None:
+        self._known = [_Known(W, gram, inner, sums), *self._known[:1]]
+
+    def _over_features(
+        self, run: Callable[[slice], tuple[Array, float]], whole: bool = False
+    ) -> tuple[Array, float]:
+        """Run a function on batches of features on threads, and add up what it returns."""
+        F = self.V.shape[0]
+        size = F if whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
+        borders = equal_borders(F, size)
+        total: Any = None
+
+        def collect(index: int, part: tuple[Array, float]) -> None:
+            nonlocal total
+            total = part if total is None else add(total, part)
+
+        run_in_order(
+            lambda index: run(slice(*borders[index])), collect, len(borders), self.V.n_threads
+        )
+        gram, inner = total
+        return gram, inner
+
+    def _sufficient_dtype(self, sums: Sums, W: Array) -> np.dtype[Any]:
+        """The type of V, or float64 if single precision does not show what is left of V."""
+        if self.V.dtype == np.float64:
+            return self.V.dtype
+        inner = self._inner(W, sums)  # W may have been scaled since the pass
+        left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
+        return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(np.float64)
+
+    def scale_W(self, sums: Sums, W: Array) -> Array:
+        """Return W times <V, WH> / ||WH||^2."""
+        squared = float(np.vdot(self._gram(W), sums["HH"]))
+        return W * (sums["inner"] / squared) if squared > 0 else W
+
+    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
+        """Return ||V / unit - W H||^2, which rounding may not make negative."""
+        inner = self._inner(W, sums) if after else sums["inner"]
+        squared = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
+        if not np.isfinite(squared):
+            raise DataError("the solver returned factors that are not finite: check its update")
+        return max(squared, 0.0)
+
+    def factor(self, shared: dict[str, Any]) -> Array | None:
+        """Return W."""
+        W: Array = shared["W"]
+        return W
+
+    @staticmethod
+    def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
+        """Multiply V with the new H of all runs at once, where W is updated on the turned data."""
+        if V.other_order is None:
+            return
+        new = [(np.asarray(Ht), sums) for Ht, sums in factors if "VH" not in sums]
+        products = products_together(V.other_order, [Ht for Ht, _ in new])
+        for (_, sums), C in zip(new, products or [], strict=False):
+            sums["C"] = C
+
+    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+        """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
+        n_first = self.n_fixed if sort else W.shape[1]
+        return finished(self.V, W, self.penalties, n_first=n_first, n_fixed=self.n_fixed)
+
+
+class KnownSquares(_Squares):
+    """The weighted squared error of the entries that are known.
+
+    Parameters
+    ----------
+    grams_every : int, optional
+        One iteration in so many has Gram matrices, the others fill holes; by default 1 where half
+        of the entries or more is missing, or weights differ.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = False,
+        grams_every: int | None = None,
+    ) -> None:
+        super().__init__(loss, V, penalties, n_fixed, rescale=False)  # weights have own units
+        is_mask, missing = V.observed.is_mask, V.observed.missing
+        self._grams_every = grams_every if is_mask and missing < _MAX_FILLED else 1
+        self._is_mask = is_mask
+        self.aligned = V.observed.aligned
+
+    @staticmethod
+    def step(
+        block: Block,
+        *given: Array,
+        update: Update,
+        beta: float,
+        floor: float,
+        **shared: Any,
+    ) -> tuple[Any, ...]:
+        """Update a block's rows of H and return them with the sums; see `Objective`."""
+        weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
+        W, (H, *before) = shared["W"], given
+        sums: Sums = {}
+        if shared["has_grams"]:
+            entries = exact(block) if shared["is_mask"] else weighed(block, weights)
+            C = products(entries, W)
+            updated = np.empty_like(H)
+            for rows in _parts(len(H), W.shape[1]):
+                part = None if weights is None else weights[rows]
+                grams = row_grams(block[:, rows], part, shared["pairs"])
+                updated[rows] = _updated(update, grams, C[rows], exact(H[rows]))
+        else:
+            left, _ = observed_residual(block, weights, W, exact(H))
+            C = products(left, W) + exact(H) @ shared["G"]
+            updated = update(shared["G"], C, exact(H)).astype(H.dtype, copy=False)
+        moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
+        rows_of = exact(moved)
+        if shared["has_grams"]:
+            sums["VH"] = weighted_sums(entries, rows_of)
+            sums["grams"] = weighted_grams(block, weights, packed(rows_of))
+        else:
+            left, squares = observed_residual(block, weights, W, rows_of)
+            sums = {"value": float(squares.sum()), "HH": rows_of.T @ rows_of}
+            sums["VH"] = weighted_sums(left, rows_of)
+        return (moved, updated, sums) if before else (moved, sums)
+
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return W in float64, W'W, and the products of pairs of its columns if they are needed."""
+        W = exact(W)
+        usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
+        has_grams = self.knows_after = self.number % (self._grams_every or usual) == 0
+        shared = {"W": W, "has_grams": has_grams, "is_mask": self._is_mask}
+        shared["is_weighted"] = bool(self.aligned)
+        return {**shared, "pairs": packed(W)} if has_grams else {**shared, "G": W.T @ W}
+
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        """Update W from a Gram matrix for each feature, or from HH' and what holes are filled with.
+
+        Features of which nothing is known are zero.
+        """
+        updated, update = np.empty_like(W), self._update_near(W)
+        if "grams" in sums:
+            parts = _parts(len(W), W.shape[1], _BATCH_FEATURES)
+
+            def run(number: int) -> None:
+                rows = parts[number]
+                C, Y = sums["VH"][rows], exact(W[rows])
+                updated[rows] = _updated(update, sums["grams"][rows], C, Y)
+
+            run_in_order(run, _nothing, len(parts), self.V.n_threads)
+        else:
+            C = sums["VH"] + exact(W) @ sums["HH"]
+            updated[:] = update(sums["HH"], C, exact(W))
+        if not np.isfinite(updated).all() or updated.min() < 0:
+            raise DataError("the solver returned entries that are negative or not finite")
+        empty = self.V.observed.empty_features
+        return np.where(empty[:, None], 0, updated) if empty.any() else updated
+
+    def scale_W(self, sums: Sums, W: Array) -> Array:
+        """Return W times the number that makes it best for the H of the sums."""
+        product = float(np.vdot(sums["VH"], W))  # <pV, WH>, or that less <pWH, WH>
+        if "grams" in sums:
+            inner, squared = product, self._squares(sums, W)
+        else:
+            squared = self.total - 2 * product - sums["value"]
+            inner = product + squared
+        return W * (inner / squared) if squared > 0 else W
+
+    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
+        """Return the weighted squared error: with Gram matrices of features, at any W."""
+        if "grams" in sums:
+            inner = float(np.vdot(sums["VH"], exact(W)))
+            value = max(float(self.total - 2 * inner + self._squares(sums, W)), 0.0)
+        else:
+            value = float(sums["value"])
+        if not np.isfinite(value):
+            raise DataError("the solver returned factors that are not finite: check its update")
+        return value
+
+    @staticmethod
+    def _squares(sums: Sums, W: Array) -> float:
+        """The weighted squares of W H, from the Gram matrix of each feature."""
+        first, second = np.triu_indices(W.shape[1])
+        return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), sums["grams"]))
+
+    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+        """Return the exact H for W: nonnegative least squares on the known entries of samples."""
+        V, n_first = self.V, self.n_fixed if sort else W.shape[1]
+        W = np.ascontiguousarray(W, dtype=np.float64)
+        Ht, labels, sums, order = known_coefficients(V, W, self.penalties, n_first=n_first)
+        grams, VH, penalty = unpacked(sums["grams"], W.shape[1]), sums["VH"], sums["penalty"]
+        term = self.terms[1]
+        if term is not None:
+            penalty += term.value(W)
+            grams, VH = term.at(W)(grams, VH, W)
+        steps = sums["steps"] + coordinate_steps_own(grams, VH, W, slice(self.n_fixed, None))
+        squared, shares = float(sums["squared"]), shares_of(W.T @ W, sums["HH"])
+        residual = float(np.sqrt(steps / self.total)) if self.total else 0.0
+        return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
+
+
+def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> tuple[Any, ...]:
+    return LeastSquares.step(block, *given, C=C, **shared)
+
+
+def _step(
+    C: Array,
+    G: Array,
+    Y: Array,
+    before: Array | None,
+    *,
+    update: Update,
+    beta: float,
+    floor: float,
+) -> tuple[Array, Array, Array, float]:
+    """Return Y updated and moved further, as updated, Y'Y and <C, Y> of the former."""
+    updated = moved = _checked_update(update, G, C, Y).astype(Y.dtype, copy=False)
+    if before is not None and beta:
+        moved = extrapolated(updated, before, beta, floor)
+    rows = exact(moved)
+    return moved, updated, rows.T @ rows, float(np.vdot(exact(C), rows))
+
+
+class _Known(NamedTuple):
+    """What is known of a W that was made lately, for which it is asked again: W'W and <V, WH>."""
+
+    W: Array
+    gram: Array
+    inner: float
+    sums: Sums | None
+
+
+def _moments(W: Array, VH: Array | None = None) -> tuple[Array, float]:
+    """W'W and <W, VH> of some rows, in float64."""
+    rows = exact(W)
+    return rows.T @ rows, 0.0 if VH is None else float(np.vdot(exact(VH), rows))
+
+
+def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
+    """Apply an update, which may be the user's own, and check what it returned."""
+    updated = update(G, C, Y)
+    if not isinstance(updated, np.ndarray) or updated.shape != Y.shape:
+        got = getattr(updated, "shape", type(updated).__name__)
+        raise DataError(f"the solver returned {got}, expected an array of shape {Y.shape}")
+    if updated.size and updated.min() < 0:
+        raise DataError(f"the solver returned a negative entry: {updated.min():g}")
+    return updated
+
+
+def _updated(update: Update, grams: Array, C: Array, Y: Array) -> Array:
+    """Apply an update with a Gram matrix for each row, packed."""
+    if takes_packed(update):
+        return packed_update(update, grams, C, Y)
+    return update(unpacked(grams, C.shape[1]), C, Y)
+
+
+def _nothing(index: int, result: None) -> None:
+    """Results are written where they belong."""
+
+
+def _parts(count: int, K: int, most: int | None = None) -> list[slice]:
+    """Ranges of rows whose Gram matrices fit in the cache, or nearly."""
+    size = max(1, _GRAM_NUMBERS // (K * K))
+    size = size if most is None else min(size, most)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+FROBENIUS = Frobenius()

@@ -1,0 +1,355 @@
+"""What a loss is: a description of what it offers, and an objective that a run minimises.
+
+A `Loss` has a name, solvers, the constraints that it supports, the names of its lower bounds and of
+its evidence for the number of components, and its words. Everything outside this folder asks these,
+never which loss it is. ``loss.on(V)`` is an `Objective`: the step on a block of samples, the sums
+that it yields, the update of W from them, the value of the objective, and the exact H for a given
+W. A run passes the sums from one method to the next, and a checkpoint saves them by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...arguments import choice
+from ...data.blocks import Array, Block
+from ...data.matrix import Aligned, DataMatrix
+from ...data.together import measure_together
+from ...data.validate import require_data_matrix, require_nonnegative
+from ...errors import Message, NotAvailableError, Option, OptionError
+from ..coefficients import Finish, column_units, nearby_power
+from ..constraints import NO_PENALTIES, Penalties, Term
+from ..inits import Generator, Init, Start, initialize
+from ..solvers import Solver, Update, extrapolated
+
+__all__ = ["Loss", "Objective", "Sums", "Words"]
+
+Sums: TypeAlias = dict[str, Any]
+"""What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a result, its report and the command line name the numbers of a loss.
+
+    Attributes
+    ----------
+    error : str
+        The relative error.
+    share : str
+        The relative error as the label of an axis.
+    of_runs : str
+        The relative error of replicates.
+    summary : str
+        A template of the first sentence about a fit, with the fields `error` (relative),
+        `objective`, `explained` (1 - the relative error) and `known` (which entries it is about).
+    """
+
+    error: str = "relative error"
+    share: str = "relative error"
+    of_runs: str = "relative error"
+    summary: str = "relative error {error:.4g}{known}"
+
+
+class Loss(ABC):
+    """What a fit minimises, and what it offers.
+
+    Attributes
+    ----------
+    name, aliases : str, tuple of str
+    help : str
+        A few words for the command line.
+    solvers : mapping
+        By name; the first is that of "auto".
+    constraints : frozenset of str
+        What a fit may ask for: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
+        "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
+        "negative" entries, "sample weights", "sketch", "stream", "zeros" and "sparse" data.
+    degree : int
+        Of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is the sample times
+        p^(1/degree), and the relative error is a share of the objective to the same power.
+    lower_bounds : tuple of str
+        Which `judge` can compute; none: "no lower bound is known for this loss".
+    k_evidence : tuple of str
+        What speaks for a number of components, which `judge` looks up.
+    words : Words
+    doubled : int
+        Twice the divergence of scikit-learn is this many times the objective.
+    races_on_known : bool
+        Whether ``init="auto"`` lets inits compete by the loss of the known entries themselves.
+    default_init : str
+        That of "auto", for a loss without a race of its own.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    help: str
+    solvers: Mapping[str, Solver]
+    constraints: frozenset[str] = frozenset()
+    degree: int = 1
+    lower_bounds: tuple[str, ...] = ()
+    k_evidence: tuple[str, ...] = ()
+    words: Words = Words()
+    doubled: int = 2
+    races_on_known: bool = False
+    default_init: str = "random"
+
+    @abstractmethod
+    def on(
+        self,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = True,
+    ) -> Objective:
+        """Return the objective for factors of V, with penalties and known components."""
+
+    @abstractmethod
+    def coefficients(
+        self,
+        V: DataMatrix,
+        W: Array,
+        penalties: Penalties = NO_PENALTIES,
+        unseen: str = "warn",
+    ) -> tuple[Aligned, Aligned, float]:
+        """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
+
+        `unseen` says whether features that have entries but no component, if the loss cannot take
+        them, are left out with a warning, or raise an error.
+        """
+
+    @abstractmethod
+    def scale(self, V: DataMatrix) -> float:
+        """Return the loss that counts as 1: the relative error is a share of it."""
+
+    def solver(self, solver: str | Solver | Update | None) -> Solver | None:
+        """Return the solver that a user asks for; None for the init alone."""
+        if solver is None or any(solver is one for one in self.solvers.values()):
+            return solver  # type: ignore[return-value]
+        if not isinstance(solver, str):
+            problem = " has its own solvers: solver is 'auto' or one of "
+            names = ", ".join(map(repr, self.solvers))
+            raise OptionError(Message(Option("loss", self.name), problem + names))
+        if solver == "auto":
+            solver = next(iter(self.solvers))
+        return self.solvers[choice("solver", solver, self.solvers)]
+
+    def check(self, V: DataMatrix, solver: Solver | None, penalties: Penalties) -> None:
+        """Refuse data, and what is asked for, that the loss has no meaning for."""
+        if "negative" not in self.constraints:
+            require_nonnegative(V, f"loss={self.name!r}")
+        asked = dict.fromkeys(penalties.kinds, "penalties")
+        asked |= {"missing": "missing or weighted entries"} if V.observed is not None else {}
+        asked |= {"sample weights": "sample weights"} if V.unweighed is not None else {}
+        for name, what in asked.items():
+            if name not in self.constraints:
+                loss, other = Option("loss", self.name), Option("loss", "frobenius")
+                raise OptionError(Message(loss, f" takes no {what} ({name}): use ", other))
+
+    def data(self, V: DataMatrix) -> DataMatrix:
+        """Return V in the form in which runs read it."""
+        return V
+
+    def initialize(
+        self,
+        V: DataMatrix,
+        K: int,
+        init: Init,
+        solver: Solver | None,
+        rng: Generator = None,
+        **known: Any,
+    ) -> Start:
+        """Return the factors from which a solver begins, by the name of an init or a user's own."""
+        return initialize(V, K, init, solver, rng, **known)
+
+    def race(
+        self, V: DataMatrix, K: int, solver: Solver | None, rng: Generator, **how: Any
+    ) -> Start:
+        """Return where ``init="auto"`` begins; `how` is described in `race.Race`."""
+        return self.initialize(V, K, self.default_init, solver, rng)
+
+    def begin(
+        self,
+        V: DataMatrix,
+        K: int,
+        W: Array,
+        H: Aligned | None,
+        solver: Solver | None,
+        penalties: Penalties,
+        n_fixed: int,
+        *,
+        warm: bool,
+    ) -> Start:
+        """Return the start from W, of which the first columns are given, with penalties.
+
+        With `warm`, W is that of a named init, which the loss may improve first.
+        """
+        raise NotAvailableError(f"{self.name} takes no penalties and no known components")
+
+    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
+        """Return what known components W leave of V."""
+        raise NotAvailableError(f"{self.name} takes no known components")
+
+    def warm_up(
+        self, V: DataMatrix, views: Sequence[DataMatrix], starts: Sequence[Start]
+    ) -> list[Start]:
+        """Improve starts on views of V, before their runs begin, in passes that all share."""
+        return list(starts)
+
+    def measure(self, V: DataMatrix, views: Sequence[DataMatrix]) -> None:
+        """Measure views of V in one pass, so that none has to make its own."""
+        measure_together(V, views)
+
+    def restored(self, W: Array, penalties: Penalties) -> Array:
+        """Return W of the loop in the scale of a result."""
+        return W
+
+    def admissible(self, V: DataMatrix, W: Array) -> Array:
+        """Return W, in the type of V, changed as little as makes its loss finite."""
+        return np.ascontiguousarray(W, V.dtype)
+
+    def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
+        """Return the loss that each W leaves with its best H."""
+        return np.array([self.coefficients(V, W)[2] for W in factors])
+
+    def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
+        """Return the share of V that is predicted from other features, at most 1."""
+        raise NotAvailableError(f"no score on held-out features is known for loss={self.name!r}")
+
+    def relative_error(self, value: float, scale: float) -> float:
+        """Return the relative error of a value, given the one that counts as 1."""
+        share = value / scale if scale else 0.0
+        return float(np.sqrt(share)) if self.degree == 2 else float(share)
+
+
+class Objective(ABC):
+    """The loss of V with its penalties, as a run sees it.
+
+    A run factors V / unit, so that solvers which floor do so regardless of the scale of V.
+
+    Attributes
+    ----------
+    loss : Loss
+    V : DataMatrix (F, N)
+    penalties : Penalties
+    n_fixed : int
+        The first columns of W are known, and stay.
+    unit : float
+        A power of two; 1 with penalties, which see the factors as they are.
+    total : float
+        The value that counts as 1.
+    terms : pair of Term or None
+        The penalties of H and of W, in units of the value.
+    knows_after : bool
+        Whether the sums of a pass give the value at every W, so also at the one that is updated
+        from them; otherwise only at the W that the pass was made with.
+    aligned : tuple of arrays (N, ...)
+        What the step needs of every sample, such as weights; it takes their rows before those of H.
+    number : int
+        Of the iteration, counted from 0.
+    """
+
+    knows_after: bool
+    terms: tuple[Term | None, Term | None] = (None, None)
+    aligned: tuple[Aligned, ...] = ()
+    number: int = 0
+
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        penalties: Penalties = NO_PENALTIES,
+        n_fixed: int = 0,
+        *,
+        rescale: bool = True,
+    ) -> None:
+        require_data_matrix(V, nonzero=True, holes="missing" in loss.constraints)
+        self.loss, self.V, self.penalties, self.n_fixed = loss, V, penalties, n_fixed
+        F, N = V.shape
+        is_free = rescale and penalties.are_none
+        self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
+        self.total = loss.scale(V) / self.unit**loss.degree
+
+    @staticmethod
+    @abstractmethod
+    def step(
+        block: Block,
+        *given: Array,
+        update: Update,
+        beta: float,
+        floor: float,
+        **shared: Any,
+    ) -> tuple[Any, ...]:
+        """Update the rows of H (n, K) that belong to a block, and return them with the sums.
+
+        `given` are the rows of `aligned`, then those of H. If those of H `before` follow, the new H
+        is moved further by `beta` times the way from there, down to `floor` at most, and the
+        result is (H moved, H as updated, sums) instead of (H, sums). `shared` is what `shared`
+        returns.
+        """
+
+    @abstractmethod
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return what every block needs for a pass with W (F, K)."""
+
+    def runs_as(self, solver: Solver) -> Solver:
+        """Return the solver by whose attributes the loop runs."""
+        return solver
+
+    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
+        """Make the updates by a solver: `update_rows` of H, for `step`, and that of `update_W`.
+
+        Sweeps are affordable that cost no more than the products of a pass.
+        """
+        self.update_rows: Update = solver.update
+
+    @abstractmethod
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        """Return W (F, K) updated from the sums of a pass that was made with it, and its H."""
+
+    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
+        """Return W (F, K) moved on by a share of the way from `before`, down to `floor` at most."""
+        return extrapolated(W, before, share, floor)
+
+    def column_units(self, W: Array) -> Array:
+        """Return for every column of W (F, K) a power of two near its largest entry."""
+        return column_units(W)
+
+    @abstractmethod
+    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
+        """Return the loss of V / unit at the H of the sums and a W: of the pass, or updated."""
+
+    @abstractmethod
+    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass.
+
+        Components are sorted by what they contribute, the largest first; known ones, and all
+        without `sort`, stay where they are.
+        """
+
+    def objective(self, value: float) -> float:
+        """Return the loss of V itself for a value of V / unit."""
+        return value * self.unit**self.loss.degree
+
+    def relative_error(self, value: float) -> float:
+        """Return a function of the value that does not depend on the scale of V."""
+        return self.loss.relative_error(value, self.total)
+
+    def scale_W(self, sums: Sums, W: Array) -> Array:
+        """Return W times the number that makes it best for the H of the sums."""
+        return W
+
+    def factor(self, shared: dict[str, Any]) -> Array | None:
+        """Return the matrix with which the step multiplies every sample, if it may get C."""
+        return None
+
+    @staticmethod
+    def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
+        """Prepare updates of W of several runs in one pass; each has its new H and its sums."""
+        return

@@ -1,0 +1,200 @@
+"""A problem: all that the objective of a fit depends on besides V.
+
+The loss, penalties, known components and what is known of the entries, made and checked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..data.blocks import Array
+from ..data.known import Observed, filled, without_unit
+from ..data.matrix import DataMatrix
+from ..data.views import times_features
+from ..linalg.svd import Spectrum
+from .coefficients import Finish
+from .constraints import NO_PENALTIES, Fixed, Penalties
+from .inits import Generator, Init, Start
+from .losses import Loss, Objective
+from .race import in_own_units, race_of_known, suits_race
+from .run import Callback
+from .solvers import Solver
+
+__all__ = ["Problem"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a fit minimises.
+
+    Attributes
+    ----------
+    loss : Loss
+    penalties : Penalties
+    fixed : Fixed or None
+        Known components.
+    observed : Observed or None
+        Which entries are known, and how much they count, if they do not count alike.
+    is_signed : bool
+        Whether V has negative entries, which are noise.
+    """
+
+    loss: Loss
+    penalties: Penalties = NO_PENALTIES
+    fixed: Fixed | None = None
+    observed: Observed | None = None
+    is_signed: bool = False
+
+    @classmethod
+    def of(
+        cls, V: DataMatrix, loss: Loss, solver: Solver | None, fixed: Any, penalties: Penalties
+    ) -> Problem:
+        """Return the problem that a caller asks for, checked against V, the solver and the loss."""
+        loss.check(V, solver, penalties)
+        known = Fixed.of(fixed, V)
+        return cls(loss, penalties, known, V.observed, V.measures.lowest < 0)
+
+    @property
+    def n_fixed(self) -> int:
+        """How many components are known."""
+        return 0 if self.fixed is None else self.fixed.count
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of V counts alike, and nothing is known or added."""
+        is_free = self.fixed is None and self.penalties.are_none
+        return is_free and self.observed is None and not self.is_signed
+
+    def iterated(self, V: DataMatrix) -> tuple[DataMatrix, Problem]:
+        """Return what is iterated on: weights that are all alike count only beside penalties."""
+        problem = self
+        if self.penalties.are_none:
+            V = without_unit(V)
+            problem = replace(self, observed=V.observed)
+        return self.loss.data(V), problem
+
+    def objective(self, V: DataMatrix, *, rescale: bool = True) -> Objective:
+        """Return the objective for factors of V."""
+        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
+
+    def finish(self, V: DataMatrix, W: Array, *, sort: bool) -> tuple[Finish, float]:
+        """Return the exact end of a fit with W, and its relative error.
+
+        If V is a view of weighed samples, the coefficients are those of the samples themselves,
+        which do not depend on weights; one more pass.
+        """
+        objective = self.objective(V, rescale=False)
+        end = objective.finish(W, sort=sort)
+        error = objective.relative_error(end.squared_error)
+        if V.unweighed is not None:
+            own = self.objective(V.unweighed.V, rescale=False)
+            again = own.finish(W[:, end.order], sort=False)
+            end = end._replace(H=again.H, labels=again.labels)
+        return end, error
+
+    def restored(self, W: Array) -> Array:
+        """Return W of the loop with the known components as they were given."""
+        W = self.loss.restored(W, self.penalties)
+        return W if self.fixed is None else self.fixed.put_into(W)
+
+    def begin(
+        self,
+        V: DataMatrix,
+        K: int,
+        init: Init,
+        solver: Solver | None,
+        rng: Generator,
+        *,
+        spectrum: Spectrum | None = None,
+        rank: int | str | None = None,
+        remaining: Callable[[], float | None] = lambda: None,
+        callback: Callback | None = None,
+    ) -> Start:
+        """Return where the solver begins."""
+        how: dict[str, Any] = {"remaining": remaining, "callback": callback}
+        if self.is_plain:
+            return self._begin(V, K, init, solver, rng, rank=rank, spectrum=spectrum, **how)
+        loss, is_named = self.loss, isinstance(init, str)
+        source, count, roots = filled(V), K, self._roots
+        if roots is not None and (is_named or callable(init)):
+            source = times_features(source, roots.astype(V.dtype))
+        else:
+            roots = None
+        if is_named and init == "auto":
+            start = self._race_of_known(V, source, roots, K, solver, rng, **how)
+            if start is not None:
+                return start
+        if self.fixed is not None and is_named:
+            given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
+            source, count = loss.rest(source, given), K - self.n_fixed
+        start = None
+        if count and source.nonzero:
+            start = self._begin(source, count, init, solver, rng, rank=None, **how)
+            W = in_own_units(start.W, roots)
+        else:  # all are known, or they explain all of V
+            W = np.random.default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
+        if self.fixed is not None:
+            W = np.hstack([self.fixed.W.astype(V.dtype), W[:, count - (K - self.n_fixed) :]])
+        own = start.H if start is not None and isinstance(init, tuple) else None
+        is_warm = is_named and solver is not None and solver.extrapolate
+        more: tuple[Any, ...] = (solver, self.penalties, self.n_fixed)
+        begun = loss.begin(V, K, W, own, *more, warm=is_warm)
+        if start is None:
+            return begun._replace(name="fixed")
+        return begun._replace(name=start.name, race=start.race, is_stopped=start.is_stopped)
+
+    def _begin(
+        self, V: DataMatrix, K: int, init: Init, solver: Solver | None, rng: Generator, **how: Any
+    ) -> Start:
+        """The start of a plain fit."""
+        loss = self.loss
+        if isinstance(init, str) and init == "auto":
+            return loss.race(V, K, solver, rng, **how)
+        own = solver if self.is_plain else None
+        start = loss.initialize(V, K, init, own, rng, spectrum=how.get("spectrum"))
+        if isinstance(init, str) and solver is not None and solver.extrapolate:
+            (start,) = loss.warm_up(V, [V], [start])
+        return start
+
+    @property
+    def _roots(self) -> Array | None:
+        """Square roots of the feature weights; scaling by them gives each feature its weight."""
+        if self.observed is None or self.observed.of_features is None or self.loss.degree != 2:
+            return None
+        roots: Array = np.sqrt(self.observed.of_features)
+        return roots
+
+    def _race_of_known(
+        self,
+        V: DataMatrix,
+        source: DataMatrix,
+        roots: Array | None,
+        K: int,
+        solver: Solver | None,
+        rng: Generator,
+        **how: Any,
+    ) -> Start | None:
+        """The winner by the weighted error itself, for small data of which entries are missing."""
+        is_free = self.fixed is None and self.penalties.are_none and self.observed is not None
+        if not (is_free and self.loss.races_on_known and solver is not None and solver.extrapolate):
+            return None
+        if not suits_race(V, K):
+            return None
+        return race_of_known(V, source, roots, K, solver, self.loss.on, rng, **how)
+
+    def plain(self) -> dict[str, Any]:
+        """Return what a result keeps of it, in plain values; nothing of a plain fit."""
+        plain: dict[str, Any] = {}
+        if self.fixed is not None:
+            names = self.fixed.names
+            plain["fixed"] = {"count": self.n_fixed, "names": None if names is None else [*names]}
+        if not self.penalties.are_none:
+            plain["penalties"] = self.penalties.plain()
+        if self.observed is not None:
+            facts = {"missing": self.observed.missing, "weighted": not self.observed.is_mask}
+            plain["observed"] = facts
+        return plain
