@@ -174,7 +174,7 @@ def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
     weights = np.random.default_rng(3).gamma(1.0, size=len(X))
     Path("weights.txt").write_text("\n".join(map(repr, weights.tolist())))
     np.save("weights.npy", weights)
-    expected = model().fit(X, sample_weight=weights)
+    expected = model().fit(np.ascontiguousarray(X), sample_weight=weights)
     for name in ("weights.txt", "weights.npy"):
         result = fitted("cells.csv", "--sample-weight", name)
         np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)

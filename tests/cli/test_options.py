@@ -68,10 +68,13 @@ def test_columns(tables, run, capsys):
     assert err.endswith("leave it out with --drop who\n")
     code, out, err = diagnosed(run, capsys, "patients.csv", "--names-column", "who")
     assert code == 0
-    assert "40 samples, 13 features\ncolumn 'day' holds dates such as 20191201: read as data" in out
+    assert (
+        "40 samples, 13 features\ncolumn 'day' holds dates or times such as 20191201: read as data"
+        in out
+    )
     assert err == (
-        "conenmf: warning: patients.csv: column 'day' holds dates such as 20191201: read as data; "
-        "to leave it out, use --drop day; if it names the rows, --names-column day\n"
+        "conenmf: warning: patients.csv: column 'day' holds dates or times such as 20191201: "
+        "read as data; to leave it out, use --drop day; if it names the rows, --names-column day\n"
     )
     code, out, err = diagnosed(run, capsys, "patients.csv", "--drop", "day", "--drop", 5)
     assert (code, err) == (0, "")
