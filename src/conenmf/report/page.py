@@ -13,6 +13,7 @@ import os
 import platform
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -116,9 +117,10 @@ def render(
         "spectrum": sections.spectrum(context),
     }
     script = _resource("page.js")
+    alone = replace(result, data=None, spectrum=None)  # a template would keep their file open
     page: str = template.render(
         shown,
-        context=context,
+        context=replace(context, result=alone),
         title=visible(name),
         subtitle=_subtitle(context, "" if name == components else f"{components} · "),
         source=None if source is None else visible(source),
