@@ -33,7 +33,7 @@ def table(kind):
 
 def _checked(description):
     """What of a dataset has a checksum in the catalogue."""
-    if any(download.sha256 for download in description.downloads):
+    if description.download_sha256:
         return "files"
     if description.sha256 is None:
         return "size"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf.datasets import DATASETS, Download, load
+from conenmf.datasets import DATASETS, load
 from conenmf.errors import InputWarning
 
 
@@ -206,13 +206,10 @@ def offer(server, small):
 
     def add(name, files, known=False, **changes):
         server.files.update({f"/{file}": content for file, content in files.items()})
-        addresses = tuple(
-            Download(
-                f"{server.url}/{file}",
-                hashlib.sha256(content).hexdigest() if known else None,
-            )
-            for file, content in files.items()
-        )
+        addresses = tuple(f"{server.url}/{file}" for file in files)
+        if known:
+            (content,) = files.values()
+            changes["download_sha256"] = hashlib.sha256(content).hexdigest()
         small(name, downloads=addresses, **changes)
 
     return add

@@ -19,10 +19,9 @@ def test_every_dataset_says_where_it_comes_from(name):
     if description.kind == "scene":
         assert np.prod(description.image_shape) == description.shape[0]
         assert len(description.variables) == len(description.downloads)
-    for download in description.downloads:
-        is_checked = download.sha256 or (description.sha256 and description.exact)
-        assert download.url.startswith("https://") or is_checked
-    if description.columns_first:
-        assert description.variables
+    assert description.download_sha256 is None or len(description.downloads) == 1
+    for url in description.downloads:
+        is_checked = description.download_sha256 or (description.sha256 and description.exact)
+        assert url.startswith("https://") or is_checked
     if description.kind == "cells":
         assert description.package_file

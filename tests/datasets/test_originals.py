@@ -65,7 +65,7 @@ def test_the_text_of_cluto(folder, rng, counts, cluto):
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("2 3 2\n1 1\n", "claims 2 counts in 2 documents and holds 1 in 1"),
+        ("2 3 2\n1 1\n", "claims 2 counts of 3 terms in 2 documents and holds 1 in 1"),
         ("1 3 1\n4 1\n", "a term outside 1 to 3"),
         ("1 3 1\n0 1\n", "a term outside 1 to 3"),
         ("1 3 1\n1 0.5\n", "a count that is not whole"),
@@ -78,11 +78,11 @@ def test_the_text_of_cluto(folder, rng, counts, cluto):
         ("1 3 1\n1 2\n1 2\n", "in 1 documents and holds 2 in 2"),
         ("1 3 1\n1 inf\n", "a count that is not whole"),
         ("1 3 1\n1 1e300\n", "a count that is not whole"),
-        ("1 3 99999\n1 2\n", "claims more than it can hold"),
-        ("1 3 -1\n1 2\n", "claims more than it can hold"),
-        ("1 999999999999 1\n1 2\n", "claims more than it can hold"),
-        ("999999999999 3 1\n1 2\n", "claims more than it can hold"),
-        ("-1 3 1\n1 2\n", "claims more than it can hold"),
+        ("1 3 99999\n1 2\n", "claims .* and holds"),
+        ("1 3 -1\n1 2\n", "claims .* and holds"),
+        ("1 999999999999 1\n1 2\n", "claims .* and holds"),
+        ("999999999999 3 1\n1 2\n", "claims .* and holds"),
+        ("-1 3 1\n1 2\n", "claims .* and holds"),
     ],
 )
 def test_damaged_text_of_cluto(folder, text, match):

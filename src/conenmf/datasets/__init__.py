@@ -8,14 +8,13 @@ shipped: each dataset comes from its official source on the terms given there.
 
 from __future__ import annotations
 
-from .catalogue import DATASETS, Description, Download
+from .catalogue import DATASETS, Description
 from .dataset import Dataset, available, fingerprint, load, log_counts, tf_idf
 
 __all__ = [
     "DATASETS",
     "Dataset",
     "Description",
-    "Download",
     "available",
     "fingerprint",
     "load",

@@ -6,18 +6,8 @@ It holds the datasets of the paper's experiments and other common ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
-__all__ = ["DATASETS", "Description", "Download"]
-
-Kind = Literal["text", "images", "scene", "cells"]
-
-
-class Download(NamedTuple):
-    """The address of an official file, and its SHA-256 where that is known."""
-
-    url: str
-    sha256: str | None = None
+__all__ = ["DATASETS", "Description"]
 
 
 @dataclass(frozen=True)
@@ -47,17 +37,18 @@ class Description:
         Of each image, or of the scene.
     official_files : str
         What to put into the folder of this name, besides ``V.npz`` and ``labels.npy``.
-    downloads : tuple of Download
-        Official files with direct addresses; empty if there are none.
-    columns_first : bool
-        Whether stored images run down their columns.
+    downloads : tuple of str
+        Direct addresses of the official files; empty if there are none.
+    download_sha256 : str or None
+        The SHA-256 of the only official file, where that is known.
     class_level : int
         How many folders above an image is the one named after its class; if 0, the class is the
         beginning of its own name, up to two underscores.
     excluded_folder : str
         A folder of images that is not part of the set.
     variables : tuple of str
-        Names of the numbers and of their classes in MATLAB's files.
+        Names of the numbers and of their classes in MATLAB's files. Images in such files run down
+        their columns.
     package_file : str
         The file of an installed package that holds the dataset.
     window : (top, bottom, left, right) or None
@@ -65,7 +56,7 @@ class Description:
     """
 
     name: str
-    kind: Kind
+    kind: str
     shape: tuple[int, int]
     K: int
     source: str
@@ -75,18 +66,13 @@ class Description:
     exact: bool = True
     image_shape: tuple[int, int] | None = None
     official_files: str = ""
-    downloads: tuple[Download, ...] = ()
-    columns_first: bool = False
+    downloads: tuple[str, ...] = ()
+    download_sha256: str | None = None
     class_level: int = 1
     excluded_folder: str = ""
     variables: tuple[str, ...] = ()
     package_file: str = ""
     window: tuple[int, int, int, int] | None = None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the official files always give the digest in the catalogue."""
-        return self.sha256 is not None and self.exact
 
 
 _CLUTO = "https://karypis.github.io/glaros/files/sw/cluto/datasets.tar.gz"
@@ -102,18 +88,44 @@ _CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
 _UPRIGHT = "grey values as they are; images are turned upright"
 
 
-def _text(name: str, shape: tuple[int, int], K: int, sha256: str | None = None) -> Description:
+# Name, documents, terms, classes, and the checksum where it is known.
+_TEXTS = """
+tr11 414 6429 9 1e6d51ac2faf1cd85c8d7d0c8c014f506dc5ae9a64c86fe8a7cceeea9c3bf029
+tr23 204 5832 6 9043a3a70337fbe10a8bc48f42b9e00479883f273a2ff72a22c74961b42ea28f
+tr31 927 10128 7 c9091f270f2ec8540ed45d9cbec1556ea75f0f7c1c9bffed4c771cfef62c7070
+tr41 878 7454 10 c09bab73f91e2e4a46a953c7d70e3b8517be5d53787c672df5024d7ed6d1871a
+tr45 690 8261 10 d67e019a36159131e62706fba2556245c70e2b1f1a90d6277a0ecf7714161606
+re0 1504 2886 13 f62a73ba94647aedddbc6a2680ead2e35903debccc064f9554233a02d187a5ec
+wap 1560 8460 20 b43e972ac1badd53644d36f184430fc8a398d0efab138f2088f9b86eb98c9fd1
+k1b 2340 21839 6 5ad133718c6fde36cf4f3d384d36e99fb8633fdea1035d082de762515f7677df
+classic 7094 41681 4 921a6b0ffa01aa092d59942b68ff53e3d815dad02d6de90890e322d1b21aa8ce
+cranmed 2431 41681 2 f9b938d29193f9322e194ea65e20e1f0d256126865b6269854983a74fc30de12
+fbis 2463 2000 17 caa270c95305643ddea5f32752244ef12aef6b2b48d3ca423c10211bf475edf7
+k1a 2340 21839 20 c6dc301e40035bfb62729c59aaee2db64d9bd3fef27e4f0b53b4b17d8c5d93e8
+la1 3204 31472 6 936310e44f5990278fa24406f46faf3e4b93a268074ab12feb7a5c3b0d0ba0ac
+la2 3075 31472 6 4b2488b55456ad485bc87c515000b1d79509b333264bab329b21849848272394
+la12 6279 31472 6
+new3 9558 83487 44
+ohscal 11162 11465 10
+re1 1657 3758 25
+tr12 313 5804 8 99d94b4afc36b11c33e1782f10f1900ee35d52a8a327c22893bf8d6a617c9ed9
+"""
+
+
+def _text(line: str) -> Description:
+    """A dataset of CLUTO, from its line in the table."""
+    name, documents, terms, classes, *sha256 = line.split()
     return Description(
         name,
         "text",
-        shape,
-        K,
+        (int(documents), int(terms)),
+        int(classes),
         source=f"{_CLUTO} (G. Karypis, CLUTO; it was at http://glaros.dtc.umn.edu)",
         licence="freely downloadable for research, no explicit licence",
         preprocessing="stored as counts; times log(N / df), then documents of unit norm",
-        sha256=sha256,
+        sha256=sha256[0] if sha256 else None,
         official_files=f"{name}.mat and {name}.mat.rclass of that archive",
-        downloads=(Download(_CLUTO),),
+        downloads=(_CLUTO,),
     )
 
 
@@ -131,7 +143,7 @@ _ALL = (
         image_shape=(200, 180),
         exact=False,
         official_files="the folders female, male and malestaff of the official archive faces94.zip",
-        downloads=(Download("https://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip"),),
+        downloads=("https://cmp.felk.cvut.cz/~spacelib/faces/faces94.zip",),
         excluded_folder="female/gotone",
     ),
     Description(
@@ -144,12 +156,8 @@ _ALL = (
         preprocessing="whole frames of 480 x 640, 8-bit grey, shrunk to 49 x 64 as in the paper",
         image_shape=(49, 64),
         official_files="the folders s01 to s50 of the official archive gt_db.zip",
-        downloads=(
-            Download(
-                "https://www.anefian.com/research/gt_db.zip",
-                "2c4e379ef7c3cc5580eb409673a1e6eb75c5e5a7efd9bf3beb1de8059e835cbf",
-            ),
-        ),
+        downloads=("https://www.anefian.com/research/gt_db.zip",),
+        download_sha256="2c4e379ef7c3cc5580eb409673a1e6eb75c5e5a7efd9bf3beb1de8059e835cbf",
     ),
     Description(
         "georgia_tech_crop",
@@ -189,8 +197,8 @@ _ALL = (
         image_shape=(610, 340),
         official_files="PaviaU.mat and PaviaU_gt.mat (or load 'paviau_subset', a window of it)",
         downloads=(
-            Download(f"{_UPLOADS}/e/ee/PaviaU.mat"),
-            Download(f"{_UPLOADS}/5/50/PaviaU_gt.mat"),
+            f"{_UPLOADS}/e/ee/PaviaU.mat",
+            f"{_UPLOADS}/5/50/PaviaU_gt.mat",
         ),
         variables=("paviaU", "paviaU_gt"),
         window=(229, 369, 89, 169),
@@ -218,110 +226,12 @@ _ALL = (
         image_shape=(145, 145),
         official_files="Indian_pines_corrected.mat and Indian_pines_gt.mat",
         downloads=(
-            Download(f"{_UPLOADS}/6/67/Indian_pines_corrected.mat"),
-            Download(f"{_UPLOADS}/c/c4/Indian_pines_gt.mat"),
+            f"{_UPLOADS}/6/67/Indian_pines_corrected.mat",
+            f"{_UPLOADS}/c/c4/Indian_pines_gt.mat",
         ),
         variables=("indian_pines_corrected", "indian_pines_gt"),
     ),
-    *(
-        _text(name, shape, K, sha256)
-        for name, shape, K, sha256 in (
-            (
-                "tr11",
-                (414, 6429),
-                9,
-                "1e6d51ac2faf1cd85c8d7d0c8c014f506dc5ae9a64c86fe8a7cceeea9c3bf029",
-            ),
-            (
-                "tr23",
-                (204, 5832),
-                6,
-                "9043a3a70337fbe10a8bc48f42b9e00479883f273a2ff72a22c74961b42ea28f",
-            ),
-            (
-                "tr31",
-                (927, 10128),
-                7,
-                "c9091f270f2ec8540ed45d9cbec1556ea75f0f7c1c9bffed4c771cfef62c7070",
-            ),
-            (
-                "tr41",
-                (878, 7454),
-                10,
-                "c09bab73f91e2e4a46a953c7d70e3b8517be5d53787c672df5024d7ed6d1871a",
-            ),
-            (
-                "tr45",
-                (690, 8261),
-                10,
-                "d67e019a36159131e62706fba2556245c70e2b1f1a90d6277a0ecf7714161606",
-            ),
-            (
-                "re0",
-                (1504, 2886),
-                13,
-                "f62a73ba94647aedddbc6a2680ead2e35903debccc064f9554233a02d187a5ec",
-            ),
-            (
-                "wap",
-                (1560, 8460),
-                20,
-                "b43e972ac1badd53644d36f184430fc8a398d0efab138f2088f9b86eb98c9fd1",
-            ),
-            (
-                "k1b",
-                (2340, 21839),
-                6,
-                "5ad133718c6fde36cf4f3d384d36e99fb8633fdea1035d082de762515f7677df",
-            ),
-            (
-                "classic",
-                (7094, 41681),
-                4,
-                "921a6b0ffa01aa092d59942b68ff53e3d815dad02d6de90890e322d1b21aa8ce",
-            ),
-            (
-                "cranmed",
-                (2431, 41681),
-                2,
-                "f9b938d29193f9322e194ea65e20e1f0d256126865b6269854983a74fc30de12",
-            ),
-            (
-                "fbis",
-                (2463, 2000),
-                17,
-                "caa270c95305643ddea5f32752244ef12aef6b2b48d3ca423c10211bf475edf7",
-            ),
-            (
-                "k1a",
-                (2340, 21839),
-                20,
-                "c6dc301e40035bfb62729c59aaee2db64d9bd3fef27e4f0b53b4b17d8c5d93e8",
-            ),
-            (
-                "la1",
-                (3204, 31472),
-                6,
-                "936310e44f5990278fa24406f46faf3e4b93a268074ab12feb7a5c3b0d0ba0ac",
-            ),
-            (
-                "la2",
-                (3075, 31472),
-                6,
-                "4b2488b55456ad485bc87c515000b1d79509b333264bab329b21849848272394",
-            ),
-            ("la12", (6279, 31472), 6, None),
-            ("new3", (9558, 83487), 44, None),
-            ("ohscal", (11162, 11465), 10, None),
-            ("re1", (1657, 3758), 25, None),
-            (
-                "tr12",
-                (313, 5804),
-                8,
-                "99d94b4afc36b11c33e1782f10f1900ee35d52a8a327c22893bf8d6a617c9ed9",
-            ),
-        )
-    ),
+    *map(_text, _TEXTS.strip().splitlines()),
     Description(
         "pbmc68k_reduced",
         "cells",
@@ -335,12 +245,10 @@ _ALL = (
         sha256="6c2dccbbe665bcc839703c2fa90080f104aff6cc2eaaf72cadc47f91d916ab5e",
         official_files="10x_pbmc68k_reduced.h5ad of scanpy",
         downloads=(
-            Download(
-                "https://raw.githubusercontent.com/scverse/scanpy/1.11.5/src/scanpy/datasets/"
-                "10x_pbmc68k_reduced.h5ad",
-                "e71d41e737c941559b7c57c9243bdb3d2c889c2adfdf00e3422ac6b46783676f",
-            ),
+            "https://raw.githubusercontent.com/scverse/scanpy/1.11.5/src/scanpy/datasets/"
+            "10x_pbmc68k_reduced.h5ad",
         ),
+        download_sha256="e71d41e737c941559b7c57c9243bdb3d2c889c2adfdf00e3422ac6b46783676f",
         package_file="scanpy/datasets/10x_pbmc68k_reduced.h5ad",
     ),
     Description(
@@ -354,11 +262,7 @@ _ALL = (
         sha256="13728b3f57092fd65cc0a6bce9780a3b67360c8aec4c1b7701118b8bc519b57e",
         image_shape=(112, 92),
         official_files="the folders s1 to s40 of the official archive att_faces.zip",
-        downloads=(
-            Download(
-                "https://www.cl.cam.ac.uk/Research/DTG/attarchive/pub/data/att_faces.zip",
-            ),
-        ),
+        downloads=("https://www.cl.cam.ac.uk/Research/DTG/attarchive/pub/data/att_faces.zip",),
     ),
     Description(
         "orl_32x32",
@@ -371,8 +275,7 @@ _ALL = (
         sha256="e7b91c0c8f851521df2eb353c1abccde15fc3df36da1a169f51597d7f29d2db5",
         image_shape=(32, 32),
         official_files="ORL_32x32.mat",
-        downloads=(Download(f"{_CAI}/ORL/ORL_32x32.mat"),),
-        columns_first=True,
+        downloads=(f"{_CAI}/ORL/ORL_32x32.mat",),
         variables=("fea", "gnd"),
     ),
     Description(
@@ -387,8 +290,7 @@ _ALL = (
         sha256="123f42e5adb9c7717e8f28678384a139199741210a4b87ddf586b7d943db0801",
         image_shape=(32, 32),
         official_files="Yale_32x32.mat",
-        downloads=(Download(f"{_CAI}/Yale/Yale_32x32.mat"),),
-        columns_first=True,
+        downloads=(f"{_CAI}/Yale/Yale_32x32.mat",),
         variables=("fea", "gnd"),
     ),
     Description(
@@ -402,10 +304,8 @@ _ALL = (
         image_shape=(128, 128),
         official_files="the images obj1__0.png and so on of the official archive coil-20-proc.zip",
         downloads=(
-            Download(
-                "https://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
-                "coil-20-proc.zip",
-            ),
+            "https://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
+            "coil-20-proc.zip",
         ),
         class_level=0,
     ),
@@ -420,8 +320,7 @@ _ALL = (
         sha256="687e5c63a921fde523280d630248effe94b199d50c0d95b8e964ee3c999f0c28",
         image_shape=(32, 32),
         official_files="COIL20.mat",
-        downloads=(Download(f"{_CAI}/COIL20/COIL20.mat"),),
-        columns_first=True,
+        downloads=(f"{_CAI}/COIL20/COIL20.mat",),
         variables=("fea", "gnd"),
     ),
     Description(

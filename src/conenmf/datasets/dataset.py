@@ -30,13 +30,14 @@ from ..errors import (
     Option,
     OptionError,
 )
+from ..io.images import SUFFIXES
+from ..io.limits import files_below
 from ..names import Names
 from .catalogue import DATASETS, Description
 from .fetch import cache_folder, fetch_into_cache
 
 __all__ = ["Dataset", "available", "fingerprint", "load", "log_counts", "tf_idf"]
 
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 _MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
 
 
@@ -191,7 +192,7 @@ def _as_stored(description: Description, contents: _Contents) -> Dataset:
                 f"{description.name} holds {pixels} pixels where {shape[0]} x {shape[1]} are "
                 f"expected: get it again from {description.source}"
             )
-        if description.columns_first:
+        if description.kind == "images" and description.variables:  # they run down columns
             upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)
             X = np.ascontiguousarray(upright).reshape(X.shape)
     feature_names = contents.feature_names
@@ -326,10 +327,16 @@ def _is_verified(description: Description, contents: _Contents) -> bool:
     return description.sha256 is not None and fingerprint(X, labels) == description.sha256
 
 
-def _has_expected_size(description: Description, contents: _Contents) -> bool:
-    if contents.X.shape != description.shape or contents.labels is None:
-        return False
-    return description.kind == "scene" or len(np.unique(contents.labels)) == description.K
+def _other_size(description: Description, contents: _Contents) -> str:
+    """In which size or number of classes the data differ from the catalogue; empty if in none."""
+    N, F = contents.X.shape
+    classes = [] if contents.labels is None else np.unique(contents.labels)
+    is_full = len(classes) == description.K or (description.kind == "scene" and len(classes) > 0)
+    if (N, F) == description.shape and is_full:
+        return ""
+    expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
+    found = f"{N} samples of {F} features in {len(classes) or 'no'} classes"
+    return f"holds {found}, expected {expected}"
 
 
 def _read_expected(folder: Path, description: Description) -> _Contents:
@@ -337,7 +344,8 @@ def _read_expected(folder: Path, description: Description) -> _Contents:
     contents = _read_folder(folder, description)
     if contents is not None and _is_verified(description, contents):
         return contents
-    if contents is None or description.is_exact or not _has_expected_size(description, contents):
+    is_exact = description.exact and description.sha256 is not None
+    if contents is None or is_exact or _other_size(description, contents):
         raise FileFormatError(
             f"the files fetched are not those of {description.name}: their digest or shape "
             f"differs; see {description.source}"
@@ -347,22 +355,15 @@ def _read_expected(folder: Path, description: Description) -> _Contents:
 
 def _warn_of_difference(description: Description, contents: _Contents, place: object) -> None:
     """Warn if size or digest show that the numbers are not those of the dataset."""
-    N, F = contents.X.shape
-    if not _has_expected_size(description, contents):
-        K = "no" if contents.labels is None else len(np.unique(contents.labels))
-        difference = f"holds {N} samples of {F} features in {K} classes, expected "
-        difference += f"{description.shape[0]} of {description.shape[1]} in {description.K}"
-    elif description.sha256 is not None:
+    difference = _other_size(description, contents)
+    if not difference and description.sha256 is not None:
         difference = "holds other numbers or classes than those whose digest is known"
         if not description.exact:
             difference += ", perhaps because another program decodes JPEG differently"
-    else:
-        return
-    warnings.warn(
-        f"{description.name} in {place} {difference}; to get it again, see {description.source}",
-        InputWarning,
-        stacklevel=3,
-    )
+    if difference:
+        problem = f"{description.name} in {place} {difference}"
+        advice = f"to get it again, see {description.source}"
+        warnings.warn(f"{problem}; {advice}", InputWarning, stacklevel=3)
 
 
 # --- finding and reading ------------------------------------------------------------------------
@@ -412,17 +413,18 @@ def _find(description: Description) -> tuple[object, _Contents | None]:
 def _where_to_get(description: Description) -> str:
     """Where to get a missing dataset, on what terms, and where to put it."""
     name = description.name
-    places = [folder / name for folder in _folders()] or [Path("$CONENMF_DATA", name)]
+    folders = _folders() or [Path("$CONENMF_DATA")]
+    places = " or ".join(str(folder / name) for folder in folders)
     files = "V.npz (samples in rows) and labels.npy"
     if description.official_files:
         files += f", or {description.official_files},"
-    elsewhere = "" if os.environ.get("CONENMF_DATA") else " (CONENMF_DATA can name another folder)"
     fetching = "it has no direct address, so it cannot be fetched for you"
     if description.downloads:
         fetching = f"or load({name!r}, download=True) fetches it"
     return (
-        f"{name} is not in {' or '.join(map(str, places))}. Get it from {description.source}; "
-        f"terms: {description.licence}. Put {files} into {places[0]}{elsewhere}; {fetching}"
+        f"{name} is not in {places}. Get it from {description.source}; terms: "
+        f"{description.licence}. Put {files} there (CONENMF_DATA can name another folder); "
+        f"{fetching}"
     )
 
 
@@ -467,20 +469,19 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
         return None
     head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
     N, F, nnz = map(int, head.split()[:3])
-    if min(N, F, nnz) < 0 or max(N, F, nnz) > path.stat().st_size:
-        raise FileFormatError(f"{path} claims more than it can hold: copy it again")
     documents = [np.array(line.split(), np.float64).reshape(-1, 2) for line in lines]
-    terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).T
-    if len(documents) != N or len(counts) != nnz:
+    pairs = np.concatenate([np.zeros((0, 2)), *documents])
+    if len(documents) != N or len(pairs) != nnz or F > path.stat().st_size:
         raise FileFormatError(
-            f"{path} claims {nnz} counts in {N} documents and holds {len(counts)} in "
+            f"{path} claims {nnz} counts of {F} terms in {N} documents and holds {len(pairs)} in "
             f"{len(documents)}: copy it again"
         )
-    is_whole = (terms == np.floor(terms)) & (counts == np.floor(counts))
-    if not (is_whole & (terms >= 1) & (terms <= F) & (counts >= 0) & (counts < 1 << 53)).all():
+    are_valid = (pairs >= (1, 0)) & (pairs <= (F, 1 << 53)) & (pairs == np.floor(pairs))
+    if not are_valid.all():
         raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a count that is not whole")
+    terms, counts = pairs.astype(np.int64).T
     starts = np.cumsum([0, *map(len, documents)])
-    X = sp.csr_array((counts.astype(np.int64), terms.astype(np.int64) - 1, starts), shape=(N, F))
+    X = sp.csr_array((counts, terms - 1, starts), shape=(N, F))
     topics = _search(folder, f"{description.name}.mat.rclass")
     if topics is None:
         return _Contents(X, None)
@@ -492,36 +493,31 @@ def _read_images(folder: Path, description: Description) -> _Contents | None:
     """Images in folders, as 8-bit grey of one size; numbers in names count as numbers."""
     from PIL import Image
 
-    files = [
-        (path.relative_to(folder).as_posix(), path)
-        for path in folder.rglob("*")
-        if path.name.lower().endswith(_IMAGE_SUFFIXES) and not path.name.startswith(".")
-    ]
-    files.sort(key=lambda file: _natural(file[0]))
-    topics = [_class_of(folder, name, description.class_level) for name, _ in files]
-    excluded = description.excluded_folder
-    kept = [n for n, topic in enumerate(topics) if not excluded or not topic.endswith(excluded)]
-    if not kept or description.image_shape is None:
+    names = [file.relative_to(folder).as_posix() for file in files_below(folder, SUFFIXES)]
+    names.sort(key=_natural)
+    topics = {name: _class_of(folder, name, description.class_level) for name in names}
+    if description.excluded_folder:
+        excluded = description.excluded_folder
+        topics = {name: topic for name, topic in topics.items() if not topic.endswith(excluded)}
+    if not topics or description.image_shape is None:
         return None
     rows, columns = description.image_shape
-    X = np.empty((len(kept), rows * columns), np.uint8)
-    for row, n in zip(X, kept, strict=True):
-        with Image.open(files[n][1]) as image:
+    X = np.empty((len(topics), rows * columns), np.uint8)
+    for row, name in zip(X, topics, strict=True):
+        with Image.open(folder / name) as image:
             grey = image.convert("L")
         if grey.size != (columns, rows):
             grey = grey.resize((columns, rows), Image.Resampling.BICUBIC)
         row[:] = np.asarray(grey).reshape(-1)
-    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics[n] for n in kept))}
-    labels = np.array([numbers[topics[n]] for n in kept])
-    return _Contents(X, labels, [files[n][0] for n in kept], class_names=list(numbers))
+    class_names = list(dict.fromkeys(topics.values()))
+    labels = np.array([class_names.index(topic) for topic in topics.values()])
+    return _Contents(X, labels, list(topics), class_names=class_names)
 
 
-def _natural(name: str) -> list[list[tuple[int, str]]]:
+def _natural(name: str) -> list[tuple[int, str]]:
     """The key to sort paths by so that s2 comes before s10."""
-    return [
-        [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", one)]
-        for one in name.split("/")
-    ]
+    parts = re.split(r"(\d+|/)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _class_of(folder: Path, name: str, level: int) -> str:
@@ -542,7 +538,7 @@ def _class_of(folder: Path, name: str, level: int) -> str:
 
 def _read_matlab(folder: Path, description: Description) -> _Contents | None:
     """Images in rows, or a cube of rows, columns and bands; and the class of each row or pixel."""
-    names = [download.url.rpartition("/")[2] for download in description.downloads]
+    names = [url.rpartition("/")[2] for url in description.downloads]
     paths = [_search(folder, name) for name in names]
     if not paths or paths[0] is None:
         return None

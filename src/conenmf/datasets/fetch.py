@@ -47,8 +47,8 @@ def fetch_into_cache(
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
             folder = Path(temporary, description.name)
-            for download in description.downloads:
-                _retrieve(folder, download.url, download.sha256, progress)
+            for url in description.downloads:
+                _retrieve(folder, url, description.download_sha256, progress)
             contents = read(folder)
             os.replace(folder, target)
     except ConeNMFError as problem:
