@@ -10,7 +10,7 @@ import math
 import struct
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +31,7 @@ from .limits import (
     choose_member,
     fits,
     named_damage,
+    only_matrix,
     too_many_names,
 )
 from .source import ArraySource, CompressedSource, NamedMatrix
@@ -51,39 +52,51 @@ def open_npy(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open an ``.npy`` file, mapped into memory."""
     stamp = Stamp([path])
     with named_damage(path), open(path, "rb") as stream:
-        array = _mapped(stream, path, *_read_header(stream, path))
+        header = _read_header(stream, path)
+        array = _mapped(path, stream.tell(), header)
     return NamedMatrix(ArraySource(array, str(path), path, stamp))
 
 
-def _read_header(stream: Any, name: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, the order and the type of an array; none of Python objects, which are pickles."""
+class _Header(NamedTuple):
+    """The facts at the beginning of an array."""
+
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes that its numbers take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def _read_header(stream: Any, name: object) -> _Header:
+    """Read the header of an array; Python objects are refused, since they are pickles."""
     formats = np.lib.format
     try:
         is_first = formats.read_magic(stream)[0] == 1
         read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
+        header = _Header(*read(stream))
     except ValueError as problem:
         raise FileFormatError(f"{name} has no valid .npy header: {visible(problem)}") from problem
-    if dtype.hasobject:
+    if header.dtype.hasobject:
         raise DataTypeError(
             f"{name} holds Python objects, which only pickle could read: save numbers with "
             "values.astype(float), names with values.astype(str)"
         )
-    return shape, fortran, dtype
+    return header
 
 
-def _mapped(
-    stream: Any, path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
-) -> Array:
-    """The array at the place of a stream, mapped into memory."""
-    claimed, held = math.prod(shape) * dtype.itemsize, path.stat().st_size - stream.tell()
-    if min(shape, default=1) < 0 or claimed > held:
+def _mapped(path: Path, offset: int, header: _Header) -> Array:
+    """An array in a file, mapped into memory."""
+    held = path.stat().st_size - offset
+    if min(header.shape, default=1) < 0 or header.size > held:
         raise FileFormatError(
-            f"{path} is truncated: its header claims {' x '.join(map(str, shape))} numbers, which "
-            f"take {claimed} bytes; it holds {held}; copy or download it again"
+            f"{path} is truncated: its header claims {' x '.join(map(str, header.shape))} numbers, "
+            f"which take {header.size} bytes; it holds {held}; copy or download it again"
         )
-    order: Any = "F" if fortran else "C"
-    return np.asarray(np.memmap(path, dtype, "r", stream.tell(), shape, order))
+    order: Any = "F" if header.is_fortran else "C"
+    return np.asarray(np.memmap(path, header.dtype, "r", offset, header.shape, order))
 
 
 class _Archive:
@@ -97,22 +110,22 @@ class _Archive:
         """An array: numbers that are not compressed are mapped, anything else has to fit."""
         info, title = self.members[name], f"{self.path}: member {name}"
         with self._zip.open(info) as stream:
-            shape, _, dtype = _read_header(stream, title)
-            size, held = math.prod(shape) * dtype.itemsize, info.file_size - stream.tell()
-        if size != held:
+            header = _read_header(stream, title)
+            start = stream.tell()
+        if header.size != info.file_size - start:
             raise FileFormatError(
-                f"{title} is truncated or damaged: its header claims {size} bytes, and it holds "
-                f"{held}; copy or download the file again"
+                f"{title} is truncated or damaged: its header claims {header.size} bytes, and it "
+                f"holds {info.file_size - start}; copy or download the file again"
             )
-        if self.is_plain(name) and shape and dtype.kind not in "US":
-            if size <= _CHECKED_BYTES:
+        if self.is_plain(name) and header.shape and header.dtype.kind not in "US":
+            if header.size <= _CHECKED_BYTES:
                 self._zip.read(info)  # which compares the checksum
-            with open(self.path, "rb") as stream:
-                stream.seek(info.header_offset + 26)
-                stream.seek(sum(struct.unpack("<HH", stream.read(4))), 1)  # name, extra field
-                return _mapped(stream, self.path, *_read_header(stream, title))
-        check_expansion(title, info.compress_size, size)
-        check_fits(title, size, self.budget, "it is compressed", "save it uncompressed")
+            with open(self.path, "rb") as file:
+                file.seek(info.header_offset + 26)
+                lengths = struct.unpack("<HH", file.read(4))  # of the name and an extra field
+            return _mapped(self.path, info.header_offset + 30 + sum(lengths) + start, header)
+        check_expansion(title, info.compress_size, header.size)
+        check_fits(title, header.size, self.budget, "it is compressed", "save it uncompressed")
         with self._zip.open(info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 
@@ -172,12 +185,12 @@ def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
         return open_matlab_hdf5(path, dataset, budget)
     with named_damage(path):
         found = {name: (shape, kind) for name, shape, kind in _variables(path)}
-        numeric = [name for name in found if found[name][1] in _ITEM_BYTES]
-        large = [name for name in numeric if math.prod(found[name][0]) != 1]
-        is_clear = dataset is None and len(large or numeric) == 1
-        name = choose_member(path, dataset, (large or numeric) if is_clear else found)
+        if dataset is None:
+            numeric = {name: one[0] for name, one in found.items() if one[1] in _ITEM_BYTES}
+            dataset = only_matrix(path, numeric, found)
+        name = choose_member(path, dataset, found)
         shape, kind = found[name]
-        if name not in numeric:
+        if kind not in _ITEM_BYTES:
             raise DataTypeError(f"{path}: {name!r} is not a matrix of numbers")
         title, stored = f"{path}: {name!r}", path.stat().st_size
         if kind == "sparse":
@@ -200,10 +213,12 @@ def _variables(path: Path) -> list[tuple[str, tuple[int, ...], str]]:
         return scipy_io.whosmat(path)  # type: ignore[no-any-return]
     except TypeError:  # one is of a class that SciPy can load, but not list, such as a table
         loaded = scipy_io.loadmat(path, spmatrix=False)
-        arrays = {name: value for name, value in loaded.items() if not name.startswith("__")}
-        kinds = ["sparse" if sp.issparse(one) else str(one.dtype) for one in arrays.values()]
-        shapes = [one.shape for one in arrays.values()]
-        return list(zip(arrays, shapes, kinds, strict=True))
+        found = []
+        for name, array in loaded.items():
+            if not name.startswith("__"):
+                kind = "sparse" if sp.issparse(array) else str(array.dtype)
+                found.append((name, array.shape, kind))
+        return found
 
 
 def open_matrix_market(path: Path, dataset: str | None, budget: int) -> NamedMatrix:

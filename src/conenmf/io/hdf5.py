@@ -28,6 +28,7 @@ from .limits import (
     fits,
     listed,
     named_damage,
+    only_matrix,
     require_package,
     too_many_names,
 )
@@ -249,12 +250,10 @@ def open_matlab_hdf5(path: Path, dataset: str | None, budget: int) -> NamedMatri
     """Open a variable of MATLAB 7.3, which stores columns one after the other, as HDF5's rows."""
     with hdf5_store(path, budget) as store:
         if dataset is None:
-            names = [name for name in store.root if not name.startswith("#")]
-            found = {name: store.root.get(name) for name in names}  # a link may lead nowhere
-            numeric = [name for name in names if _is_numeric(found[name])]
-            large = [name for name in numeric if math.prod(_shape(found[name])) != 1]
-            is_clear = len(large or numeric) == 1
-            dataset = choose_member(path, None, (large or numeric) if is_clear else names)
+            found = [name for name in store.root if not name.startswith("#")]
+            variables = [name for name in found if _is_numeric(store.root.get(name))]
+            shapes = {name: _shape(store.root[name]) for name in variables}
+            dataset = only_matrix(path, shapes, found)
         member = store.find(dataset)
         if not _is_numeric(member):
             raise DataTypeError(f"{path}: {dataset!r} is a {_class(member)}, not a matrix")

@@ -7,7 +7,8 @@ before memory is taken; what has to be held as a whole has to fit in a quarter o
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "fits",
     "listed",
     "named_damage",
+    "only_matrix",
     "require_package",
     "too_many_names",
 ]
@@ -111,6 +113,15 @@ def choose_member(path: object, dataset: str | None, members: Iterable[str]) -> 
     if dataset.strip("/") not in names:
         raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(names)}")
     return dataset.strip("/")
+
+
+def only_matrix(
+    path: object, numeric: Mapping[str, tuple[int, ...]], members: Iterable[str]
+) -> str:
+    """The name of the only matrix of numbers, by its shape, or of the only one with several."""
+    large = [name for name, shape in numeric.items() if math.prod(shape) != 1]
+    meant = large or list(numeric)
+    return choose_member(path, None, meant if len(meant) == 1 else members)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import math
 import mmap
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -63,13 +62,13 @@ class ArraySource(Source):
         scale: float = 1.0,
     ) -> None:
         super().__init__(name, path, stamp)
-        self.dtype, n_axes = np.dtype(array.dtype), len(array.shape)
-        check_kind(self.dtype, (1, 1) if n_axes == 3 else array.shape)
+        self.dtype = np.dtype(array.dtype)
+        self.axes = tuple(range(len(array.shape))) if axes is None else axes
+        check_kind(self.dtype, (1, 1) if len(self.axes) == 3 else array.shape)
         if scale != 1 and self.dtype.kind != "f":
             self.dtype = np.dtype(np.float64)
         self.array, self._missing, self._scale = array, missing, scale
         self._is_turned = False
-        self.axes = tuple(range(n_axes)) if axes is None else axes
         self.slice_along(self.axes[:-1], self.axes[-1:])
 
     def slice_along(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
@@ -108,7 +107,9 @@ class ArraySource(Source):
         """Rows in the unit of the data; refuse entries that have no value."""
         if self._missing is not None and (rows == self._missing).any():
             row, column = np.argwhere(rows == self._missing)[0].tolist()
-            place = (column, start + row) if self._is_turned else (start + row, column)
+            place = [start + row, column]
+            if self._is_turned:
+                place.reverse()
             raise DataTypeError(
                 f"{self.name}: row {place[0]}, column {place[1]}, counted from 0, is "
                 f"{self._missing:g}, which its attribute _FillValue or missing_value (ENVI: data "
@@ -120,9 +121,9 @@ class ArraySource(Source):
     def take(self, indices: Array) -> Array:
         """These rows, given in increasing order."""
         # Runs of neighbours: selecting scattered rows at once is slow in HDF5 and Zarr.
-        borders = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
-        runs = np.split(indices, borders[1:]) if indices.size else []
-        blocks = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
+        gaps = np.flatnonzero(np.diff(indices) != 1)
+        runs = np.split(indices, gaps + 1)
+        blocks = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
         return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
 
 
@@ -149,13 +150,7 @@ class CompressedSource(Source):
     """
 
     def __init__(
-        self,
-        name: str,
-        path: Any,
-        stamp: Stamp | None,
-        parts: Sequence[Any],
-        sides: Iterable[Any],
-        order: str,
+        self, name: str, path: Any, stamp: Stamp | None, parts: Any, sides: Any, order: str
     ) -> None:
         super().__init__(name, path, stamp)
         self._data, self._indices, indptr = parts
@@ -166,19 +161,17 @@ class CompressedSource(Source):
                 "two sides, and csr or csc: save it again"
             )
         rows, columns = size.tolist()
-        entries = int(math.prod(self._data.shape))
+        entries = int(self._data.size)
         check_sides(name, rows, columns, entries)
-        self.dtype = np.dtype(self._data.dtype)
-        check_kind(self.dtype, (rows, columns))
-        self.shape, self._by_rows = (rows, columns), order == "csr"
+        self.shape, self.dtype = (rows, columns), np.dtype(self._data.dtype)
+        check_kind(self.dtype, self.shape)
+        self._by_rows = order == "csr"
         n, width = self.shape if self._by_rows else self.shape[::-1]
         shapes = (self._data.shape, self._indices.shape, indptr.shape)
-        is_whole = shapes == ((entries,), (entries,), (n + 1,))
-        if is_whole:
-            self._indptr = cast_exactly(f"{name}: its pointers", np.array(indptr[:]))
-            falls = (np.diff(self._indptr, prepend=0, append=entries) < 0).any()
-            is_whole = not falls and self._indptr[0] == 0 and self._indptr[-1] == entries
-        if not is_whole:
+        self._indptr = cast_exactly(f"{name}: its pointers", np.array(indptr[:]))
+        steps = np.diff(self._indptr, prepend=0, append=entries)
+        rises = steps[0] == steps[-1] == 0 and (steps >= 0).all()
+        if shapes != ((entries,), (entries,), (n + 1,)) or not rises:
             raise FileFormatError(
                 f"{name} is not a compressed sparse matrix of {n} "
                 f"{'rows' if self._by_rows else 'columns'}: the shapes of its entries, indices and "
@@ -238,11 +231,10 @@ class CompressedSource(Source):
 
     def take(self, indices: Array) -> Compressed:
         """These rows, given in increasing order, compressed."""
-        rows = [self.read(index, index + 1) for index in indices.tolist()]
-        indptr = np.cumsum([0] + [row.data.size for row in rows])
-        rows = rows or [self.read(0, 0)]
-        data = np.concatenate([row.data for row in rows])
-        return Compressed(data, np.concatenate([row.indices for row in rows]), indptr)
+        rows = [self.read(0, 0)] + [self.read(index, index + 1) for index in indices.tolist()]
+        data, columns, _ = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        lengths = [row.data.size for row in rows]
+        return Compressed(data, columns, np.cumsum(lengths))
 
 
 class Remark(NamedTuple):
