@@ -330,12 +330,12 @@ def _is_verified(description: Description, contents: _Contents) -> bool:
 def _other_size(description: Description, contents: _Contents) -> str:
     """In which size or number of classes the data differ from the catalogue; empty if in none."""
     N, F = contents.X.shape
-    classes = [] if contents.labels is None else np.unique(contents.labels)
-    is_full = len(classes) == description.K or (description.kind == "scene" and len(classes) > 0)
+    n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
+    is_full = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
     if (N, F) == description.shape and is_full:
         return ""
     expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
-    found = f"{N} samples of {F} features in {len(classes) or 'no'} classes"
+    found = f"{N} samples of {F} features in {n_classes or 'no'} classes"
     return f"holds {found}, expected {expected}"
 
 
