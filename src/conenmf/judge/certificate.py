@@ -52,7 +52,6 @@ from ..data.blocks import (
 )
 from ..data.known import row_grams, unpacked, weighted_grams
 from ..data.matrix import DataMatrix
-from ..data.memory import hold
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..errors import DataError, Message, NotAvailableError, Option
@@ -70,7 +69,7 @@ from ..solve.losses import (
 )
 from ..solve.run import Stopping, alternate
 from ..text import card, counted
-from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound
+from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound, held
 
 __all__ = [
     "MAX_DENSE_ENTRIES",
@@ -268,11 +267,10 @@ def noise_floor(
     n_draws = integer("n_draws", n_draws, at_least=2)
     rng = optional(generator, "rng", rng)
     rng = np.random.default_rng(_SEED) if rng is None else rng
+    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     left = []
     for _ in range(n_draws):
-        view = drawn_counts(V, W, H, rng)
-        rows = view.held_rows(MAX_DENSE_ENTRIES)
-        drawn = view if rows is None else hold(rows, n_threads=V.n_threads)
+        drawn = held(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
         if not drawn.nonzero:  # so low are the rates
             left.append(0.0)
             continue
@@ -592,7 +590,7 @@ def certify(
         raise NotAvailableError(
             Message("no lower bound is known for this loss: ", Option("loss", loss))
         )
-    W = check_shapes(V, W, H)[0]
+    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     effort = optional(integer, "effort", effort, at_least=0)
     optional(instance, "penalties", penalties, Penalties)

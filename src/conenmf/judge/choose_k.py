@@ -49,7 +49,6 @@ from ..data.blocks import (
 )
 from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
-from ..data.memory import hold
 from ..data.resample import draw_samples, holds_counts, thinned
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import shuffled_samples, take_samples, unit_samples
@@ -63,6 +62,7 @@ from ..solve.solvers import SOLVERS, hals
 from ..text import card, function_name
 from . import plots
 from .dispersion import fitted_counts, some_samples
+from .dual_bound import held
 from .stability import numbers_of_components, stability_over
 
 __all__ = [
@@ -84,7 +84,6 @@ __all__ = [
     "choose_k",
     "determine_relevance",
     "masked_nnls",
-    "meaning_of",
     "parallel_analysis",
     "select_k",
 ]
@@ -212,7 +211,7 @@ def parallel_analysis(V: DataMatrix, k_max: int, *, widen: bool = False) -> Para
     drawn is always the same. With `widen`, k_max is doubled while all values are above.
     """
     rng = np.random.default_rng(0)
-    part = unit_samples(_subset(V, rng, _MAX_SAMPLES))
+    part = unit_samples(some_samples(V, rng, _MAX_SAMPLES, _SUBSET_ENTRIES))
     shuffled = [shuffled_samples(part, rng) for _ in range(_N_SHUFFLES)]
     while True:
         k_max = min(k_max, *part.shape)
@@ -277,7 +276,7 @@ def _relevance(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
 
 def _stability(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     """Whether fits of samples drawn with replacement find the same components again."""
-    V, part = evidence.V, _subset(evidence.V, rng, _MAX_SAMPLES)
+    V, part = evidence.V, some_samples(evidence.V, rng, _MAX_SAMPLES, _SUBSET_ENTRIES)
     scores, errors = np.full((2, ks.size), np.nan)
     judged = ks <= part.shape[1]
     found = stability_over(part, ks[judged], _N_REPLICATES, max_iter=_REPLICATE_MAX_ITER, rng=rng)
@@ -292,14 +291,9 @@ def _stability(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
     return Vote(scores, int(ks[np.nanargmax(scores)]), reason, errors)
 
 
-def _subset(V: DataMatrix, rng: np.random.Generator, size: int) -> DataMatrix:
-    """V itself if it is small, otherwise some of its nonzero samples."""
-    return some_samples(V, rng, size, _SUBSET_ENTRIES)
-
-
 def _small_part(V: DataMatrix, rng: np.random.Generator) -> Array:
     """Some samples (columns), and the features of the largest norm among them."""
-    part = _subset(V, rng, _MAX_CV_SAMPLES)
+    part = some_samples(V, rng, _MAX_CV_SAMPLES, _SUBSET_ENTRIES)
     data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
     norms_squared = (data**2).sum(axis=1)
     return data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
@@ -519,7 +513,7 @@ def by_thinning(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote
     V = evidence.V
     part = some_samples(V, rng, _THINNED_SAMPLES, _THINNED_ENTRIES)
     splits = [thinned(part, rng, share=_FITTED_SHARE) for _ in range(_N_SPLITS)]
-    pairs = [(_in_memory(fitted), _in_memory(other)) for fitted, other in splits]
+    pairs = [[held(one, _MAX_DENSE_ENTRIES) for one in split] for split in splits]
     scores, can_split = np.full(ks.size, np.nan), all(one.nonzero for pair in pairs for one in pair)
     if not can_split or ks[0] > min(part.shape):
         return Vote(scores, int(ks[0]), "too few counts to split them")
@@ -546,14 +540,7 @@ def _fewest_within_one_error(missed: list[Array], best: int) -> int:
     return best
 
 
-def _in_memory(view: DataMatrix) -> DataMatrix:
-    rows = view.held_rows(_MAX_DENSE_ENTRIES)
-    return view if rows is None else hold(rows, n_threads=view.n_threads)
-
-
-def _predicted(
-    pairs: list[tuple[DataMatrix, DataMatrix]], K: int, rng: np.random.Generator
-) -> Array:
+def _predicted(pairs: list[list[DataMatrix]], K: int, rng: np.random.Generator) -> Array:
     """The divergence of each sample's held-out counts from the rates fitted to the others."""
     total: Array = np.zeros(pairs[0][0].shape[1])
     for fitted, other in pairs:
@@ -609,7 +596,8 @@ OF_COUNTS = ("thinning",)
 """Estimators that are asked only where all entries are counts, unless they are asked by name."""
 
 
-_MEANINGS = {
+_SCORE = "score"  # of an estimator of the user
+_MEANINGS = {  # what scores are, and which are better
     "cones": "separation in radians; above 0: apart",
     "ratio": "ratio to the next singular value; higher is better",
     "edge": "singular value over the edge of noise; above 1: signal",
@@ -619,11 +607,6 @@ _MEANINGS = {
     "stability": "share of fits that have its rarest component; higher is better",
     "thinning": "divergence of held-out counts over that of one component; lower is better",
 }
-
-
-def meaning_of(name: str) -> str:
-    """What the scores of an estimator are, and which are better; "score" for a user's own."""
-    return _MEANINGS.get(name, "score")
 
 
 # --- selection ----------------------------------------------------------------------------------
@@ -831,7 +814,8 @@ class Selection:
     def plot(self, axes: Any = None) -> Array:
         """Draw the scores of each estimator and its choice, errors where they are known."""
         votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
-        drawn = plots.scores(self.ks, votes, {name: meaning_of(name) for name in votes}, axes)
+        meanings = {name: _MEANINGS.get(name, _SCORE) for name in votes}
+        drawn = plots.scores(self.ks, votes, meanings, axes)
         errors = [vote.errors for vote in self.votes.values()]
         for ax, known in ((ax, e) for ax, e in zip(drawn, errors, strict=True) if e is not None):
             (line,) = ax.twinx().plot(self.ks, known, marker="s", color="C1")

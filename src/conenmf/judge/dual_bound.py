@@ -43,7 +43,7 @@ from ..data.views import MappedMatrix
 from ..linalg.energy import EnergyBound, subspace_energy
 from ..linalg.svd import Leading, davidson, gram_of_features, gram_of_samples
 
-__all__ = ["DEFAULT_EFFORT", "DivergenceBound", "divergence_bound"]
+__all__ = ["DEFAULT_EFFORT", "DivergenceBound", "divergence_bound", "held"]
 
 DEFAULT_EFFORT = 6
 """Steps if none are asked for; each takes about as long as K singular vectors of V."""
@@ -122,6 +122,12 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT) -> 
     return DivergenceBound(min(max(value, 0.0), of_margins), of_margins, chance)
 
 
+def held(view: DataMatrix, max_entries: int) -> DataMatrix:
+    """Return a view as a matrix of its own if it is in memory and has no more entries than that."""
+    rows = view.held_rows(max_entries)
+    return view if rows is None else hold(rows, n_threads=view.n_threads)
+
+
 def _with_few_features(V: DataMatrix) -> DataMatrix:
     """V, or V turned if it is in memory and that makes vectors shorter: the bound is the same."""
     F, N = V.shape
@@ -177,8 +183,7 @@ class _Trial:
         """A with the parts along the margins; held in memory if V is."""
         change = partial(_scaled_weights, weights=self.weights)
         view = MappedMatrix(self.V, change, self.c, *self.rights, dtype=np.dtype(np.float64))
-        rows = view.held_rows(_MAX_DENSE_ENTRIES)
-        return view if rows is None else hold(rows, n_threads=self.V.n_threads)
+        return held(view, _MAX_DENSE_ENTRIES)
 
     @property
     def trace(self) -> float:

@@ -154,29 +154,21 @@ def components(
     """
     W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
     instance("names", names, Names).checked(None, len(W))
-    indices, pair = _chosen(which, W.shape[1]), _limits(limits, W)
+    indices, pair = _chosen(which, W.shape[1]), []
+    if limits is not None:
+        pair = [array("limits", one, W.shape) for one in several("limits", limits, "two arrays")]
+    if limits is not None and len(pair) != 2:
+        raise OptionError(f"{len(pair)} limits were given: give the lower and the upper ones")
     columns = 3 if names.feature_names is not None and not names.image_shape else 4
     width = 2.2 if names.image_shape else 3.6
     drawn = _grid(axes, len(indices), "components", width=width, height=2.4, columns=columns)
     for k, ax in zip(indices, drawn, strict=True):
-        band = None if pair is None else (pair[0][:, k], pair[1][:, k])
-        _component(W[:, k], names, ax, top, band)
+        _component(W[:, k], names, ax, top, [limit[:, k] for limit in pair])
         ax.set_title(f"component {k}", fontsize="medium")
     return drawn
 
 
-def _limits(limits: Any, W: Array) -> tuple[Array, Array] | None:
-    if limits is None:
-        return None
-    pair = [array("limits", limit, W.shape) for limit in several("limits", limits, "two arrays")]
-    if len(pair) != 2:
-        raise OptionError(f"{len(pair)} limits were given: give the lower and the upper ones")
-    return pair[0], pair[1]
-
-
-def _component(
-    w: Array, names: Names, ax: Any, top: int, band: tuple[Array, Array] | None = None
-) -> None:
+def _component(w: Array, names: Names, ax: Any, top: int, band: list[Array]) -> None:
     if names.image_shape is not None:
         ax.imshow(w.reshape(names.image_shape), cmap="gray", vmin=0)
         ax.set(xticks=[], yticks=[])
@@ -184,14 +176,14 @@ def _component(
         features = np.argsort(-w, kind="stable")[: min(top, w.size)]
         places = np.arange(features.size)
         ax.barh(places, w[features])
-        if band is not None:
+        if band:
             ax.hlines(places, band[0][features], band[1][features], color="0.2")
         labels = [_without_formulas(names.feature(int(f))) for f in features]
         ax.set_yticks(places, labels)
         ax.invert_yaxis()
         ax.set_xticks([])
     else:
-        if band is not None:
+        if band:
             ax.fill_between(np.arange(w.size), *band, color="C0", alpha=0.35)
         ax.plot(w, color="C0")
         ax.set_ylim(bottom=0)

@@ -61,7 +61,6 @@ __all__ = [
     "VISIBLE_ANGLE",
     "Freedom",
     "Move",
-    "Referee",
     "Refit",
     "Uniqueness",
     "all_moves",
@@ -72,7 +71,6 @@ __all__ = [
     "other_components",
     "places_of_turns",
     "proposed_moves",
-    "refit",
     "slide",
     "uniqueness",
 ]
@@ -733,74 +731,12 @@ _COPIES = 4  # of them, that a run has
 _MAX_FALLS = 100  # of the error as in the last five iterations, before it is low enough
 
 
-class Referee:
-    """The error of components on V, with their best coefficients."""
-
-    def __init__(self, V: DataMatrix, loss: str, *, sum_to_one: bool = False) -> None:
-        self.goal = get_loss(loss).on(V, Penalties(sum_to_one=sum_to_one), rescale=False)
-
-    def error(self, W: Array) -> float:
-        """Return the relative error of W with its best H; one pass."""
-        W = np.ascontiguousarray(W, self.goal.V.dtype)
-        end = self.goal.finish(W, sort=False)
-        return self.goal.relative_error(end.squared_error)
-
-    def coefficients(self, W: Array) -> Aligned:
-        """Return the best H (K, N) for W; one pass."""
-        W = np.ascontiguousarray(W, self.goal.V.dtype)
-        return self.goal.finish(W, sort=False).H
-
-    def allowed(self, error: float, limit: float) -> float:
-        """Return by how much the loss may grow between two relative errors."""
-        power = self.goal.loss.degree  # of least squares it is a root
-        return (limit**power - error**power) / self.goal.relative_error(1.0) ** power
-
-
 class Refit(NamedTuple):
     """Where a trial ended: W (F, K), its relative error, and the iterations that it took."""
 
     W: Array
     error: float
     n_iter: int
-
-
-def refit(
-    V: DataMatrix,
-    W: Array,
-    Ht: Aligned,
-    moves: list[Move],
-    *,
-    loss: str,
-    n_given: int,
-    limit: float,
-    max_iter: int,
-    tol: float = 1e-4,
-) -> Iterator[Refit]:
-    """Yield where each move ended: its component is where it was put, and the others followed it.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    W : array (F, K)
-    Ht : array (N, K)
-    moves : list of Move
-    loss : str
-    n_given : int
-        The first components are given, and stay.
-    limit : float
-        A trial ends when its relative error is below.
-    max_iter : int
-        Of each.
-    tol : float
-        A trial ends when its error falls by less than this share in five iterations.
-    """
-    at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * sum(V.shape) * W.shape[1]))
-    for first in range(0, len(moves), at_once):
-        trials = [_Trial(V, W, move, loss, n_given) for move in moves[first : first + at_once]]
-        runs = [trial.run(Ht, limit, Stopping(tol, max_iter=max_iter)) for trial in trials]
-        for trial, solution in zip(trials, iterate(V, runs), strict=True):
-            errors = solution.history.relative_error
-            yield Refit(trial.end(solution), float(errors[-1]), errors.size)
 
 
 class _Trial:
@@ -1031,10 +967,19 @@ class _Search:
     ) -> None:
         self.V, self.W, self.Ht, self.loss, self.n_given = V, W, Ht, loss, n_given
         self.found, self.sum_to_one = _Found(W, freedom, n_given), sum_to_one
-        self.referee = Referee(V, loss, sum_to_one=sum_to_one)
-        self.error = self.referee.error(W)
+        self.goal = get_loss(loss).on(V, Penalties(sum_to_one=sum_to_one), rescale=False)
+        self.error = self.error_of(W)
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
+
+    def finished(self, W: Array) -> Any:
+        """The best coefficients for W, and their error; one pass."""
+        W = np.ascontiguousarray(W, self.goal.V.dtype)
+        return self.goal.finish(W, sort=False)
+
+    def error_of(self, W: Array) -> float:
+        """The relative error of W with its best H; one pass."""
+        return self.goal.relative_error(self.finished(W).squared_error)
 
     def check(self, end: Refit) -> bool:
         """Check where a trial ended, unless its error is far too large."""
@@ -1042,7 +987,7 @@ class _Search:
 
     def check_components(self, W: Array) -> bool:
         """Compute the error of other components on V, and take them if it is low enough."""
-        error = self.referee.error(W)
+        error = self.error_of(W)
         if error <= self.limit:
             ratio = error / self.error if self.error > self.rounding else 1.0
             self.found.add(W, ratio)
@@ -1106,7 +1051,7 @@ class _Search:
         """Let the component go where the error is less, as long as that is 5 degrees away."""
         step = 1.0
         for _ in range(_MAX_SLIDES):
-            Ht = self.referee.coefficients(end.W).T
+            Ht = self.finished(end.W).H.T
             (VH, HH) = self.V.sweep(_cross_and_gram, Ht)[0]
             move = slide(end.W, VH, HH, l, self.W[:, l], _SLIDE_ANGLE, step)
             if move is None:
@@ -1117,18 +1062,33 @@ class _Search:
                 return
             end, step = (new, 2 * step) if fall > 0 else (end, 1.0)
 
-    def trials(self, W: Array, Ht: Aligned, moves: list[Move], **stopping: Any) -> Iterator[Refit]:
-        """Yield where moves end, the others refitted."""
-        stopping |= {"limit": self.limit}
-        return refit(self.V, W, Ht, moves, loss=self.loss, n_given=self.n_given, **stopping)
+    def trials(
+        self, W: Array, Ht: Aligned, moves: list[Move], *, max_iter: int, tol: float = 1e-4
+    ) -> Iterator[Refit]:
+        """Yield where each move ended: its component is where it was put, and the others followed.
+
+        A trial ends when its relative error is low enough, after `max_iter` iterations, or when its
+        error falls by less than the share `tol` in five of them.
+        """
+        stopping = Stopping(tol, max_iter=max_iter)
+        at_once = max(1, _MAX_HELD_NUMBERS // (_COPIES * sum(self.V.shape) * W.shape[1]))
+        for first in range(0, len(moves), at_once):
+            some = moves[first : first + at_once]
+            trials = [_Trial(self.V, W, move, self.loss, self.n_given) for move in some]
+            runs = [trial.run(Ht, self.limit, stopping) for trial in trials]
+            for trial, solution in zip(trials, iterate(self.V, runs), strict=True):
+                errors = solution.history.relative_error
+                yield Refit(trial.end(solution), float(errors[-1]), errors.size)
 
     def proposed(self, max_cost: float = _MAX_COST) -> list[list[Move]]:
         """Moves for each component: the one that goes farthest, and others, the cheapest first."""
         N = self.V.shape[1]
         samples = evenly_spaced(N, _MAX_SAMPLES)
         H = np.asarray(self.Ht[samples], dtype=np.float64).T
-        allowed = self.referee.allowed(self.error, self.limit) * samples.size / N
-        counts = self.referee.goal.loss.degree == 1
+        power = self.goal.loss.degree  # of least squares the relative error is a root
+        rise = self.limit**power - self.error**power
+        allowed = rise / self.goal.relative_error(1.0) ** power * samples.size / N
+        counts = power == 1
         proposed = proposed_moves(self.W, H, self.found.freedom.exchange, allowed, counts=counts)
         return [[move for move in own if move.cost <= max_cost] for own in proposed]
 
