@@ -92,7 +92,7 @@ class ConeNMF(
         "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see
         ``result_.race``. Or your own components (n_components, n_features), or a pair of
         coefficients (n_samples, n_components) and components.
-    loss : {"frobenius", "poisson"}
+    loss : {"frobenius", "poisson", "itakura-saito"}
         Least squares, or for counts the Kullback-Leibler divergence; see `factorize`.
     max_iter : int
         Most iterations of the solver; a ConvergenceWarning says if they did not suffice.

@@ -509,10 +509,11 @@ class _Fit:
         )
 
     def _first_certificate(self, error: float, residual: float) -> Certificate | None:
-        """What a fit knows about how good it is; nothing, if it has no singular values."""
-        if "singular values" not in self.problem.loss.lower_bounds:
+        """What a fit knows about how good it is, without more work; of counts nothing yet."""
+        bounds = self.problem.loss.lower_bounds
+        if bounds and "singular values" not in bounds:
             return None
-        if self.spectrum is None:
+        if self.spectrum is None or not bounds:
             return first_known(error, residual)
         seen = self.start.prospect
         proven = 0.0 if seen is None else seen.proven

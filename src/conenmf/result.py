@@ -306,12 +306,15 @@ class Factorization:
         diagnosis, effort = self.diagnosis, self._effort(effort, self.certificate)
         if diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self._judge(V, effort)  # again: are the data the same?
+            certificate = self.first_certificate  # all there is, if no bound is known for the loss
+            if certificate is None or get_loss(self.loss).lower_bounds:
+                certificate = self._judge(V, effort)  # again: are the data the same?
             own = V.unweighed
             V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
             diagnosis = diagnose(V, self.W, self.H, self.labels, certificate, spectrum=spectrum)
             self._remember(certificate=certificate, diagnosis=diagnosis)
-        elif self.certify(effort=effort) is not diagnosis.certificate:
+        elif effort > diagnosis.certificate.effort:
+            self.certify(effort=effort)
             diagnosis = self.diagnosis  # with the new certificate
             assert diagnosis is not None
         return diagnosis

@@ -398,7 +398,7 @@ def test_runs_leave_as_they_converge(tmp_path, monkeypatch, loss):
         return 1
 
     monkeypatch.setattr(module, "room_for_aligned", each_by_itself)
-    monkeypatch.setattr(module, "measure_together", each_by_itself)
+    monkeypatch.setattr("conenmf.solve.losses.loss.measure_together", each_by_itself)
     by_itself = replicate(V, 3, 3, rng=np.random.default_rng(1), **options)
     np.testing.assert_array_equal(together.spectra, by_itself.spectra)
     np.testing.assert_array_equal(together.errors, by_itself.errors)

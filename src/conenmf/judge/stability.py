@@ -855,6 +855,11 @@ class _Settings(NamedTuple):
         rng = optional(generator, "rng", rng)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(path("checkpoint", checkpoint))
+        if get_loss(loss).degree == 0 and resample != "start":
+            advice = " does not depend on the scale of a sample, so samples have no weights: use "
+            raise NotAvailableError(
+                Message(Option("loss", loss), advice, Option("resample", "start"))
+            )
         return cls(
             integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS),
             get_loss(loss).name,

@@ -875,7 +875,7 @@ def uniqueness(
     require_data_matrix(V, nonzero=True, holes=True)
     loss, max_iter = get_loss(loss).name, integer("max_iter", max_iter, at_least=0)
     sum_to_one, thorough = flag("sum_to_one", sum_to_one), flag("thorough", thorough)
-    if sum_to_one or V.observed is not None:
+    if sum_to_one or V.observed is not None or "fixed" not in get_loss(loss).constraints:
         max_iter = 0  # V has zeros where entries are missing
     freedom = component_freedom(V, W, H)
     W, Ht = check_factors(V, W, H)

@@ -58,6 +58,7 @@ __all__ = [
     "nearby_power",
     "own_order",
     "shares_of",
+    "sorted_rows",
     "sorting",
     "squared_errors",
     "what_is_left",
@@ -316,7 +317,7 @@ def known_coefficients(
         Ht, sums = V.sweep(exact_observed_rows, *aligned, verify=True, **shared)
         if n_first is not None:
             order = sorting(shares_of(W.T @ W, sums["HH"]), n_first)
-        Ht, labels, _ = V.map(_labels_of, Ht, out=(Ht, None), order=order, sizes=sizes)
+        Ht, labels, _ = V.map(sorted_rows, Ht, out=(Ht, None), order=order, sizes=sizes)
     return Ht, labels, sums, order
 
 
@@ -368,7 +369,7 @@ def coordinate_steps_own(G: Array, C: Array, Y: Array, columns: slice = slice(No
     return float(steps[:, columns].sum())
 
 
-def _labels_of(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
+def sorted_rows(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
     """Step of a map: the rows of H in this order, and their labels; -1 for a row of zeros."""
     labels = _labels((sizes * exact(H))[:, order], np.zeros(len(H)))
     return np.ascontiguousarray(H[:, order]), labels, None

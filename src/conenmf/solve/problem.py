@@ -54,7 +54,7 @@ class Problem:
         cls, V: DataMatrix, loss: Loss, solver: Solver | None, fixed: Any, penalties: Penalties
     ) -> Problem:
         """Return the problem that a caller asks for, checked against V, the solver and the loss."""
-        loss.check(V, solver, penalties)
+        loss.check(V, solver, penalties, fixed)
         known = Fixed.of(fixed, V)
         return cls(loss, penalties, known, V.observed, V.measures.lowest < 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...arguments import choice
 from .frobenius import FROBENIUS
+from .itakura_saito import ITAKURA_SAITO
 from .loss import Loss, Objective, Sums, Words
 from .poisson import POISSON, known_counts, margins, restraints
 from .poisson_regression import Restraint, dual_gaps
@@ -25,7 +26,7 @@ __all__ = [
     "restraints",
 ]
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON)}
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
 """By their names."""
 
 SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))

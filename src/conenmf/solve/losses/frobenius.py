@@ -131,7 +131,9 @@ class Frobenius(Loss):
         """Return the solver; a function becomes one."""
         return None if solver is None else get_solver("hals" if solver == "auto" else solver)
 
-    def check(self, V: DataMatrix, solver: Solver | None, penalties: Penalties) -> None:
+    def check(
+        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+    ) -> None:
         """Refuse solvers that floor where they must not, and scales that nothing fixes."""
         penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:

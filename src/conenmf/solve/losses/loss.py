@@ -39,8 +39,6 @@ class Words:
 
     Attributes
     ----------
-    error : str
-        The relative error.
     share : str
         The relative error as the label of an axis.
     of_runs : str
@@ -50,7 +48,6 @@ class Words:
         `objective`, `explained` (1 - the relative error) and `known` (which entries it is about).
     """
 
-    error: str = "relative error"
     share: str = "relative error"
     of_runs: str = "relative error"
     summary: str = "relative error {error:.4g}{known}"
@@ -140,13 +137,16 @@ class Loss(ABC):
             solver = next(iter(self.solvers))
         return self.solvers[choice("solver", solver, self.solvers)]
 
-    def check(self, V: DataMatrix, solver: Solver | None, penalties: Penalties) -> None:
+    def check(
+        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+    ) -> None:
         """Refuse data, and what is asked for, that the loss has no meaning for."""
         if "negative" not in self.constraints:
             require_nonnegative(V, f"loss={self.name!r}")
         asked = dict.fromkeys(penalties.kinds, "penalties")
         asked |= {"missing": "missing or weighted entries"} if V.observed is not None else {}
         asked |= {"sample weights": "sample weights"} if V.unweighed is not None else {}
+        asked |= {"fixed": "known components"} if fixed is not None else {}
         for name, what in asked.items():
             if name not in self.constraints:
                 loss, other = Option("loss", self.name), Option("loss", "frobenius")

@@ -444,7 +444,6 @@ class Poisson(Loss):
     lower_bounds = ("divergence",)
     k_evidence = ("thinning", "counting noise")
     words = Words(
-        error="relative divergence",
         share="share of the deviance left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {explained:.1%} of the deviance explained",
@@ -478,7 +477,9 @@ class Poisson(Loss):
         """Return the divergence of the best single component; the total if that is 0."""
         return margins(V).scale
 
-    def check(self, V: DataMatrix, solver: Solver | None, penalties: Penalties) -> None:
+    def check(
+        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+    ) -> None:
         """Refuse penalties of one factor alone, and L2 ones where samples are weighted."""
         for name in ("orthogonality", "min_volume", "sum_to_one"):
             if getattr(penalties, name):

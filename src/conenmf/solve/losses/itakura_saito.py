@@ -1,0 +1,150 @@
+"""The Itakura-Saito divergence of W H from V: sum v / x - log(v / x) - 1, for power spectra.
+
+Quiet and loud entries count alike; all must be positive. It is not convex in H: the multiplicative
+updates of Fevotte and Idier (Neural Computation 23, 2011), which never raise it, end at a
+stationary point, and so do `finish` and `transform`. No lower bound is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...data.blocks import Array, Block, dense, exact
+from ...data.matrix import Aligned, DataMatrix
+from ...errors import DataError
+from ..coefficients import Finish, sorted_rows, sorting
+from ..inits import Init, Start
+from ..solvers import Solver
+from .loss import Loss, Objective, Sums, Words
+
+__all__ = ["ITAKURA_SAITO", "ItakuraSaito"]
+
+_STEPS, _SETTLED = 2000, 1e-8  # of the updates that end at H; the largest change in the last one
+_LIFTED_SHARE = 0.01  # of the mean of W, added to an init, since updates cannot leave zeros
+
+
+def multiplicative(V: Array, W: Array, Y: Array) -> Array:
+    """Return Y (n, K) multiplied by the root of (V / X^2)'W / (1 / X)'W, where X = W Y'."""
+    X = W @ Y.T
+    updated: Array = Y * np.sqrt(((V / X**2).T @ W) / ((1 / X).T @ W))
+    return updated
+
+
+_SOLVERS = {"mult": Solver(multiplicative, first="H")}
+
+
+class ItakuraSaito(Loss):
+    """One solver, every init; the relative error is a share of that of the mean sample."""
+
+    name = "itakura-saito"
+    help = "itakura-saito for positive power spectra"
+    solvers = _SOLVERS
+    degree = 0
+    default_init = "cr1"
+    words = Words(
+        *("share of the divergence left", "relative divergence"),
+        summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
+    )
+
+    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
+        """Return the divergence of W H from V, in its own units."""
+        return SpectralDivergence(self, V, *given, rescale=False, **more)
+
+    def scale(self, V: DataMatrix) -> float:
+        """Return the divergence of V from the mean of its samples; one pass."""
+        if V.n_entries < V.shape[0] * V.shape[1] or not V.measures.lowest > 0:
+            raise DataError(
+                f"loss={self.name!r} needs positive entries, and some are zero: add a small number "
+                "to dense data, or use another loss; sparse data have zeros"
+            )
+        ((sums, logs),) = V.sweep(_sums_and_logs)
+        means = np.log(sums / V.shape[1]).sum() * V.shape[1] - logs
+        return float(means) if means > 1e-12 else float(V.n_entries)
+
+    def initialize(self, V: DataMatrix, K: int, init: Init, *how: Any, **known: Any) -> Start:
+        """Return W of an init, raised above zero; without an H, equal shares of all components."""
+        start = super().initialize(V, K, init, *how, **known)
+        if isinstance(init, str):
+            start = start._replace(W=start.W + V.dtype.type(_LIFTED_SHARE * start.W.mean()))
+        elif isinstance(init, tuple):
+            return start
+        return start._replace(H=V.sweep(_equal, W=exact(start.W), dtype=V.dtype)[0].T)
+
+    def coefficients(self, V: DataMatrix, W: Array, *how: Any) -> tuple[Aligned, Aligned, float]:
+        """Return H at a stationary point of the divergence, from equal shares on."""
+        return self.on(V).finish(W, sort=False)[:3]
+
+
+class SpectralDivergence(Objective):
+    """The divergence, with the sums that the update of W needs: of v / x^2 and of 1 / x."""
+
+    knows_after = False
+
+    @staticmethod
+    def step(block: Block, *given: Array, **shared: Any) -> tuple[Any, ...]:
+        """Update a block's rows of H, and sum at the new ones; see `Objective`."""
+        V, W = exact(dense(block)), shared["W"]
+        H = shared["update"](V, W, exact(given[0])).astype(given[0].dtype, copy=False)
+        return H, _sums(V, W, exact(H))
+
+    def shared(self, W: Array) -> dict[str, Any]:
+        """Return W in float64."""
+        return {"W": exact(W)}
+
+    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        """Return W times the root of (V / X^2) H' / (1 / X) H'."""
+        updated: Array = W * np.sqrt(sums["above"] / sums["below"])
+        return updated.astype(W.dtype, copy=False)
+
+    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
+        """Return the divergence, which rounding may not make negative."""
+        return max(float(sums["value"]), 0.0)
+
+    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+        """Return H at a stationary point; the residual says how far from one it is."""
+        V, W = self.V, exact(np.asarray(W))
+        with V.own_threads():
+            Ht, sums = V.sweep(_finish, verify=True, W=W, dtype=V.dtype)
+            sizes = W.sum(axis=0)
+            shares = sizes * sums["H"] / float(sizes @ sums["H"])
+            order = sorting(shares, 0 if sort else len(shares))
+            Ht, labels, _ = V.map(sorted_rows, Ht, out=(Ht, None), order=order, sizes=sizes)
+        slopes = sums["slopes"] + np.abs(W * (sums["below"] - sums["above"])).sum()
+        value, residual = max(sums["value"], 0.0), float(slopes) / V.n_entries
+        return Finish(Ht.T, labels, value, value, residual, order, shares[order])
+
+
+def _sums(V: Array, W: Array, H: Array) -> Sums:
+    X = W @ H.T
+    ratios = V / X
+    value = float((ratios - np.log(ratios)).sum()) - V.size
+    return {"value": value, "above": (ratios / X) @ H, "below": (1 / X) @ H, "H": H.sum(axis=0)}
+
+
+def _finish(block: Block, *, W: Array, dtype: Any) -> tuple[Array, Sums]:
+    """Step: update H until it hardly changes."""
+    V, (H, _) = exact(dense(block)), _equal(block, W=W, dtype=np.float64)
+    for _ in range(_STEPS):
+        before, H = H, multiplicative(V, W, H)
+        if np.abs(H - before).max() <= _SETTLED * H.max():
+            break
+    returned = H.astype(dtype)
+    H, X = exact(returned), W @ exact(returned).T
+    slopes = np.abs(H * ((1 / X - V / X**2).T @ W)).sum()
+    return returned, {**_sums(V, W, H), "slopes": float(slopes)}
+
+
+def _equal(block: Block, *, W: Array, dtype: Any) -> tuple[Array, None]:
+    """Step: the same coefficient for every component, at the best scale of each sample."""
+    sizes = (exact(dense(block)) / W.sum(axis=1)[:, None]).mean(axis=0)
+    return np.repeat(sizes[:, None], W.shape[1], axis=1).astype(dtype), None
+
+
+def _sums_and_logs(block: Block) -> tuple[tuple[Array, float]]:
+    V = exact(dense(block))
+    return ((V.sum(axis=1), float(np.log(V).sum())),)
+
+
+ITAKURA_SAITO = ItakuraSaito()

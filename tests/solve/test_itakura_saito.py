@@ -1,0 +1,114 @@
+"""The Itakura-Saito divergence: iterates of scikit-learn, monotone, stationary, clear refusals."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+
+from conenmf import ConeNMF, certify, factorize, from_columns, from_rows, stability, write_report
+from conenmf.cli import main
+from conenmf.errors import DataError, NotAvailableError, OptionError
+from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses.itakura_saito import ITAKURA_SAITO
+from conenmf.solve.run import Stopping, alternate
+
+F, N, K = 12, 40, 3
+OPTIONS = {"loss": "itakura-saito", "max_iter": 60}
+
+
+def spectra(seed=0):
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.5, size=(F, K)) @ rng.gamma(1.0, size=(K, N)) + 0.05
+    return rates * rng.exponential(size=(F, N)) + 1e-3
+
+
+def divergence(V, W, H):
+    ratios = V / (W @ H)
+    return float((ratios - np.log(ratios) - 1).sum())
+
+
+def test_multiplicative_iterates_are_those_of_scikit_learn(main_backend):
+    V, rng = spectra(), np.random.default_rng(1)
+    W, H = rng.random((F, K)) + 0.1, rng.random((K, N)) + 0.1
+    theirs = NMF(K, init="custom", solver="mu", beta_loss="itakura-saito", max_iter=30, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        A = theirs.fit_transform(V.T, W=H.T.copy(), H=W.T.copy())
+    data = main_backend(V)
+    if not data.measures.lowest > 0:
+        pytest.skip("sparse data are refused")
+    how = {"stopping": Stopping(0.0, max_iter=30), "objective": ITAKURA_SAITO.on(data)}
+    ours = alternate(data, W, H, "mult", **how)
+    single = data.dtype == np.float32
+    np.testing.assert_allclose(ours.W, theirs.components_.T, rtol=1e-3 if single else 1e-10)
+    np.testing.assert_allclose(np.asarray(ours.H), A.T, rtol=1e-3 if single else 1e-10)
+
+
+@pytest.mark.parametrize("init", ["auto", "random", "nndsvd", "spa"])
+def test_the_divergence_never_rises_and_its_value_is_exact(init):
+    V = spectra()
+    result = factorize(from_columns(V), K, init=init, rng=np.random.default_rng(0), **OPTIONS)
+    assert (np.diff(result.history.relative_error) <= 1e-12).all()
+    assert result.objective == pytest.approx(divergence(V, result.W, result.H), rel=1e-10)
+    mean = divergence(V, V.mean(axis=1, keepdims=True), np.ones((1, N)))
+    assert result.relative_error == pytest.approx(result.objective / mean, rel=1e-10)
+
+
+def test_transform_is_the_fit_and_ends_at_a_stationary_point():
+    V = spectra()
+    model = ConeNMF(K, loss="itakura-saito", max_iter=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        A = model.fit_transform(V.T)
+    np.testing.assert_array_equal(model.transform(V.T), A)
+    W, X = model.components_.T, model.components_.T @ A.T
+    slopes = W.T @ (1 / X - V / X**2)
+    assert np.abs(A.T * slopes).max() < 1e-5
+    assert slopes.min() > -1e-4
+    left = divergence(V, W, A.T)
+    assert model.reconstruction_err_ == pytest.approx(np.sqrt(2 * left))
+    assert "divergence" in model.result_.summary()[0]
+
+
+def test_what_it_does_not_take_is_refused():
+    V = spectra()
+    for data in (from_columns(np.where(V < 0.1, 0.0, V)), from_rows(sp.csr_array(V.T))):
+        with pytest.raises(DataError, match="needs positive entries"):
+            factorize(data, K, **OPTIONS)
+    data = from_columns(V)
+    for options, words in (
+        ({"solver": "hals"}, "solver='hals' is unknown"),
+        ({"penalties": Penalties(l1_h=0.1, l1_w=0.1)}, "takes no penalties"),
+        ({"fixed": V[:, :1]}, "takes no known components"),
+        ({"sketch": 4}, "is for least squares"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            factorize(data, K, **OPTIONS, **options)
+    with pytest.raises(OptionError, match="takes no missing"):
+        factorize(from_columns(V, mask=V > 0.01), K, **OPTIONS)
+    with pytest.raises(NotAvailableError, match="resample='start'"):
+        stability(data, K, loss="itakura-saito")
+    with pytest.raises(NotAvailableError, match="partial_fit"):
+        ConeNMF(K, loss="itakura-saito").partial_fit(V.T)
+
+
+def test_no_lower_bound_is_known():
+    V = from_columns(spectra())
+    result = factorize(V, K, **OPTIONS)
+    for ask in (result.certify, lambda: certify(V, result.W, result.H, loss="itakura-saito")):
+        with pytest.raises(NotAvailableError, match="no lower bound is known for this loss"):
+            ask()
+    assert result.diagnose().certificate.lower_bound == 0
+
+
+def test_the_report_and_the_command_line_have_it(tmp_path, capsys):
+    V = spectra()
+    write_report(factorize(from_columns(V), K, **OPTIONS), tmp_path / "report.html")
+    assert "divergence" in (tmp_path / "report.html").read_text("utf-8")
+    np.save(tmp_path / "spectra.npy", V.T)
+    arguments = ["fit", str(tmp_path / "spectra.npy"), "-k", "3", "--loss", "itakura-saito"]
+    assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
+    assert "divergence" in capsys.readouterr().out
