@@ -66,20 +66,19 @@ class Names:
 
         A number that is None is not known, and not compared.
         """
-        for kind, names, count in (
-            ("samples", self.sample_names, n_samples),
-            ("features", self.feature_names, n_features),
+        for kind, count, names, option in (
+            ("samples", n_samples, self.sample_names, "pixels_shape"),
+            ("features", n_features, self.feature_names, "image_shape"),
         ):
-            if names is not None and count is not None and len(names) != count:
+            if count is None:
+                continue
+            if names is not None and len(names) != count:
                 raise DataError(
                     f"there are {len(names)} names for {count} {kind}: give one for each"
                 )
-        for option, shape, kind, count in (
-            ("image_shape", self.image_shape, "features", n_features),
-            ("pixels_shape", self.pixels_shape, "samples", n_samples),
-        ):
-            if shape is not None and count is not None and shape[0] * shape[1] != count:
-                pixels = f"{shape[0]} x {shape[1]} have {shape[0] * shape[1]} pixels"
+            rows, columns = getattr(self, option) or (1, count)
+            if rows * columns != count:
+                pixels = f"{rows} x {columns} have {rows * columns} pixels"
                 problem = f": images of {pixels}, and there are {count} {kind}"
                 raise OptionError(Message(Option(option), problem))
         return self

@@ -36,7 +36,6 @@ _TABLES = {
     "facts": "{name}.run.{run}.json",
     "annotated": "{name}.{run}.h5ad",
 }
-_SHARED = ("source", "genes")  # what runs in a folder have in common
 _STARCAT_SUM = 1e6
 
 
@@ -95,7 +94,7 @@ def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> N
     """Raise an error if a run in the folder is of other data or genes."""
     try:
         earlier = json.loads(path.read_bytes())
-        different = [key for key in _SHARED if earlier[key] != here[key]]
+        different = [key for key in here if earlier[key] != here[key]]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise OutputError(
             f"{path} does not say which run it belongs to: name another folder"

@@ -464,10 +464,9 @@ def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoi
         csv.field_size_limit(_MAX_TEXT_BYTES)  # of the process; by default 128 kB
         content = _decoded(path.read_bytes(), path)
         readers = [csv.reader(io.StringIO(content, newline=""), delimiter=d) for d in ",;\t|"]
-        firsts = [next(reader, []) for reader in readers]
-        sizes = [(column in first, len(first)) for first in firsts]
-        best = sizes.index(max(sizes))  # which has such a title, or most fields
-        rows, first = readers[best], firsts[best]
+        starts = [(next(reader, []), reader) for reader in readers]
+        # The delimiter that finds such a title, or most fields.
+        first, rows = max(starts, key=lambda start: (column in start[0], len(start[0])))
         if not first:
             raise FileFormatError(f"{path} is empty: it needs at least one text")
         titles = None if choice.header is False else first
@@ -482,8 +481,8 @@ def open_text_column(path: Path, column: Column, budget: int, choice: ColumnChoi
                 )
             table.append(row)
     names = None if named_by is None else [row[named_by] for row in table]
-    texts, fixed = [row[place] for row in table], f"{path}: each text is a sample"
-    return NamedMatrix(texts, Names.of(names), fixed=fixed)
+    texts = [row[place] for row in table]
+    return NamedMatrix(texts, Names.of(names), fixed=f"{path}: each text is a sample")
 
 
 def read_names(path: str | os.PathLike[str], budget: int, column: int | None = None) -> list[str]:
