@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .arguments import array, choice, components, factor, seeded
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
-from .data.known import Given, is_of_features, observed_only, weigh_samples
+from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import prepared
 from .data.validate import Negative, checked_components, unmasked
@@ -527,8 +527,8 @@ class ConeNMF(
 
         Weights of features are kept for later data.
         """
-        given = Given(self.missing, mask, weights)
-        options = self._options("negative", "n_threads", "max_memory") | given._asdict()
+        given = {"missing": self.missing, "mask": mask, "weights": weights}
+        options = self._options("negative", "n_threads", "max_memory") | given
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
@@ -539,9 +539,9 @@ class ConeNMF(
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         else:
             is_open = isinstance(X, DataMatrix)
-            if is_open and given.missing == "nan":  # they have none
-                given = given._replace(missing="raise")
-            V = given.applied(X, "rows") if is_open else from_rows(X, **options)
+            if is_open and self.missing == "nan":  # they have none
+                given["missing"] = "raise"
+            V = observed_only(X, **given) if is_open else from_rows(X, **options)
             if not reset:
                 matched_rows(*self._named_components(), V)  # its error names features
             outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features

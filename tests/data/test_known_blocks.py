@@ -14,10 +14,9 @@ from conenmf.data.known import (
 )
 
 
-@pytest.mark.parametrize("F", [1, 7, 8, 9, 16, 21])
+@pytest.mark.parametrize("F", [1, 7, 21])
 @pytest.mark.parametrize("N", [3, 1003])
 def test_gram_matrices_of_what_is_known(F, N, both_twins):
-    """Tables of sums for a mask of many rows, and products for the others, give the same."""
     rng = np.random.default_rng(F)
     mask, W, H = rng.random((N, F)) < 0.6, rng.random((F, 3)), rng.random((N, 3))
     block = rng.random((F, N))

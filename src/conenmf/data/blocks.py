@@ -106,7 +106,6 @@ _AnyBlock = TypeVar("_AnyBlock", bound=Block)
 _DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
 _DOUBTFUL_SAMPLES = 256  # made dense at a time
 _CACHED_BYTES = 1 << 20
-_PAIR_ENTRIES = 1 << 16  # of a sparse block, for which W H is computed at a time
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -204,13 +203,9 @@ def subtracted(block: Block, W: Array, H: Array) -> Block:
     if not is_sparse(block):
         left = np.maximum(np.asarray(block.T) - H @ W.T, 0).astype(block.dtype, copy=False)
         return cast("Block", left.T)
-    owner = owners(block)
-    data = np.empty_like(block.data)
-    for start in range(0, data.size, _PAIR_ENTRIES):
-        part = slice(start, start + _PAIR_ENTRIES)
-        product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
-        data[part] = np.maximum(block.data[part] - product, 0)
-    return with_data(block, data)
+    products = products_at(Entries(block.indices, owners(block), block.data), W, H)
+    left = np.maximum(block.data - products, 0).astype(block.dtype, copy=False)
+    return with_data(block, left)
 
 
 def cone_products(

@@ -20,12 +20,11 @@ import copy
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from .. import kernels
 from ..arguments import array, choice, number
 from ..errors import (
     DataError,
@@ -40,11 +39,14 @@ from ..text import counted
 from .blocks import (
     Array,
     Block,
+    Entries,
     dense,
     entrywise,
     exact,
     is_sparse,
+    owners,
     products,
+    products_at,
     sums_at,
     weighted_sums,
     with_data,
@@ -56,7 +58,6 @@ from .validate import squares_within
 from .views import MappedMatrix, take_samples, times_samples
 
 __all__ = [
-    "Given",
     "Observed",
     "Weighed",
     "completed",
@@ -80,9 +81,6 @@ __all__ = [
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
 _COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
-_MIN_TABLE_ROWS = 1000  # of a mask, for which tables of sums pay
-_MAX_TABLE_COLUMNS = 256  # of tables of sums that stay in a cache
-_PAIR_ENTRIES = 1 << 16  # of a sparse block, for which W H is computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,29 +192,6 @@ class Weighed:
         return weigh_samples(V, self.weights, self.degree)
 
 
-class Given(NamedTuple):
-    """What a caller says about the entries; see `observed_only`."""
-
-    missing: str = "raise"
-    mask: Any = None
-    weights: Any = None
-
-    def applied(self, V: DataMatrix, samples_in: str) -> DataMatrix:
-        """Return V, or the view of it that knows its weights."""
-        if samples_in == "rows":
-            return observed_only(V, **self._asdict())
-        mask, weights = (
-            one if one is None or is_of_features(one) else _turned(V, name, one)
-            for name, one in (("mask", self.mask), ("weights", self.weights))
-        )
-        return observed_only(V, missing=self.missing, mask=mask, weights=weights)
-
-
-def _turned(V: DataMatrix, name: str, table: Any) -> Any:
-    table = in_order(V.names, name, table, "feature", "sample")
-    return _as_array(name, table).T
-
-
 def is_of_features(weights: Any) -> bool:
     """Whether weights are one number for each feature."""
     try:
@@ -226,7 +201,12 @@ def is_of_features(weights: Any) -> bool:
 
 
 def observed_only(
-    V: DataMatrix, *, missing: str = "raise", mask: Any = None, weights: Any = None
+    V: DataMatrix,
+    *,
+    missing: str = "raise",
+    mask: Any = None,
+    weights: Any = None,
+    samples_in: str = "rows",
 ) -> DataMatrix:
     """Return a view of V with zeros where entries are missing, which knows its weights.
 
@@ -244,23 +224,26 @@ def observed_only(
     weights : array (N, F) or (F,), optional
         At least 0; an entry of weight 0 is missing. With one number for each feature, a weight of 2
         gives what the feature twice gives; a pandas Series is matched by name.
+    samples_in : {"rows", "columns"}
+        Which side of a mask or weights the samples are on; with "columns", both are (F, N).
     """
     choice("missing", missing, ("raise", "nan", "zeros"))
     if missing == "raise" and mask is None and weights is None:
         return V
     if V.unweighed is not None:
         own: Weighed = V.unweighed
-        return own.again(observed_only(own.V, missing=missing, mask=mask, weights=weights))
+        given = {"missing": missing, "mask": mask, "weights": weights, "samples_in": samples_in}
+        return own.again(observed_only(own.V, **given))
     parts = [] if V.observed is None else [*V.observed.aligned]
-    for name, given in (("mask", mask), ("weights", weights)):
-        if given is not None:
-            parts.append(_checked(V, name, given))
+    for name, table in (("mask", mask), ("weights", weights)):
+        if table is not None:
+            parts.append(_checked(V, name, table, samples_in))
     is_pattern = V.observed is not None and V.observed.weights is None
     is_pattern |= missing == "zeros" and is_sparse(V.columns(np.arange(1)))
     if missing == "nan" or (missing == "zeros" and not is_pattern):
-        parts.append(V.sweep(_is_number if missing == "nan" else _is_not_zero)[0])
+        parts.append(V.sweep(_known_rows, missing=missing)[0])
     if is_pattern and parts:
-        parts.append(V.sweep(_is_stored)[0])
+        parts.append(V.sweep(_known_rows, missing="zeros")[0])
     if not parts and not is_pattern:
         return V
     rows = parts[0] if parts else None
@@ -306,12 +289,14 @@ def _check_scale(
     raise DataError(Message(Option(name), size + advice))
 
 
-def _checked(V: DataMatrix, name: str, table: Any) -> Aligned:
+def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
     """A mask or weights as an aligned array (N, F) of numbers that are at least 0."""
     F, N = V.shape
     is_short = name == "weights" and is_of_features(table)
-    table = in_order(V.names, name, table, *(("feature",) if is_short else ("sample", "feature")))
+    sides = ("sample", "feature") if samples_in == "rows" else ("feature", "sample")
+    table = in_order(V.names, name, table, *(("feature",) if is_short else sides))
     table = _as_array(name, table)
+    table = table if samples_in == "rows" else table.T
     if is_short and table.shape == (F,):
         table = np.broadcast_to(table, (N, F))
     if tuple(table.shape) != (N, F):
@@ -384,7 +369,8 @@ def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
         raise OptionError(Message(Option("sample_weight"), problem))
     if (weights == 1).all():
         return V
-    squares = V.map(_weighed_squares, V.norms_squared, weights, power=2 // degree)[0]
+    with np.errstate(over="ignore"):
+        squares = float((V.norms_squared * weights ** (2 // degree)).sum())
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
@@ -399,7 +385,7 @@ def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
     if V.observed is not None:
         rows = V.observed.weights
         if not weights.all():  # what counts nowhere is not known
-            rows = V.sweep(_is_stored)[0] if rows is None else rows
+            rows = V.sweep(_known_rows, missing="zeros")[0] if rows is None else rows
             rows = V.map(_weights_times, rows, (weights > 0)[:, None])[0]
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
@@ -413,15 +399,10 @@ def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:
 # --- one block of which entries are missing or weighted -----------------------------------------
 
 
-def _owners(block: Any) -> Array:
-    """The sample of each stored entry of a sparse block."""
-    return np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
-
-
 def hidden(block: Block, weights: Array) -> Block:
     """Return a block with zeros where the weight is zero; it may have NaN there."""
     if is_sparse(block):
-        kept = weights[_owners(block), block.indices] > 0
+        kept = weights[owners(block), block.indices] > 0
         return with_data(block, np.where(kept, block.data, 0))
     rows: Array = np.where(weights > 0, np.asarray(block.T), 0)
     return rows.astype(block.dtype, copy=False).T
@@ -433,18 +414,14 @@ def weighed(block: Block, weights: Array | None) -> Block:
     if weights is None:
         return block
     if is_sparse(block):
-        return with_data(block, block.data * weights[_owners(block), block.indices])
+        return with_data(block, block.data * weights[owners(block), block.indices])
     return (np.asarray(block.T) * weights).T
 
 
 def observed_squares(block: Block, weights: Array | None) -> Array:
     """Return the weighted sum of the squares of each sample, in float64."""
-    entries = weighed(block, weights)
-    if is_sparse(entries):
-        values = entries.data * exact(block).data  # type: ignore[attr-defined]
-        return sums_at(_owners(entries), values, block.shape[1])
-    rows: Array = np.einsum("nf,nf->n", np.asarray(entries.T), exact(np.asarray(block.T)))
-    return rows
+    entries: Any = weighed(block, weights)
+    return np.asarray((entries * exact(block)).sum(axis=0))
 
 
 def observed_residual(
@@ -452,12 +429,8 @@ def observed_residual(
 ) -> tuple[Block, Array]:
     """Return weights times (block - W H') as a block, and the weighted squares of each sample."""
     if weights is None and is_sparse(block):
-        owner, data = _owners(block), exact(block.data)
-        left = np.empty_like(data)
-        for start in range(0, data.size, _PAIR_ENTRIES):
-            part = slice(start, start + _PAIR_ENTRIES)
-            product = np.einsum("ek,ek->e", W[block.indices[part]], H[owner[part]])
-            left[part] = data[part] - product
+        owner, data = owners(block), exact(block.data)
+        left = data - products_at(Entries(block.indices, owner, data), W, H)
         return with_data(block, left), sums_at(owner, left**2, block.shape[1])
     values: Any = block.toarray() if is_sparse(block) else block
     rows = H @ W.T
@@ -488,33 +461,12 @@ def unpacked(pairs: Array, K: int) -> Array:
 
 def row_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
     """Return the sum of weight w_f w_f' over the entries of each sample, packed."""
-    if _has_tables(weights, pairs):
-        grams = np.empty((block.shape[1], pairs.shape[1]))
-        kernels.mask_row_sums(_codes(weights), pairs, grams)
-        return grams
     return products(_pattern(block, weights), pairs)
 
 
 def weighted_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
     """Return the sum of weight h_n h_n' over the entries of each feature, packed."""
-    if _has_tables(weights, pairs):
-        grams = np.empty((block.shape[0], pairs.shape[1]))
-        kernels.mask_sums(_codes(weights), pairs, grams)
-        return grams
     return weighted_sums(_pattern(block, weights), pairs)
-
-
-def _has_tables(weights: Array | None, pairs: Array) -> bool:
-    """Whether tables of sums are faster than products: of a mask of many rows, with few columns."""
-    if weights is None or weights.dtype != bool or len(weights) < _MIN_TABLE_ROWS:
-        return False
-    return pairs.shape[1] <= _MAX_TABLE_COLUMNS and kernels.AVAILABLE
-
-
-def _codes(mask: Array | None) -> Array:
-    """Eight entries of a mask in a byte."""
-    codes: Array = np.packbits(np.asarray(mask), axis=1, bitorder="little")
-    return codes
 
 
 def _pattern(block: Block, weights: Array | None) -> Block:
@@ -533,14 +485,14 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
 
     A fit reads them often, and to hide entries takes as long as to multiply them.
     """
-    F, N = V.shape
-    if isinstance(V, DenseMatrix) and F * N * V.dtype.itemsize <= _COPY_SHARE * available_memory():
-        held = V.held_rows(F * N)
-        if held is not None:
-            kept = np.ascontiguousarray(hidden(held.T, rows).T, dtype=V.dtype)
-            size = V.block_samples
-            return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
-    return MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
+    view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
+    size = V.shape[0] * V.shape[1]
+    is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
+    if not isinstance(V, DenseMatrix) or V.clip or not is_small:
+        return view
+    kept = np.ascontiguousarray(view.held_rows(size), dtype=V.dtype)
+    size = V.block_samples
+    return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
 
 
 def filled(V: DataMatrix) -> DataMatrix:
@@ -553,17 +505,19 @@ def filled(V: DataMatrix) -> DataMatrix:
     if observed is not None and own is not None and own.repeated is None:
         return own.again(filled(own.V))  # type: ignore[no-any-return]
     if V.measures.lowest < 0:
-        V = MappedMatrix(V, partial(entrywise, function=_positive_part), dtype=V.dtype, holes=True)
+        V = MappedMatrix(
+            V, partial(entrywise, function=partial(np.maximum, 0)), dtype=V.dtype, holes=True
+        )
     if observed is None:
         return V
     if observed.weights is None:
         twin = copy.copy(V)
         twin.observed = None
         return twin
-    known, (sums, counts) = V.sweep(_means_of_known, observed.weights)
-    means = sums / np.maximum(counts, 1)
-    change = partial(_with_means, means=means.astype(V.dtype))
-    return MappedMatrix(V, change, known, dtype=V.dtype, holes=True)
+    (sums,) = V.sweep(_feature_sums)
+    known, counts = V.map(_known_counts, observed.weights)
+    change = partial(_with_model, W=(sums / np.maximum(counts, 1))[:, None])
+    return MappedMatrix(V, change, known, np.ones((V.shape[1], 1)), dtype=V.dtype, holes=True)
 
 
 def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
@@ -574,41 +528,32 @@ def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
     observed = V.observed
     if observed is None:
         return filled(V)
-    change = partial(_with_model, W=exact(W), is_weighted=bool(observed.aligned))
+    change = partial(_with_model, W=exact(W))
     return MappedMatrix(V, change, *observed.aligned, Ht, dtype=V.dtype, holes=True)
 
 
-def _with_model(block: Block, *given: Array, W: Array, is_weighted: bool) -> Block:
-    known = known_entries(block, given[0] if is_weighted else None)
+def _with_model(block: Block, *given: Array, W: Array) -> Block:
+    """Fill what is not known with W H', given weights, if there are any, and H (n, K)."""
+    known = known_entries(block, given[0] if len(given) == 2 else None)
     rows: Array = np.where(known, dense(block).T, exact(given[-1]) @ W.T)
-    return _positive_part(rows).astype(block.dtype, copy=False).T
+    return np.maximum(rows, 0).astype(block.dtype, copy=False).T
 
 
 def known_entries(block: Block, weights: Array | None) -> Array:
     """Return whether each entry of a block is known, (n, F)."""
     if weights is not None:
         return weights > 0
-    known = np.zeros(block.shape[::-1], bool)
-    known[_owners(block), block.indices] = True  # type: ignore[attr-defined]
-    return known
+    return _known_rows(block, missing="zeros")[0]
 
 
-def _positive_part(entries: Array) -> Array:
-    positive: Array = np.maximum(entries, 0)
-    return positive
+def _feature_sums(block: Block) -> tuple[Array]:
+    return (weighted_sums(exact(block), np.ones((block.shape[1], 1)))[:, 0],)
 
 
-def _means_of_known(block: Block, weights: Array) -> tuple[Array, tuple[Array, Array]]:
+def _known_counts(index: range, weights: Array) -> tuple[Array, Array]:
+    """Step of a map: which entries are known, and how many of each feature."""
     known = weights > 0
-    return known, (
-        weighted_sums(exact(block), np.ones((block.shape[1], 1)))[:, 0],
-        known.sum(axis=0),
-    )
-
-
-def _with_means(block: Block, known: Array, *, means: Array) -> Block:
-    rows: Array = np.where(known, dense(block).T, means)
-    return rows.astype(block.dtype, copy=False).T
+    return known, known.sum(axis=0)
 
 
 # --- what weights say --------------------------------------------------------------------------
@@ -646,44 +591,25 @@ def _is_positive(index: range, rows: Array) -> tuple[Array, None]:
     return rows > 0, None
 
 
-def _is_number(block: Block) -> tuple[Array, None]:
-    """Step: whether entries are no NaN."""
+def _known_rows(block: Block, *, missing: str) -> tuple[Array, None]:
+    """Step: which entries are known if NaN, or zeros (of sparse data: not stored), are missing."""
+    is_nan = missing == "nan"
     if is_sparse(block):
-        rows = np.ones(block.shape[::-1], bool)
-        rows[_owners(block), block.indices] = ~np.isnan(block.data)
-        return rows, None
-    return np.ascontiguousarray(~np.isnan(np.asarray(block.T))), None
-
-
-def _is_not_zero(block: Block) -> tuple[Array, None]:
-    """Step: whether entries are not zero."""
-    return np.ascontiguousarray(np.asarray(block.T) != 0), None
-
-
-def _is_stored(block: Block) -> tuple[Array, None]:
-    """Step: whether entries of sparse data are stored."""
-    return known_entries(block, None), None
+        known = np.full(block.shape[::-1], is_nan)
+        known[owners(block), block.indices] = ~np.isnan(block.data) if is_nan else True
+        return known, None
+    rows = np.asarray(block.T)
+    return np.ascontiguousarray(~np.isnan(rows) if is_nan else rows != 0), None
 
 
 def _survey(
     block: Block, weights: Array | None = None
 ) -> tuple[tuple[float, Array, int, int, bool]]:
     """Weighted squares, entries known of each feature and in all, empty samples, other weights."""
-    known = None if weights is None else (weights > 0).astype(np.float64)
-    per_sample = row_grams(block, known, np.ones((block.shape[0], 1)))[:, 0]
-    if known is not None:
-        per_feature = known.sum(axis=0)
-    else:
-        ones = np.bincount(block.indices, minlength=block.shape[0])  # type: ignore[attr-defined]
-        per_feature = ones.astype(np.float64)
+    pattern: Any = _pattern(block, None if weights is None else weights > 0)
+    per_sample, per_feature = pattern.sum(axis=0), pattern.sum(axis=1)
     unlike = weights is not None and bool(((weights != 0) & (weights != 1)).any())
     with np.errstate(over="ignore"):
         squares = float(observed_squares(block, weights).sum())
     counts = int(per_sample.sum()), int((per_sample == 0).sum())
     return ((squares, per_feature, *counts, unlike),)
-
-
-def _weighed_squares(index: range, squared: Array, weights: Array, *, power: int) -> tuple[float]:
-    """Step of a map: the sum of squared norms times powers of weights of samples."""
-    with np.errstate(over="ignore"):
-        return (float((squared * weights**power).sum()),)

@@ -18,7 +18,7 @@ from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import canonical_rows
 from ..data.disk import DiskMatrix, Source
-from ..data.known import Given
+from ..data.known import observed_only
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
@@ -107,7 +107,7 @@ def from_rows(
         "rows",
         negative,
         max_memory,
-        Given(missing, mask, weights),
+        {"missing": missing, "mask": mask, "weights": weights},
         persist=persist,
         names=names,
         n_threads=n_threads,
@@ -140,7 +140,7 @@ def from_columns(
         "columns",
         negative,
         max_memory,
-        Given(missing, mask, weights),
+        {"missing": missing, "mask": mask, "weights": weights},
         persist=persist,
         names=names,
         n_threads=n_threads,
@@ -231,7 +231,6 @@ def open_data(
     place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     choice("samples_in", samples_in, ("rows", "columns"))
     _check(negative, names, block_samples, words)  # before a large file is read
-    known = Given(missing, mask, weights)
     dropped = [drop] if isinstance(drop, str | int) else several("drop", drop, A_COLUMN)
     columns = ColumnChoice(
         optional(flag, "header", header),
@@ -244,7 +243,7 @@ def open_data(
         samples_in,
         negative,
         max_memory,
-        known,
+        {"missing": missing, "mask": mask, "weights": weights},
         words,
         names=names,
         n_threads=n_threads,
@@ -285,9 +284,7 @@ def from_texts(
     array([0])
     """
     matrix = NamedMatrix(list(several("texts", texts, "a list of texts")))
-    return _hold(
-        matrix, "rows", "raise", max_memory, Given(), words, n_threads=n_threads, names=names
-    )
+    return _hold(matrix, "rows", "raise", max_memory, {}, words, n_threads=n_threads, names=names)
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -346,7 +343,7 @@ def _hold(
     samples_in: SamplesIn,
     negative: Negative,
     max_memory: int | str | None,
-    known: Given,
+    known: dict[str, Any],
     words: Any = None,
     *,
     persist: bool | None = None,
@@ -366,7 +363,7 @@ def _hold(
     with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
         V = _made(matrix.matrix, budget, persist, options)
         V.remarks, V.vocabulary = tuple(remark.text for remark in matrix.remarks), vocabulary
-        V = validated(known.applied(V, samples_in), samples_in, negative)
+        V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
     for remark in matrix.remarks:
         if remark.warning is not None:
             warnings.warn(remark.warning, stacklevel=3)

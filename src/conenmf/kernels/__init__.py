@@ -20,7 +20,7 @@ from .hals import (
 from .load import SMALLEST_SQUARE, compiling, load_kernels
 from .nnls import nnls_memory, nnls_own_rows, nnls_rows
 from .poisson import CACHED_ENTRIES, multiplied_rows, newton_from_sums, poisson_rows
-from .sparse import entry_products, mask_row_sums, mask_sums, sparse_products, sparse_sums
+from .sparse import entry_products, sparse_products, sparse_sums
 
 __all__ = [
     "AVAILABLE",
@@ -38,8 +38,6 @@ __all__ = [
     "hals_own_rows",
     "hals_packed_rows",
     "hals_rows",
-    "mask_row_sums",
-    "mask_sums",
     "multiplied_rows",
     "newton_from_sums",
     "nnls_memory",

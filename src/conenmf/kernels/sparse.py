@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .load import compiled
 
-__all__ = ["entry_products", "mask_row_sums", "mask_sums", "sparse_products", "sparse_sums"]
+__all__ = ["entry_products", "sparse_products", "sparse_sums"]
 
 
 @compiled
@@ -57,66 +55,3 @@ def entry_products(features: Any, samples: Any, left: Any, right: Any, products:
         for k in range(a.shape[0]):
             total += a[k] * b[k]
         products[e] = total
-
-
-@compiled
-def mask_row_sums(codes: Any, X: Any, S: Any) -> None:
-    """S[n] = sum of X[f] over the features that a mask has of row n.
-
-    `codes` (n, F / 8) has eight features in a byte, the first one lowest. For each group of eight
-    features the sums of all its subsets are made first: then a row takes one of them for each
-    group, instead of a product for each feature. Two groups at a time, so that rows are loaded half
-    as often.
-    """
-    F, size = X.shape
-    tables = np.zeros((2, 256, size))
-    S[:] = 0.0
-    for first in range(0, codes.shape[1], 2):
-        for side in range(2):
-            for bit in range(8):
-                f = 8 * (first + side) + bit
-                for code in range(1 << bit):
-                    source, target = tables[side, code], tables[side, code + (1 << bit)]
-                    if f < F:
-                        x = X[f]
-                        for p in range(size):
-                            target[p] = source[p] + x[p]
-        is_last = first + 1 == codes.shape[1]
-        for n in range(S.shape[0]):
-            a = tables[0, codes[n, first]]
-            b = tables[1, 0 if is_last else codes[n, first + 1]]
-            row = S[n]
-            for p in range(size):
-                row[p] += a[p] + b[p]
-
-
-@compiled
-def mask_sums(codes: Any, X: Any, S: Any) -> None:
-    """S[f] = sum of X[n] over the rows n in which a mask has feature f; see `mask_row_sums`.
-
-    Rows with the same features of a group are added up first.
-    """
-    F, size = S.shape
-    tables = np.empty((2, 256, size))
-    S[:] = 0.0
-    for first in range(0, codes.shape[1], 2):
-        tables[:] = 0.0
-        is_last = first + 1 == codes.shape[1]
-        for n in range(X.shape[0]):
-            a = tables[0, codes[n, first]]
-            b = tables[1, 0 if is_last else codes[n, first + 1]]
-            x = X[n]
-            for p in range(size):
-                a[p] += x[p]
-                b[p] += x[p]
-        for side in range(2):
-            for bit in range(7, -1, -1):
-                f = 8 * (first + side) + bit
-                for code in range(1 << bit):
-                    source, target = tables[side, code + (1 << bit)], tables[side, code]
-                    if f < F:
-                        row = S[f]
-                        for p in range(size):
-                            row[p] += source[p]
-                    for p in range(size):
-                        target[p] += source[p]
