@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.data.disk import DiskMatrix
+from conenmf.io.source import ArraySource, CompressedSource
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started this in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -391,3 +392,22 @@ def traffic(monkeypatch):
     monkeypatch.setattr(ClusterMatrix, "_run", counting_run)
     monkeypatch.setattr(ClusterMatrix, "_gather", counting_gather)
     return Traffic
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """How many rows each read of a file returned."""
+    counts = []
+
+    def watch(source):
+        read = source.read
+
+        def watched(self, start, stop):
+            counts.append(stop - start)
+            return read(self, start, stop)
+
+        monkeypatch.setattr(source, "read", watched)
+
+    watch(ArraySource)
+    watch(CompressedSource)
+    return counts

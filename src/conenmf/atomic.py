@@ -3,7 +3,7 @@
 Everything is written under a hidden name beside its target, brought to the disk, and then moved
 into place with `os.replace`. A reader never sees half of a file, and a failure leaves what was
 there before. Only a process that is killed leaves hidden files; the next one that locks the folder
-(`in_use`) or needs such a file (`remove_abandoned`) removes them.
+(`in_use`) removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from .errors import ConeNMFError, OutputError, is_disk_full
 
 __all__ = [
     "LOCK_FILE",
-    "Temporary",
     "files_written_whole",
     "flush",
     "flush_folder",
@@ -28,7 +27,6 @@ __all__ = [
     "hidden_path",
     "in_use",
     "output_file",
-    "remove_abandoned",
     "remove_temporaries",
     "writing",
     "written_whole",
@@ -126,13 +124,10 @@ def flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def hidden_path(target: Path, what: str = "part") -> Path:
+def hidden_path(target: Path) -> Path:
     """Return a new name beside a target, such as ``.counts.npy.conenmf-part.0f3a.tmp``."""
-    return target.with_name(f"{_hidden_prefix(target, what)}{secrets.token_hex(8)}.tmp")
-
-
-def _hidden_prefix(target: Path, what: str) -> str:
-    return f".{target.name[:_NAME_CHARS]}.conenmf-{what}."
+    name = f".{target.name[:_NAME_CHARS]}.conenmf-part.{secrets.token_hex(8)}.tmp"
+    return target.with_name(name)
 
 
 def _remove(path: Path) -> None:
@@ -149,43 +144,7 @@ def remove_temporaries(folder: Path, names: str) -> None:
         _remove(path)
 
 
-# --- temporary files that live long, and folders that one process may use at a time -----------
-
-
-class Temporary:
-    """A hidden file that is locked while it is in use, and then removed.
-
-    Parameters
-    ----------
-    target : path
-        The temporary file is made beside it, and named after it.
-    what : str
-        What it is, for its name.
-
-    Attributes
-    ----------
-    path : Path
-    """
-
-    def __init__(self, target: Path, what: str) -> None:
-        self._pid = os.getpid()
-        self.path = hidden_path(target, what)
-        self._lock = _file_lock(self.path)
-        self._lock.acquire()
-
-    def remove(self) -> None:
-        """Remove it; a forked child leaves it to its parent."""
-        if self._pid == os.getpid():
-            _remove(self.path)
-            self._lock.release()
-
-
-def remove_abandoned(target: Path, what: str) -> None:
-    """Remove temporary files beside a target whose processes have ended."""
-    for path in list(target.parent.iterdir()):
-        if path.name.startswith(_hidden_prefix(target, what)):
-            with suppress(OSError), _file_lock(path):  # a Timeout is an OSError
-                _remove(path)
+# --- folders that one process may use at a time --------------------------------------------------
 
 
 def _file_lock(path: Path) -> Any:

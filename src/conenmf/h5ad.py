@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .data.blocks import Array, Block, SparseBlock, compressed
+from .data.blocks import Array, Block, compressed
 from .data.matrix import DataMatrix
 
 __all__ = ["Annotation", "annotated_copy", "annotated_counts", "categories"]
@@ -107,7 +107,7 @@ def _write_counts(group: Any, V: DataMatrix) -> None:
     indices = group.create_dataset("indices", dtype=np.int32, compression="gzip", **chunks)
     lengths = [0]
 
-    def append(first: list[SparseBlock], more: list[SparseBlock]) -> list[SparseBlock]:
+    def append(first: list[Block], more: list[Block]) -> list[Block]:
         for block in (*first, *more):
             size = data.shape[0]
             for dataset, values in ((data, block.data), (indices, block.indices)):
@@ -120,5 +120,5 @@ def _write_counts(group: Any, V: DataMatrix) -> None:
     group.create_dataset("indptr", data=np.cumsum(lengths))
 
 
-def _compressed(block: Block) -> tuple[list[SparseBlock]]:
+def _compressed(block: Block) -> tuple[list[Block]]:
     return ([compressed(block)],)

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from . import kernels
 from .arguments import components, function, generator, instance, optional, path
 from .cones.certificate import Certificate, first_certificate
-from .data.aligned import freeing_disk
 from .data.blocks import Array
 from .data.known import filled
 from .data.matrix import Aligned, DataMatrix
@@ -60,7 +59,6 @@ _MIN_GAIN_SHARE = 1e-3  # share of the error that an iteration must still bring 
 _SKETCH_TOL = 2e-3  # tol on a sketch, which V itself then refines
 
 
-@freeing_disk
 def factorize(
     V: DataMatrix,
     K: int | str = "auto",
@@ -485,7 +483,7 @@ class _Fit:
         own = V if V.unweighed is None else V.unweighed.V
         return Factorization(
             W=np.ascontiguousarray(W[:, end.order]),
-            H=V.keep_aligned(end.H.T).T,
+            H=end.H,
             labels=end.labels,
             shares=end.shares,
             loss=self.problem.loss.name,

@@ -75,7 +75,6 @@ def test_aligned_arrays_of_a_view_are_those_of_v(main_backend, sample_matrix, tm
     for matrix in (U, V):
         loaded = matrix.load_aligned(tmp_path, "doubled", files)
         np.testing.assert_array_equal(np.asarray(loaded), doubled)
-    np.testing.assert_array_equal(np.asarray(U.keep_aligned(doubled)), doubled)
 
 
 def test_algorithms_take_views(main_backend, small_blocks, sample_matrix, unit):

@@ -25,7 +25,6 @@ from ..arguments import (
     optional,
     several,
 )
-from ..data.aligned import remove_kept_file
 from ..data.blocks import Array, Block, entrywise, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import prepare
@@ -323,7 +322,6 @@ def _consensus(
     report("forming the consensus", 0.9)
     runs = Replicates(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
     found = judged_replicates(data, runs, "frobenius", resample, threshold, np.inf)
-    remove_kept_file(found.H)
     return found
 
 

@@ -44,7 +44,7 @@ def _regress(block: Block, totals: Array, usages: Array) -> tuple[dict[str, Arra
 
 def _to_tpm(block: Block, totals: Array, *, dtype: Any = np.float64) -> Block:
     factors = TPM / np.where(totals > 0, totals, 1.0)
-    return scaled(exact(block), factors).astype(dtype, copy=False)  # type: ignore[no-any-return]
+    return scaled(exact(block), factors).astype(dtype, copy=False)
 
 
 def usages_of(

@@ -13,7 +13,6 @@ import click
 from .. import __version__
 from ..arguments import path as checked_path
 from ..atomic import writing
-from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError
 from ..export import (
@@ -148,7 +147,6 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
             penalties=penalties,
             **request.limits,
         )
-    remove_kept_file(result.H)  # one beside the data, if it is large: the result will have it
     return replace(result, settings={**result.settings, **request.origin})
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from .. import __version__, comparison
 from ..arguments import path as checked_path
 from ..atomic import output_file
-from ..data.aligned import remove_kept_file
 from ..data.matrix import DataMatrix
 from ..errors import OptionError
 from ..export import REPORT_FILE, RESULT_FILE, facts
@@ -125,7 +124,6 @@ def diagnose(request: Request) -> None:
     with display.working(choosing(request.K)):
         rng = request.rng
         result = factorize(V, request.K, loss=request.loss, rng=rng, callback=show, **limits)
-    remove_kept_file(result.H)
     with display.working("judging the result"):
         result.diagnose(effort=request.effort)
     with display.working("looking for other components that are as good"):
@@ -230,7 +228,6 @@ def stability(request: Request) -> None:
         with display.working(f"fitting {request.n_runs} times"):
             K, n_runs = _chosen_k(request, V), request.n_runs
             found = fit_many_times(V, K, n_runs, rng=request.rng, **how)
-        remove_kept_file(found.H)
         result = None if folder is None else _as_result(V, found, request)
         if not request.no_report:
             with display.working("judging the consensus"):
@@ -250,7 +247,6 @@ def stability(request: Request) -> None:
 def _as_result(V: DataMatrix, found: Stability, request: Request) -> Factorization:
     """The consensus as the other commands read it."""
     result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None, sketch=None)
-    remove_kept_file(result.H)
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
     settings = {**result.settings, **request.origin, **how}
     return replace(result, init_used="consensus", settings=settings)

@@ -232,7 +232,7 @@ def certify_least_squares(
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     with V.own_threads():
         G = W.T @ W
-        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G, verify=True)[0]
+        (VH, HH, squared, steps) = V.sweep(_judge, V.norms_squared, Ht, W=W, G=G)[0]
         steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
         below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
         if n_fixed:

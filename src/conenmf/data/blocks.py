@@ -8,7 +8,7 @@ blocks is decided here too, from its size alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ __all__ = [
     "Block",
     "Borders",
     "Entries",
-    "SparseBlock",
     "block_of_counts",
     "canonical_rows",
     "compressed",
@@ -61,47 +60,8 @@ __all__ = [
 Array: TypeAlias = npt.NDArray[Any]
 
 
-class Block(Protocol):
-    """A few columns of V, (F, n), with all that an algorithm may use: dense and sparse have it."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(F, n)."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-
-    @property
-    def T(self) -> Any:
-        """One row per sample."""
-
-    def astype(self, dtype: Any, /, *, copy: bool = ...) -> Any:
-        """Convert the entries."""
-
-    def sum(self, *, dtype: Any = ...) -> Any:
-        """Add up all entries."""
-
-    def max(self) -> Any:
-        """Find the largest entry."""
-
-    def __matmul__(self, other: Any, /) -> Any: ...
-
-    def __getitem__(self, key: Any, /) -> Any: ...
-
-
-class SparseBlock(Block, Protocol):
-    """A block in compressed sparse columns."""
-
-    data: Array
-    indices: Array
-    indptr: Array
-
-    def toarray(self) -> Array:
-        """Make it dense."""
-
-
-_AnyBlock = TypeVar("_AnyBlock", bound=Block)
+Block: TypeAlias = Any
+"""A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`."""
 
 _DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
 _DOUBTFUL_SAMPLES = 256  # made dense at a time
@@ -140,19 +100,17 @@ def sparse_block(
     if clip:
         data = np.maximum(data, 0)
     shape = (F, indptr.size - 1)
-    block: Block = sp.csc_array((data, indices, indptr), shape=shape, copy=False)
-    return block
+    return sp.csc_array((data, indices, indptr), shape=shape, copy=False)
 
 
-def is_sparse(block: Block) -> TypeGuard[SparseBlock]:
+def is_sparse(block: Block) -> bool:
     """Return whether a block is sparse."""
     return bool(sp.issparse(block))
 
 
-def exact(block: _AnyBlock) -> _AnyBlock:
+def exact(block: Block) -> Block:
     """Return a block, or any array, in float64: itself if it is so already."""
-    result: _AnyBlock = block.astype(np.float64, copy=False)
-    return result
+    return block.astype(np.float64, copy=False)
 
 
 def dense(block: Block) -> Array:
@@ -166,13 +124,12 @@ def norms(squared: Array) -> Array:
     return np.sqrt(np.where(squared > 0, squared, 1.0))
 
 
-def with_data(block: SparseBlock, data: Array) -> SparseBlock:
+def with_data(block: Block, data: Array) -> Block:
     """Return a sparse block with other values in the same places."""
-    result: SparseBlock = sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
-    return result
+    return sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
 
 
-def owners(block: SparseBlock) -> Array:
+def owners(block: Block) -> Array:
     """Return for each stored entry of a sparse block the sample that it belongs to."""
     return np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
 
@@ -181,28 +138,28 @@ def scaled(block: Block, factors: Array) -> Block:
     """Return a block with each sample multiplied by its factor."""
     if is_sparse(block):
         return with_data(block, block.data * np.repeat(factors, np.diff(block.indptr)))
-    return cast("Block", np.asarray(block) * factors)
+    return np.asarray(block) * factors
 
 
 def features_scaled(block: Block, factors: Array) -> Block:
     """Return a block with each feature multiplied by its factor."""
     if is_sparse(block):
         return with_data(block, block.data * factors[block.indices])
-    return cast("Block", np.asarray(block) * factors[:, None])
+    return np.asarray(block) * factors[:, None]
 
 
 def entrywise(block: Block, function: Callable[[Array], Array]) -> Block:
     """Return a block after a function of each entry, which leaves zeros zero."""
     if is_sparse(block):
         return with_data(block, function(block.data))
-    return cast("Block", function(np.asarray(block)))
+    return function(np.asarray(block))
 
 
 def subtracted(block: Block, W: Array, H: Array) -> Block:
     """Return max(block - W H', 0) for W (F, K) and H (n, K): zero where the block is zero."""
     if not is_sparse(block):
         left = np.maximum(np.asarray(block.T) - H @ W.T, 0).astype(block.dtype, copy=False)
-        return cast("Block", left.T)
+        return left.T
     products = products_at(Entries(block.indices, owners(block), block.data), W, H)
     left = np.maximum(block.data - products, 0).astype(block.dtype, copy=False)
     return with_data(block, left)
@@ -246,7 +203,7 @@ def cone_products(
 def products(block: Block, X: Array) -> Array:
     """Return block' X (n, K): the product of every sample with every column of X (F, K)."""
     if not (kernels.AVAILABLE and is_sparse(block)):
-        return cast("Array", block.T @ X)
+        return np.asarray(block.T @ X)
     X = np.ascontiguousarray(X)
     C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
     kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
@@ -256,7 +213,7 @@ def products(block: Block, X: Array) -> Array:
 def weighted_sums(block: Block, Y: Array) -> Array:
     """Return block Y (F, K): sums of samples, weighted by the columns of Y (n, K)."""
     if not (kernels.AVAILABLE and is_sparse(block)):
-        return cast("Array", block @ Y)
+        return np.asarray(block @ Y)
     Y = np.ascontiguousarray(Y)
     S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
     kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
@@ -302,10 +259,10 @@ def with_entries(block: Block, indices: Array, values: Array) -> Block:
     if is_sparse(block):
         indptr = np.arange(0, values.size + 1, values.shape[1])
         parts = (values.ravel(), indices.ravel(), indptr)
-        return cast("Block", exact(block) + sp.csc_array(parts, shape=block.shape))
+        return exact(block) + sp.csc_array(parts, shape=block.shape)
     rows = np.array(block.T, dtype=np.float64)
     rows[np.arange(len(rows))[:, None], indices] += values
-    return cast("Block", rows.T)
+    return rows.T
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
@@ -359,25 +316,25 @@ def entries_of(block: Block) -> Entries:
     return Entries(features, samples, rows[samples, features].astype(np.float64))
 
 
-def compressed(block: Block) -> SparseBlock:
+def compressed(block: Block) -> Block:
     """Return a block as compressed sparse columns that have no zeros stored."""
     if not is_sparse(block):
-        return cast("SparseBlock", sp.csr_array(np.asarray(block).T).T)
+        return sp.csr_array(np.asarray(block).T).T
     if block.data.all():
         return block
     copied = sp.csc_array(block, copy=True)
     copied.eliminate_zeros()
-    return cast("SparseBlock", copied)
+    return copied
 
 
 def with_values(block: Block, entries: Entries, values: Array) -> Block:
     """Return a block like this one, dense or sparse, with other values at its entries."""
     if is_sparse(block):
         starts = np.searchsorted(entries.samples, np.arange(block.shape[1] + 1))
-        return cast("Block", sp.csc_array((values, entries.features, starts), shape=block.shape))
+        return sp.csc_array((values, entries.features, starts), shape=block.shape)
     rows = np.zeros(block.shape[::-1], dtype=values.dtype)
     rows[entries.samples, entries.features] = values
-    return cast("Block", rows.T)
+    return rows.T
 
 
 def products_at(entries: Entries, left: Array, right: Array) -> Array:
@@ -409,8 +366,7 @@ def block_of_counts(features: Array, samples: Array, shape: tuple[int, int]) -> 
     places, indices = np.divmod(keys, F)
     starts = np.searchsorted(places, np.arange(n + 1))
     parts = (counts.astype(np.float64), indices, starts)
-    block: Block = sp.csc_array(parts, shape=shape)
-    return block
+    return sp.csc_array(parts, shape=shape)
 
 
 Borders: TypeAlias = list[tuple[int, int]]

@@ -2,7 +2,7 @@
 
 The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
 a sixteenth for an aligned array, of which several are alive at a time. The interpreter and its
-libraries are not counted. A larger aligned array, such as H, is kept in a file beside the data.
+libraries are not counted. A larger aligned array, such as H, is in a temporary file.
 
 A `Source` is a file of which rows can be read; `io` has one for each way in which files store them.
 """
@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataChangedError, DataTypeError, Message, Option, OptionError, ReadError
-from .aligned import keep_file, map_file, new_file, release_rows
+from .aligned import new_file, release_rows
 from .blocks import (
     Array,
     Block,
@@ -92,7 +92,7 @@ class Source(ABC):
     name : str
         What to call it in messages.
     path : path, optional
-        Where files beside it go, and how their names begin; by default with temporary files.
+        Temporary files go into its folder; by default into the one that the system has for them.
     stamp : Stamp, optional
         Notices if the file is no longer the one that was opened.
 
@@ -115,8 +115,8 @@ class Source(ABC):
     max_block_rows: int = sys.maxsize
 
     def __init__(self, name: str, path: str | os.PathLike[str] | None, stamp: Stamp | None) -> None:
-        place = Path(tempfile.gettempdir(), "conenmf") if path is None else Path(path).absolute()
-        self.name, self.folder, self.stem, self.stamp = name, place.parent, place.name, stamp
+        self.name, self.stamp = name, stamp
+        self.folder = Path(tempfile.gettempdir() if path is None else Path(path).absolute().parent)
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Any:
@@ -167,8 +167,6 @@ class DiskMatrix(LocalMatrix):
     Attributes
     ----------
     budget : int
-    bytes_read : int
-        How much was read from the file so far.
     """
 
     def __init__(
@@ -195,7 +193,6 @@ class DiskMatrix(LocalMatrix):
         super().__init__((F, N), dtype, block_samples=block_samples, **options)
         self._source = source
         self.budget = budget
-        self.bytes_read = 0
         self.max_gather = min(self.max_gather, block_samples)
         self.visit_samples = min(max(1, budget // _VISITED_SAMPLE_BYTES), N)
         # The number of threads does not change the result, but each has a block in hand.
@@ -221,43 +218,27 @@ class DiskMatrix(LocalMatrix):
                 lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
             ) as read:
                 yield read
-        except (DataChangedError, MemoryError):
-            raise
-        except Exception:  # numbers that are not what they were may lead to any error
+        finally:  # numbers that are not what they were may lead to any error
             self._source.check()
-            raise
-        self._source.check()
 
     def _stored(self, start: int, stop: int) -> Any:
         with self._named(f"samples {start} to {stop - 1}"):
-            rows = self._source.read(start, stop)
-        self.bytes_read += _size(rows)
-        return rows
+            return self._source.read(start, stop)
 
     def _gather(self, indices: Array) -> Block:
         with self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
             different, back = np.unique(indices, return_inverse=True)
             self._source.check(few=True)
             rows = self._source.take(different)
-        self.bytes_read += _size(rows)
-        if different.size == indices.size and np.array_equal(different, indices):
-            return self._as_block(rows)
-        if isinstance(rows, Compressed):
-            matrix = sp.csr_array(tuple(rows), shape=(different.size, self.shape[0]))[back]
-            return self._as_block(Compressed(matrix.data, matrix.indices, matrix.indptr))
-        return self._as_block(rows[back])
+        return self._as_block(rows).T[back].T
 
     def _as_block(self, rows: Any) -> Block:
         if isinstance(rows, Compressed):
-            block: Any = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
-            if not block.has_canonical_format:
-                block = block.copy()  # the parts may be those of the source
-                block.sum_duplicates()
-        else:
-            rows = rows.astype(self.dtype, copy=False)
-            block = (np.maximum(rows, 0) if self.clip else rows).T
-        samples: Block = block
-        return samples
+            block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
+            block.sum_duplicates()
+            return block
+        rows = rows.astype(self.dtype, copy=False)
+        return (np.maximum(rows, 0) if self.clip else rows).T
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
@@ -280,19 +261,12 @@ class DiskMatrix(LocalMatrix):
     def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         if self.fits(int(np.prod(shape)) * dtype.itemsize):
             return np.empty(shape, dtype)
-        return new_file(self._source.folder, self._source.stem, shape, dtype)
+        return new_file(self._source.folder, shape, dtype)
 
     def _release_rows(self, array: Array, start: int, stop: int) -> None:
         release_rows(array, start, stop)
 
     def _load(self, path: Path) -> Array:
-        return super()._load(path) if self.fits(path.stat().st_size) else map_file(path)
-
-    def keep_aligned(self, aligned: Array) -> Array:
-        """Give a file that holds an aligned array a lasting name beside the data."""
-        return keep_file(aligned, self._source.stem)
-
-
-def _size(rows: Any) -> int:
-    parts = rows if isinstance(rows, Compressed) else [rows]
-    return sum(int(part.nbytes) for part in parts)
+        mode: Any = None if self.fits(path.stat().st_size) else "r"
+        array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+        return array

@@ -6,7 +6,7 @@ sample and sums the others: `DataMatrix.sweep` does this. Two methods are like i
 
 In the paper V is F x N and its columns are the samples; arrays that have one row per sample (the
 transpose of H among them) are called *aligned*. They are kept where the blocks are kept: in memory,
-in a file beside the data, on the workers of a cluster. So an algorithm never computes with them
+in a temporary file, on the workers of a cluster. So an algorithm never computes with them
 itself, it passes them to steps.
 """
 
@@ -40,7 +40,6 @@ __all__ = [
     "Work",
     "add",
     "join_sums",
-    "measure",
     "measure_block",
     "sample_indices",
 ]
@@ -77,7 +76,6 @@ class Work(NamedTuple):
     reduce: Reduce
     shared: dict[str, Any]
     out: Sequence[Aligned | None]
-    verify: bool = False
 
 
 _MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
@@ -113,12 +111,6 @@ class Measures(NamedTuple):
 
 _Sums: TypeAlias = tuple[float, int, int, float, float]
 """The fields of `Measures` after the first, for a part of the samples."""
-
-
-def measure(sweep: Callable[..., tuple[Any, ...]]) -> Measures:
-    """Measure the samples of a matrix, given its `sweep`; one pass."""
-    norms_squared, sums = sweep(measure_block, reduce=join_sums)
-    return Measures(norms_squared, *sums)
 
 
 def measure_block(block: Block) -> tuple[Array, _Sums]:
@@ -276,7 +268,8 @@ class DataMatrix(ABC):
         return self._measures
 
     def _measure(self) -> Measures:
-        return measure(self.sweep)
+        norms_squared, sums = self.sweep(measure_block, reduce=join_sums)
+        return Measures(norms_squared, *sums)
 
     @property
     def norms_squared(self) -> Aligned:
@@ -355,7 +348,6 @@ class DataMatrix(ABC):
         *aligned: Aligned,
         reduce: Reduce = add,
         out: Sequence[Aligned | None] = (),
-        verify: bool = False,
         **shared: Any,
     ) -> tuple[Any, ...]:
         """Read V once: apply a step to every block, keep results per sample, sum the others.
@@ -377,9 +369,6 @@ class DataMatrix(ABC):
             or None. It may be one of `aligned`: the rows of a block are read before they are
             written. Use the arrays returned: a new one is made where the old one cannot be written
             to (a read-only file, a cluster). After an exception the array holds old and new rows.
-        verify : bool
-            The results are final: make sure that all chunks of V on a cluster are what they were
-            in the first pass.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 
@@ -394,7 +383,7 @@ class DataMatrix(ABC):
         have the same bits for any number of threads or workers.
         """
         self._count(1.0)
-        return self._sweep(self._work(step, aligned, reduce, shared, out, verify))
+        return self._sweep(self._work(step, aligned, reduce, shared, out))
 
     def visit(
         self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any
@@ -478,10 +467,6 @@ class DataMatrix(ABC):
     def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Aligned:
         """Read what `save_aligned` wrote; refuse it if a checksum differs."""
 
-    def keep_aligned(self, aligned: Aligned) -> Aligned:
-        """Return an aligned array that outlasts this matrix, in any storage."""
-        return aligned
-
     # --- what a storage implements ---
 
     def _turned_options(self, *, holes: bool = False) -> dict[str, Any]:
@@ -510,17 +495,15 @@ class DataMatrix(ABC):
         reduce: Reduce,
         shared: dict[str, Any],
         out: Sequence[Aligned | None] = (),
-        verify: bool = False,
     ) -> Work:
         for array in aligned:
-            n_rows = len(array) if hasattr(array, "__len__") else 0
-            if n_rows != self.shape[1]:
+            if len(array) != self.shape[1]:
                 raise DataError(
-                    f"an aligned array has {n_rows} rows, expected one for each of "
+                    f"an aligned array has {len(array)} rows, expected one for each of "
                     f"{self.shape[1]} samples"
                 )
         there = tuple(self.align(array) for array in aligned)
-        return Work(step, there, reduce, shared, out, verify)
+        return Work(step, there, reduce, shared, out)
 
 
 def _products(block: Block, *, X: Array) -> tuple[Array, None]:

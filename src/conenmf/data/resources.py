@@ -1,26 +1,24 @@
 """What this process may use: threads and memory, within the limits of its container.
 
-A container sees all processors and all memory of its host, but may be allowed less. On Linux that
-limit is a property of its control group (cgroup, version 1 or 2) or of one above it. joblib, which
-comes with scikit-learn, reads the limit of processor time; none of our dependencies reads that of
-memory, so it is read here.
+A container sees all processors and all memory of its host, but may be allowed less. joblib, which
+comes with scikit-learn, reads the limit of processor time; none of our dependencies reads the limit
+of memory, so it is read here, from the control group (cgroup) of the container.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from ..arguments import integer, path
 from ..errors import ConeNMFError, Message, Option, OptionError
 
 __all__ = ["available_memory", "available_threads", "memory_budget", "require_memory"]
 
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
-_UNIT_EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
 
 
 def available_threads() -> int:
@@ -36,50 +34,19 @@ def available_threads() -> int:
     return int(cpu_count())
 
 
-def available_memory(root: Path = Path("/")) -> int:
+@cache
+def available_memory(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory of the machine in bytes, or the limit of the container if that is less.
 
-    `root` is the folder that holds ``proc`` and ``sys``. The limit is read once and kept.
+    `root` is where the container's control group is mounted; both versions are read.
     """
-    return _memory_limit(path("root", root))
-
-
-@cache
-def _memory_limit(root: str) -> int:
-    machine = _DEFAULT_BYTES
+    limits = [_DEFAULT_BYTES]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([machine, *_cgroup_memory_limits(Path(root))])
-
-
-def _cgroup_memory_limits(root: Path) -> Iterator[int]:
-    """The limits of the cgroups of this process and of all above them, without those not set.
-
-    Inside a container the path of a cgroup may be one of the host, which cannot be seen there;
-    what can be seen is the top of the mounted tree, which is the container's own.
-    """
-    tree = root / "sys/fs/cgroup"
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # not Linux
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mounts, name = [tree, tree / "unified"], "memory.max"
-        elif "memory" in controllers.split(","):
-            mounts, name = [tree / "memory"], "memory.limit_in_bytes"
-        else:
-            continue
-        own = Path(path.lstrip("/"))
-        for mount in mounts:
-            for group in (own, *own.parents):
-                try:
-                    limit = (mount / group / name).read_text().strip()
-                except OSError:
-                    continue
-                if limit.isdigit():  # and not "max"
-                    yield int(limit)
+        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no container; no limit, "max"
+            limits.append(int((root / file).read_text()))
+    return min(limits)
 
 
 def memory_budget(max_memory: int | str | None) -> int:
@@ -90,18 +57,12 @@ def memory_budget(max_memory: int | str | None) -> int:
     """
     if max_memory is None:
         return available_memory() // 2
-    budget = -1.0
-    if not isinstance(max_memory, str):
-        with suppress(OptionError):
-            budget = integer("max_memory", max_memory)
-    else:
-        text = max_memory.strip().lower().removesuffix("b")
-        base = 1000
-        if text.endswith("i"):
-            text, base = text[:-1], 1024
-        unit = text[-1:] if text[-1:] in "kmgt" else ""
-        with suppress(ValueError):
-            budget = float(text.removesuffix(unit)) * base ** _UNIT_EXPONENTS[unit]
+    match = _SIZE.fullmatch(str(max_memory).strip().lower())
+    budget = 0.0
+    if match is not None:
+        number, unit, is_binary = match.groups()
+        base = 1024 if is_binary else 1000
+        budget = float(number) * base ** ["", *"kmgt"].index(unit)
     if not 1 <= budget < 2**62:
         raise OptionError(
             Message(

@@ -86,10 +86,6 @@ class View(DataMatrix):
         """Read it as V does."""
         return self.V.load_aligned(folder, name, checksums)
 
-    def keep_aligned(self, aligned: Aligned) -> Aligned:
-        """Keep it as V does."""
-        return self.V.keep_aligned(aligned)
-
     def _map(self, work: Work) -> tuple[Any, ...]:
         return self.V._map(work)
 

@@ -208,9 +208,9 @@ def open_data(
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
         Python and the libraries; by default half of what the machine, or the container, has. A
         quarter of it is for blocks of data in flight, at most a
-        sixteenth for any array with one row per sample. If H takes more, it is kept in a
-        file beside the data, named like the data with ``.H.npy`` at the end (in the folder for
-        temporary files if that place cannot be written to), and the result refers to it. A
+        sixteenth for any array with one row per sample. If H takes more, it is in a
+        temporary file in the folder of the data (in the one for temporary files if that cannot be
+        written to) for as long as the result is used: save the result to keep it. A
         table that takes more than a quarter is written, once, to a temporary file of numbers.
 
     Notes

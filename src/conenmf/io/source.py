@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..data.aligned import mapping_of
 from ..data.blocks import Array, Borders, compute_dtype, sparse_block_samples
 from ..data.disk import Compressed, Source, Stamp
 from ..data.validate import SamplesIn, check_kind
@@ -129,11 +130,9 @@ class ArraySource(Source):
 
 def _release(array: Any) -> None:
     """Release the memory of what was read of a mapped file, which else counts as ours."""
-    base = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, mmap.mmap):
-        base.madvise(mmap.MADV_DONTNEED)
+    mapping = mapping_of(array)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 class CompressedSource(Source):

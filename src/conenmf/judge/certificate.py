@@ -153,9 +153,7 @@ def poisson_gaps(
     weights = () if V.observed is None else V.observed.aligned
     how: dict[str, Any] = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
     with V.own_threads():
-        (sums,) = V.sweep(
-            _judge, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, verify=True, **how
-        )
+        (sums,) = V.sweep(_judge, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, **how)
     if sums["impossible"]:
         raise DataError(
             f"W H is zero at {sums['impossible']} entries of the data that are not, so that the "
@@ -498,7 +496,7 @@ def certify_known(
     assert known is not None
     shared: dict[str, Any] = {"is_weighted": bool(known.aligned), "judge": True, "keep": True}
     with V.own_threads():
-        _, sums = V.sweep(exact_observed_rows, *known.aligned, Ht, W=W, verify=True, **shared)
+        _, sums = V.sweep(exact_observed_rows, *known.aligned, Ht, W=W, **shared)
         below, chance = known_bound(V, K)
     grams = unpacked(sums["grams"], K)
     steps = sums["steps"] + coordinate_steps_own(grams, sums["VH"], W, slice(n_fixed, None))

@@ -944,7 +944,7 @@ def _judged(
     lower, upper, silhouettes, moves = _spread(V, runs.spectra[is_kept], found, end, loss)
     return Stability(
         W=end.W,
-        H=V.keep_aligned(end.H.T).T,
+        H=end.H,
         labels=end.labels,
         found_in=(cosines > _FOUND_COSINE).mean(axis=0),
         silhouettes=silhouettes,

@@ -772,7 +772,7 @@ class _Trial:
 
     def end(self, solution: Solution) -> Array:
         """Return W in its own order."""
-        W = exact(solution.W)[:, np.argsort(self.order)]
+        W: Array = exact(solution.W)[:, np.argsort(self.order)]
         W[:, self.move.component] = self.W[:, np.argsort(self.order)][:, self.move.component]
         return W
 

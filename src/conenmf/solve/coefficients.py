@@ -126,7 +126,7 @@ def coefficients(
         return Ht.T, labels, float(sums["squared"])
     shared = finishing(V, W, penalties, own=True)
     with V.own_threads():
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, verify=True, **shared)
+        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, **shared)
     return Ht.T, labels, float(squared)
 
 
@@ -147,7 +147,7 @@ def finished(
     units, G = shared.get("units", np.ones(len(places))), shared["G"]
     with V.own_threads():
         Ht, (squared, VH, HH, steps, penalty) = V.sweep(
-            _finish_and_judge, V.norms_squared, verify=True, **shared
+            _finish_and_judge, V.norms_squared, **shared
         )
         shares = shares_of(G, HH)[places]
         order = sorting(shares, n_first)
@@ -314,7 +314,7 @@ def known_coefficients(
     shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
     sizes, order = np.linalg.norm(W, axis=0), np.arange(W.shape[1])
     with V.own_threads():
-        Ht, sums = V.sweep(exact_observed_rows, *aligned, verify=True, **shared)
+        Ht, sums = V.sweep(exact_observed_rows, *aligned, **shared)
         if n_first is not None:
             order = sorting(shares_of(W.T @ W, sums["HH"]), n_first)
         Ht, labels, _ = V.map(sorted_rows, Ht, out=(Ht, None), order=order, sizes=sizes)

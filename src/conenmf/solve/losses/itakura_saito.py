@@ -106,7 +106,7 @@ class SpectralDivergence(Objective):
         """Return H at a stationary point; the residual says how far from one it is."""
         V, W = self.V, exact(np.asarray(W))
         with V.own_threads():
-            Ht, sums = V.sweep(_finish, verify=True, W=W, dtype=V.dtype)
+            Ht, sums = V.sweep(_finish, W=W, dtype=V.dtype)
             sizes = W.sum(axis=0)
             shares = sizes * sums["H"] / float(sizes @ sums["H"])
             order = sorting(shares, 0 if sort else len(shares))

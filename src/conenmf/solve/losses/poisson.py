@@ -48,7 +48,6 @@ import numpy as np
 from ...data.blocks import (
     Array,
     Block,
-    SparseBlock,
     entries_of,
     exact,
     features_scaled,
@@ -180,13 +179,13 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
             _measured[part.V] = Margins(samples, features, total, null, of_weights)
 
 
-def known_counts(block: Block, weights: Array | None, unit: float = 1.0) -> SparseBlock:
+def known_counts(block: Block, weights: Array | None, unit: float = 1.0) -> Block:
     """Return the entries of a block times their weights, in compressed form without zeros."""
     plain = weights is None or weights.dtype == bool  # what is missing is zero already
     return counts_of(block if plain else weighed(block, weights), unit)
 
 
-def logs_of_weights(counts: SparseBlock, weights: Array | None) -> float:
+def logs_of_weights(counts: Block, weights: Array | None) -> float:
     """Return the sum of v log p over counts v that were multiplied by weights p."""
     if weights is None or weights.dtype == bool:
         return 0.0
@@ -333,7 +332,7 @@ def regressions(
     shared["held"], _ = restraints(penalties)
     shared |= {"side": side, "places": np.argsort(order), "is_seen": side.W.any(axis=1)}
     with V.own_threads():
-        Ht, labels, sums = V.sweep(_regress, *aligned, verify=True, **shared)
+        Ht, labels, sums = V.sweep(_regress, *aligned, **shared)
     return Ht.T, labels, Regressions(**sums)
 
 
@@ -969,7 +968,7 @@ def _predict(
     return ((float((factors * missed).sum()), float((factors * base).sum())),)
 
 
-def _sample_divergences(counts: SparseBlock, W: Array, H: Array) -> Array:
+def _sample_divergences(counts: Block, W: Array, H: Array) -> Array:
     """D(v | W h) of every sample."""
     logs, _ = divergences_and_ratios(counts, Side.of(W), H)
     divergences: Array = logs + H @ W.sum(axis=0) - sample_sums(counts)

@@ -30,7 +30,6 @@ from ... import kernels
 from ...data.blocks import (
     Array,
     Block,
-    SparseBlock,
     compressed,
     entries_of,
     exact,
@@ -104,14 +103,14 @@ FREE = Restraint()
 """Nothing holds it."""
 
 
-def counts_of(block: Block, unit: float = 1.0) -> SparseBlock:
+def counts_of(block: Block, unit: float = 1.0) -> Block:
     """Return a block, divided by the unit, as compressed sparse columns without stored zeros."""
     counts = compressed(block)
     return counts if unit == 1 else with_data(counts, counts.data / counts.dtype.type(unit))
 
 
 def newton(
-    counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
+    counts: Block, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
 ) -> Array:
     """Return Y (n, K) after one step of Newton's method for every sample.
 
@@ -121,7 +120,7 @@ def newton(
 
 
 def multiplicative(
-    counts: SparseBlock, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
+    counts: Block, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
 ) -> Array:
     """Return Y (n, K) after the update of Lee and Seung: y_k <- y_k c_k / s_k.
 
@@ -205,16 +204,14 @@ def newton_from_sums(
     return result.astype(W.dtype, copy=False)
 
 
-def curvatures(counts: SparseBlock, ratios: SparseBlock, Y: Array) -> Array:
+def curvatures(counts: Block, ratios: Block, Y: Array) -> Array:
     """Return sum_n (v / x^2) y_n y_n' of every feature, (F, K, K), given the ratios v / x."""
     block, K = with_data(counts, ratios.data**2 / exact(counts.data)), Y.shape[1]
     products = (Y[:, :, None] * Y[:, None, :]).reshape(len(Y), K * K)
     return weighted_sums(block, products).reshape(-1, K, K)
 
 
-def regression(
-    counts: SparseBlock, side: Side, held: Restraint = FREE
-) -> tuple[Array, Array, Array]:
+def regression(counts: Block, side: Side, held: Restraint = FREE) -> tuple[Array, Array, Array]:
     """Return the best Y (n, K), sum v log(v / x) and the duality gap of every sample.
 
     It begins with the same share of every component, so that it depends on nothing else. Features
@@ -262,7 +259,7 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
     return gaps
 
 
-def divergences_and_ratios(counts: SparseBlock, side: Side, Y: Array) -> tuple[Array, SparseBlock]:
+def divergences_and_ratios(counts: Block, side: Side, Y: Array) -> tuple[Array, Block]:
     """Return sum v log(v / x) of every sample, and v / x in the places of v."""
     entries = entries_of(counts)
     x = products_at(entries, side.W, exact(Y))
@@ -272,18 +269,18 @@ def divergences_and_ratios(counts: SparseBlock, side: Side, Y: Array) -> tuple[A
     return _sums_of_samples(counts, logs), with_data(counts, ratios)
 
 
-def sample_sums(counts: SparseBlock) -> Array:
+def sample_sums(counts: Block) -> Array:
     """Return the total of every sample, (n,) in float64."""
     return _sums_of_samples(counts, exact(counts.data))
 
 
-def _sums_of_samples(counts: SparseBlock, values: Array) -> Array:
+def _sums_of_samples(counts: Block, values: Array) -> Array:
     owner = np.repeat(np.arange(counts.shape[1]), np.diff(counts.indptr))
     return sums_at(owner, values, counts.shape[1])
 
 
 def _newton(
-    counts: SparseBlock,
+    counts: Block,
     side: Side,
     Y: Array,
     steps: int,
