@@ -94,7 +94,7 @@ def test_shapes_that_do_not_fit():
 
 def test_integers_and_values_that_are_not_finite():
     np.testing.assert_allclose(nnls(2 * np.eye(2), [[3, 1]]), [[1.5, 0.5]])
-    with pytest.raises(DataError, match=r"NaN|infinit"):
+    with pytest.raises(DataError, match="C is nan at"):
         nnls(np.eye(2), [[np.nan, 1.0]])
 
 
@@ -153,9 +153,10 @@ def test_twins_agree():
 
 
 def test_what_is_not_a_gram_matrix():
-    for G, C in (([[-1.0]], [[1.0]]), (np.zeros((0, 0)), np.zeros((3, 0)))):
-        with pytest.raises(DataError, match="not a Gram matrix"):
-            nnls(G, C)
+    with pytest.raises(DataError, match="not a Gram matrix"):
+        nnls([[-1.0]], [[1.0]])
+    with pytest.raises(DataError, match=r"C has shape \(3, 0\)"):
+        nnls(np.zeros((0, 0)), np.zeros((3, 0)))
 
 
 # --- rank-deficient and nearly rank-deficient W, as `benchmarks/nnls.py` has in more kinds -----

@@ -9,7 +9,7 @@ import numpy as np
 from ..data.blocks import Array, Block, exact, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import MappedMatrix, take_features
-from ..linalg.nnls import nnls
+from ..linalg.nnls import solve_rows
 from ..solve.coefficients import coefficients
 from .genes import TPM, GeneStatistics
 
@@ -26,7 +26,7 @@ def spectra_of_all(
     """
     (sums,) = V.sweep(_regress, statistics.totals, usages)
     K = len(sums["U"])
-    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
+    tpm = solve_rows(sums["PP"], sums["TPM"][:, K:])
     centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
     score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T

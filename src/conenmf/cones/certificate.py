@@ -280,23 +280,18 @@ def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -
         failure_probability=below.failure_probability,
         effort=effort,
     )
-    _report_contradiction(certificate)
-    return certificate
-
-
-# --- parts ------------------------------------------------------------------------------------
-
-
-def _report_contradiction(certificate: Certificate) -> None:
-    error, below = certificate.relative_error, certificate.lower_bound
-    if error**2 < below**2 - _ROUNDING:
+    if error**2 < below.value**2 - _ROUNDING:
         message = Message(
-            f"the relative error {error:.9g} is below its lower bound {below:.9g} "
+            f"the relative error {error:.9g} is below its lower bound {below.value:.9g} "
             f"({certificate.proven}), which cannot be: compute both again in double precision, ",
             Option("effort", 0),
             ", and report the data if that does not help",
         )
-        warnings.warn(BoundWarning(message), stacklevel=4)
+        warnings.warn(BoundWarning(message), stacklevel=3)
+    return certificate
+
+
+# --- parts ------------------------------------------------------------------------------------
 
 
 def _judge(

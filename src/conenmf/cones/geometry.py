@@ -53,7 +53,7 @@ from ..data.matrix import Aligned, DataMatrix, sample_indices
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
-from ..linalg.nnls import nnls
+from ..linalg.nnls import solve_rows
 from ..linalg.svd import Spectrum
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "smallest_ball",
     "squared_distances",
     "unit_columns",
+    "widen",
 ]
 
 _DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
@@ -518,7 +519,7 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
         if not size > 0:
             break
         gram = differences.T @ differences / size + _PENALTY
-        shares = nnls(gram, (squared / size / 2 + _PENALTY)[None], shares)
+        shares = solve_rows(gram, (squared / size / 2 + _PENALTY)[None], shares)
         shares /= shares.sum()
         move = differences @ shares[0]
         centre = centre + move
@@ -687,7 +688,7 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
         if low > high:  # rounding
             low = high = (low + high) / 2
         points, _ = V.map(_turned, R.T, turn=sigma[:, None] * turn)
-        (samples,) = V.map(_angles, points, negligible=_ZERO_NORM * sigma[0], reduce=_wider)
+        (samples,) = V.map(_angles, points, negligible=_ZERO_NORM * sigma[0], reduce=widen)
         (lost,) = V.map(_lost, points, low=low, high=high)
     energy = float((sigma**2).sum())
     return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
@@ -742,7 +743,8 @@ def _extreme_angles(points: Array, negligible: float) -> tuple[float, float]:
     return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
 
 
-def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+def widen(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Return the smaller of two lower limits, and the larger of two upper ones."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 

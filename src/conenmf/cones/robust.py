@@ -26,6 +26,7 @@ from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
 from ..linalg.svd import VECTOR_TOL, Spectrum
+from .geometry import widen
 
 __all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
 
@@ -132,7 +133,7 @@ def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
     a centre is a sample, and two samples of a cone are closer than two of different cones.
     """
     with V.own_threads():
-        own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=_join_extremes, Z=Z)[0]
+        own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=widen, Z=Z)[0]
     return bool(own > other + tie)
 
 
@@ -163,10 +164,6 @@ def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[tuple[f
     cosines = np.sort((Z.T @ exact(block)) / norms(squared), axis=0)[:, squared > 0]
     others = cosines[-2] if len(cosines) > 1 else cosines[:0]
     return ((float(cosines[-1].min(initial=np.inf)), float(others.max(initial=-np.inf))),)
-
-
-def _join_extremes(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _project(block: Block, *, U: Array) -> tuple[Array, Array, float]:

@@ -117,7 +117,8 @@ def make_cones(
     if rates is not None:
         means = 1.0 / array("rates", rates, (K,), above=0).astype(float)
     weights = None if weights is None else _probabilities(weights, K)
-    draw = optional(function, "squared_norm", squared_norm, takes=2) or _exponential
+    draw = optional(function, "squared_norm", squared_norm, takes=2)
+    draw = draw or np.random.Generator.exponential
     project, noise = flag("project", project), number("noise", noise, at_least=0)
     generator("rng", rng)
     if axes is None:
@@ -218,10 +219,6 @@ def make_cone_data(
         n_features, n_components, alpha, n_samples=n_samples, noise=noise, rng=rng, **options
     )
     return model.V.T, model.labels
-
-
-def _exponential(rng: np.random.Generator, means: Array) -> Array:
-    return rng.exponential(means)
 
 
 def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:

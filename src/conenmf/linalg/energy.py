@@ -11,7 +11,7 @@ Matrix Anal. Appl. 13, 1992). The proofs are in the documentation, "Bounds from 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from ..data.blocks import Array
 
 __all__ = [
     "FAILURE_PROBABILITY",
+    "Apply",
     "EnergyBound",
     "energy_above",
+    "on_complement",
+    "orthogonal_part",
     "subspace_energy",
     "tail_above",
 ]
@@ -38,6 +41,10 @@ _ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rou
 _HUGE = 1e150
 
 
+Apply: TypeAlias = Callable[[Array], Array]
+"""Returns A X for X (n, m)."""
+
+
 class EnergyBound(NamedTuple):
     """An upper bound for a sum of eigenvalues, and the probability that it is none."""
 
@@ -52,7 +59,7 @@ def subspace_energy(
     k: int,
     total: float,
     rounding: float,
-    apply: Callable[[Array], Array],
+    apply: Apply,
     *,
     n_starts: int,
     roots: bool = False,
@@ -83,35 +90,23 @@ def subspace_energy(
     bound = energy_above(lifted, gram, k, rest, rest, roots=roots)
     if bound <= found * (1 + _NEGLIGIBLE_SHARE):
         return EnergyBound(bound + added, 0.0)
-    tail = _tail_outside(Q, values, k, rest, apply, n_starts)
+    starts = np.random.default_rng(1).standard_normal((len(Q), n_starts))
+    beyond = values[min(k + _BEYOND, values.size) - 1]
+    low = float(0.75 * values[k - 1] + 0.25 * beyond)  # room for the residual
+    outside = on_complement(apply, Q)
+    tail = tail_above(outside, orthogonal_part(starts, Q), rest, low, float(values[0]))
     bound = energy_above(lifted, gram, k, tail, rest, roots=roots)
     return EnergyBound(bound + added, FAILURE_PROBABILITY)
 
 
-def _tail_outside(
-    Q: Array,
-    values: Array,
-    k: int,
-    rest: float,
-    apply: Callable[[Array], Array],
-    n_starts: int,
-) -> float:
-    """Bound the largest eigenvalue of A on the space orthogonal to Q, from random vectors."""
-    starts = np.random.default_rng(1).standard_normal((len(Q), n_starts))
-    beyond = min(k + _BEYOND, values.size) - 1
-    low = float(0.75 * values[k - 1] + 0.25 * values[beyond])  # room for the residual
-    return tail_above(
-        lambda X: _orthogonal(apply(_orthogonal(X, Q)), Q),
-        _orthogonal(starts, Q),
-        rest,
-        low,
-        float(values[0]),
-    )
-
-
-def _orthogonal(X: Array, Q: Array) -> Array:
-    """What of X (F, n) is orthogonal to the columns of Q."""
+def orthogonal_part(X: Array, Q: Array) -> Array:
+    """Return the part of X (F,) or (F, n) that is orthogonal to the columns of Q."""
     return np.asarray(X - Q @ (Q.T @ X))
+
+
+def on_complement(apply: Apply, Q: Array) -> Apply:
+    """Return A restricted to the space orthogonal to the columns of Q."""
+    return lambda X: orthogonal_part(apply(orthogonal_part(X, Q)), Q)
 
 
 def energy_above(
@@ -152,7 +147,9 @@ def energy_above(
     no_residual = not residual_gram.any()
     slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
     for s in slacks.tolist():
-        raised = values if no_residual else _raised(values, residual_gram / s)
+        raised = values
+        if not no_residual:
+            raised = np.linalg.eigvalsh(np.diag(values) + residual_gram / s)[::-1]
         of_C = np.minimum(j * tail, rest) + j * s
         if roots:
             raised, of_C = np.sqrt(np.maximum(raised, 0.0)), np.sqrt(j * of_C)
@@ -161,14 +158,8 @@ def energy_above(
     return best
 
 
-def _raised(values: Array, addition: Array) -> Array:
-    """Eigenvalues of diag(values) + addition, in descending order."""
-    raised: Array = np.linalg.eigvalsh(np.diag(values) + addition)[::-1]
-    return raised
-
-
 def tail_above(
-    apply: Callable[[Array], Array],
+    apply: Apply,
     starts: Array,
     ceiling: float,
     low: float,
@@ -222,10 +213,9 @@ def tail_above(
 def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling: float) -> float:
     """Where the sum of squared polynomials reaches its limit; the largest over all starts."""
     matrix = np.zeros((limits.size, len(diagonal), len(diagonal)))
-    for i, entries in enumerate(diagonal):
-        matrix[:, i, i] = entries
-    for i, entries in enumerate(beside[:-1]):
-        matrix[:, i + 1, i] = matrix[:, i, i + 1] = entries
+    place = np.arange(len(diagonal))
+    matrix[:, place, place] = np.transpose(diagonal)
+    matrix[:, place[1:], place[:-1]] = np.transpose(beside[:-1])  # only this triangle is read
     low = np.linalg.eigvalsh(matrix)[:, -1]
     high = np.maximum(low, ceiling)
     for _ in range(_SEARCHES):

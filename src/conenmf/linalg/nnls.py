@@ -24,18 +24,16 @@ a time.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
 from .. import kernels
-from ..arguments import integer, optional
+from ..arguments import array, integer, optional
 from ..data.blocks import Array
-from ..errors import DataError, DataTypeError
-from ..text import shown
+from ..errors import DataError
 
-__all__ = ["checked_problem", "lawson_hanson", "nnls", "pivot"]
+__all__ = ["lawson_hanson", "nnls", "pivot", "solve_rows"]
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
 _DOUBTFUL_RESIDUAL = 1e-10  # ... and a larger residual of the gradient conditions is a failure
@@ -72,15 +70,26 @@ def nnls(G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None =
     array([[3., 0.],
            [2., 5.]])
     """
-    G, C, Y = checked_problem(G, C, Y)
-    K = C.shape[1]
+    C = array("C", C, ("n", "K"), error=DataError)
+    C = C if C.dtype.kind == "f" else C.astype(np.float64)
+    n_grams = C.shape[:1] if getattr(G, "ndim", 2) == 3 else ()
+    G = array("G", G, (*n_grams, *2 * C.shape[1:]), error=DataError)
+    Y = optional(array, "Y", Y, C.shape, error=DataError)
     max_pivots = optional(integer, "max_pivots", max_pivots, at_least=0)
+    return solve_rows(G, C, Y, max_pivots=max_pivots)
+
+
+def solve_rows(
+    G: Array, C: Array, Y: Array | None = None, *, max_pivots: int | None = None
+) -> Array:
+    """Do the same for arrays of floats whose shapes fit."""
+    K = C.shape[1]
     max_pivots = 5 * K + 20 if max_pivots is None else max_pivots
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise DataError("G or C holds NaN or infinity: check the factors and the data")
     squares = np.diagonal(G, axis1=-2, axis2=-1).astype(np.float64)
-    if K < 1 or squares.min(initial=0.0) < 0:
-        raise DataError("G is not a Gram matrix: it is empty or has a negative diagonal entry")
+    if squares.min(initial=0.0) < 0:
+        raise DataError("G is not a Gram matrix: it has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))
@@ -118,41 +127,10 @@ def _nnls_own(
         left = np.flatnonzero(~(_residual(grams, sides, solutions) <= _DOUBTFUL_RESIDUAL))
     solutions /= scale
     for row in left:
-        solutions[row] = nnls(G[row], C[row : row + 1].astype(np.float64), max_pivots=max_pivots)
-    return np.asarray(solutions.astype(C.dtype, copy=False))
-
-
-def checked_problem(G: Any, C: Any, Y: Any = None) -> tuple[Array, Array, Array | None]:
-    """Return G, C and Y as arrays of numbers, C and Y of floats; raise unless they fit together.
-
-    >>> checked_problem([[1]], [[2]])[1]
-    array([[2.]])
-    """
-    G, C = _numbers("G", G), _floats("C", C)
-    n, K = C.shape if C.ndim == 2 else (-1, -1)
-    if G.shape not in ((K, K), (n, K, K)):
-        raise DataError(
-            f"G has shape {G.shape} and C {C.shape}, expected (K, K), or (n, K, K), and (n, K)"
+        solutions[row] = solve_rows(
+            G[row], C[row : row + 1].astype(np.float64), max_pivots=max_pivots
         )
-    Y = None if Y is None else _floats("Y", Y)
-    if Y is not None and Y.shape != C.shape:
-        raise DataError(f"Y has shape {Y.shape}, expected the shape of C, {C.shape}")
-    return G, C, Y
-
-
-def _floats(name: str, value: Any) -> Array:
-    numbers = _numbers(name, value)
-    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
-
-
-def _numbers(name: str, value: Any) -> Array:
-    try:
-        numbers = np.asarray(value)
-    except Exception:  # rows that differ in length, or an object of the caller's own
-        numbers = np.empty((), dtype=object)
-    if numbers.dtype.kind not in "fiub":
-        raise DataTypeError(f"{name} is {shown(value)}, expected a matrix of numbers")
-    return numbers
+    return np.asarray(solutions.astype(C.dtype, copy=False))
 
 
 def _rounding(K: int) -> float:

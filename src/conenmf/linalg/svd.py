@@ -13,10 +13,9 @@ V is never densified. On text, ARPACK is 3 to 30 times as fast as the block meth
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
@@ -36,7 +35,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.sketch import orthonormal
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
-from .energy import EnergyBound, subspace_energy
+from .energy import Apply, EnergyBound, on_complement, orthogonal_part, subspace_energy
 
 __all__ = ["VECTOR_TOL", "Leading", "Spectrum", "davidson", "gram_of_features", "gram_of_samples"]
 
@@ -134,7 +133,8 @@ class Spectrum:
         require_data_matrix(self.V, whole=True)
         k = self._asked(k)
         if k not in self._energy:
-            self._energy[k] = self._bound_energy(k, tol)
+            with self.V.own_threads():
+                self._energy[k] = self._bound_energy(k, tol)
         return self._energy[k]
 
     def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> tuple[Array, Array]:
@@ -147,15 +147,15 @@ class Spectrum:
             turn, sigma = self._of_sketch()
             return self.V.subspace[0].astype(np.float64) @ turn[:k].T, sigma[:k] ** 2
         with self.V.own_threads():
-            vectors, values = self._left_vectors(k, tol, self._block_size(k))
+            vectors, values = self._left_vectors(k, tol)
         return vectors, np.maximum(values, 0.0)
 
     def truncated_svd(self, k: int, *, tol: float = VECTOR_TOL) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
 
-        Vectors have fixed _signs, and those of equal singular values a fixed basis; so they are the
-        same wherever V is kept. R, which has a row for each sample, is not remembered: to have it
-        again takes one pass.
+        Vectors have fixed signs, and those of equal singular values a fixed basis; so they are the
+        same to rounding wherever V is kept. R, which has a row for each sample, is not remembered:
+        to have it again takes one pass.
 
         Parameters
         ----------
@@ -187,26 +187,27 @@ class Spectrum:
         right vectors has not lost them, so it replaces X as long as that helps.
         """
         V, count = self.V, self._whole_clusters(k, tol)
-        X = self._left_vectors(count, tol, count)[0][:, :count]
+        X = self._left_vectors(count, tol)[0][:, :count]
         for left in reversed(range(_MAX_REFINEMENTS)):
             B, triangle = V.sweep(_project, X=X, reduce=_stack)
             _, sigma, turn = np.linalg.svd(triangle)
-            if left == 0 or sigma[min(k, sigma.size) - 1] >= _SAFE_SHARE * sigma[0]:
+            if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
                 break
             right = _right_vectors(V, B, turn, sigma)
             (image,) = V.sweep(_combine, right)
-            if np.linalg.norm(image - X @ turn.T * sigma, axis=0)[:k].max() <= tol * sigma[0]:
+            residuals = np.linalg.norm(image - X @ turn.T * sigma, axis=0)
+            if residuals.max() <= tol * sigma[0]:
                 break
             X = _completed(image, X @ turn.T)
         return X, B, turn, sigma
 
-    def _left_vectors(self, k: int, tol: float, size: int) -> tuple[Array, Array]:
-        """At least k leading eigenvectors of VV' (F, m), `size` of them from a Gram matrix."""
-        gram = self._held_gram(k)
+    def _left_vectors(self, k: int, tol: float) -> tuple[Array, Array]:
+        """At least k leading eigenvectors of VV' (F, m), and their eigenvalues."""
+        gram, size = self._held_gram(k), self._block_size(k)
         if gram is None:
             leading = self._leading(size if self._forms_gram(k) else k, tol)
             return leading.vectors, leading.values
-        leading, size = self._from_held(gram, k, tol), self._block_size(k)
+        leading = self._from_held(gram, k, tol)
         return gram.features(leading.vectors[:, :size]), leading.values[:size]
 
     def _asked(self, k: int) -> int:
@@ -320,33 +321,29 @@ class Spectrum:
         V = self.V
         gram = self._held_gram(k)
         leading = self._leading(k, tol, vectors=False)
-        if gram is not None and self._start is None:
-            with V.own_threads():
-                extra = self._block_size(k) - k
-                leading = gram.extended(leading, k, extra, _EXTRA_TOL)
-        values, images = np.maximum(leading.values, 0.0), leading.images
+        apply: Apply = partial(_image, V)
+        n_starts = _STARTS_BY_PASSES
+        if gram is not None:
+            apply, n_starts = gram.apply, _STARTS_IN_MEMORY
+            if self._start is None:
+                leading = gram.extended(leading, k, self._block_size(k) - k, _EXTRA_TOL)
+        values = np.maximum(leading.values, 0.0)
         rounding = 10 * k * min(V.shape) * np.finfo(np.float64).eps * float(values[0])
-        if images is None:
+        if leading.images is None:
             return EnergyBound(float(values[:k].sum()) + rounding, 0.0)
-        apply = partial(_image, V) if gram is None else gram.apply
-        with V.own_threads():
-            return subspace_energy(
-                leading.vectors,
-                values,
-                images,
-                k,
-                V.total,
-                rounding,
-                apply,
-                n_starts=_STARTS_BY_PASSES if gram is None else _STARTS_IN_MEMORY,
-            )
+        return subspace_energy(
+            leading.vectors,
+            values,
+            leading.images,
+            k,
+            V.total,
+            rounding,
+            apply,
+            n_starts=n_starts,
+        )
 
 
 # --- the block method, for data that are read in passes ---------------------------------------
-
-
-Apply: TypeAlias = Callable[[Array], Array]
-"""Returns A X for X (n, m)."""
 
 
 class Leading(NamedTuple):
@@ -442,9 +439,6 @@ class HeldGram:
             return np.asarray(self._rows @ (self._columns @ X))
         return np.asarray(self._columns @ (self._rows @ X))
 
-    def _apply_without(self, known: Array, X: Array) -> Array:
-        return _without(self.apply(_without(X, known)), known)
-
     def features(self, X: Array) -> Array:
         """Return the eigenvectors of VV' (F, m) that belong to eigenvectors X."""
         if not self.is_of_samples:
@@ -465,7 +459,8 @@ class HeldGram:
         ||A x - value x|| <= 1e-10 value for the first k, as far as rounding allows.
         """
         found = self._beyond(self._eigenvectors(k, _ARPACK_TOL), _STEPS_BEYOND)
-        residuals = np.linalg.norm(_residual(found)[:, :k], axis=0)
+        assert found.images is not None
+        residuals = np.linalg.norm(found.images - found.vectors * found.values, axis=0)[:k]
         limit = np.maximum(10 * _ARPACK_TOL * found.values[:k], _ROUNDING * found.values[0])
         if np.all(residuals <= limit):
             return found
@@ -490,7 +485,8 @@ class HeldGram:
         start = np.random.default_rng(_SEED).standard_normal(self.size)
         apply: Apply = self.apply
         if known is not None:
-            start, apply = _without(start, known), partial(self._apply_without, known)
+            start = orthogonal_part(start, known)
+            apply = on_complement(self.apply, known)
         n_vectors = int(max(_VECTORS_PER_EIGENVECTOR * k, k + _MIN_VECTORS))
         operator = LinearOperator((self.size, self.size), matvec=apply, dtype=np.float64)
         try:
@@ -539,16 +535,6 @@ class HeldGram:
         return Leading(basis @ mix, values, images @ mix)
 
 
-def _without(x: Array, known: Array) -> Array:
-    """What of x is orthogonal to the columns of `known`."""
-    return np.asarray(x - known @ (known.T @ x))
-
-
-def _residual(leading: Leading) -> Array:
-    assert leading.images is not None
-    return np.asarray(leading.images - leading.vectors * leading.values)
-
-
 # --- vectors that depend on V alone, whatever rounding does -----------------------------------
 
 
@@ -563,17 +549,10 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
     for _ in range(2):
         (gram,) = V.map(_gram_beside, right)
         is_zero = np.diagonal(gram) == 0
-        upper: Any = np.linalg.qr(_root(gram + np.diag(is_zero.astype(np.float64))), mode="r")
-        upper = upper * np.where(np.diagonal(upper) < 0, -1.0, 1.0)[:, None]
+        shift = is_zero + 4 * len(gram) * np.finfo(np.float64).eps
+        upper = np.linalg.cholesky(gram + np.diag(shift)).T
         right, _ = V.map(_product_beside, right, right=np.linalg.inv(upper))
     return right
-
-
-def _root(gram: Array) -> Array:
-    """A matrix of which this is the Gram matrix."""
-    values, vectors = np.linalg.eigh(gram)
-    floor = np.finfo(np.float64).eps * values[-1]
-    return np.asarray(np.sqrt(np.maximum(values, floor))[:, None] * vectors.T)
 
 
 def _completed(image: Array, X: Array) -> Array:
@@ -600,15 +579,16 @@ def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
     turn = turn.copy()
     first = np.flatnonzero(np.append(True, sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)))
     for start, stop in pairwise([*first.tolist(), sigma.size]):
-        rows = X @ turn[start:stop].T if stop - start > 1 and sigma[start] > 0 else X[:, :0]
-        rotation = np.empty((rows.shape[1], rows.shape[1]))
-        for i in range(len(rotation)):
+        if stop - start == 1 or sigma[start] == 0:
+            continue
+        rows = X @ turn[start:stop].T
+        rotation = np.empty((stop - start, stop - start))
+        for i in range(stop - start):
             norms = np.linalg.norm(rows, axis=1)
             nearest = int(np.argmax(norms >= norms.max() * (1.0 - _TIE_SHARE)))
             rotation[i] = rows[nearest] / norms[nearest]
             rows = rows - np.outer(rows @ rotation[i], rotation[i])
-        if len(rotation):
-            turn[start:stop] = rotation @ turn[start:stop]
+        turn[start:stop] = rotation @ turn[start:stop]
     return turn
 
 

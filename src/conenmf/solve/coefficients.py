@@ -41,7 +41,7 @@ from ..data.blocks import (
 from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import MappedMatrix
-from ..linalg.nnls import nnls
+from ..linalg.nnls import solve_rows
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, unit_steps
 
 __all__ = [
@@ -282,7 +282,7 @@ def _exact_rows(
     """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
     exact_block = exact(block)
     C = products(exact_block, W)
-    H = nnls(G, C) if term is None and not simplex else best_rows(G, C, term, simplex)
+    H = solve_rows(G, C) if term is None and not simplex else best_rows(G, C, term, simplex)
     returned = (H if units is None else H / units).astype(block.dtype, copy=False)
     H = exact(returned if units is None else exact(returned) * units)
     residuals = residual_squared(exact_block, squared, C, G, W, H)
@@ -479,7 +479,7 @@ def _predict(
         others = [other for other in range(len(grams)) if other != fold]
         if others:  # sums of what is seen: a difference would lose digits
             G = grams[others].sum(axis=0) + _ZEROS_WEIGHT * grams[fold]
-            H = nnls(G, np.sum([parts[other] for other in others], axis=0))
+            H = solve_rows(G, np.sum([parts[other] for other in others], axis=0))
         else:
             H = np.zeros_like(parts[fold])
         explained = 2 * _inner(parts[fold], H) - _inner(H @ grams[fold], H)

@@ -22,7 +22,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError
-from ..linalg.nnls import nnls
+from ..linalg.nnls import solve_rows
 from .solvers import FLOOR, hals
 
 __all__ = ["ConeStream"]
@@ -268,7 +268,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
         return factors
     for _ in range(K):
         W = factors.W
-        residual = S - W @ nnls(W.T @ W, S.T @ W).T
+        residual = S - W @ solve_rows(W.T @ W, S.T @ W).T
         error = np.einsum("fk,fk->k", residual, residual) / counts
         k = int(np.argmax(error))
         added, i, j = factors.cheapest_merge()
@@ -299,5 +299,5 @@ def _solve_H(
 ) -> tuple[Array, tuple[Array, Array]]:
     """The coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
     samples = exact(block)
-    H = nnls(G, samples.T @ W, H)
+    H = solve_rows(G, samples.T @ W, H)
     return H, (samples @ H, H.T @ H)

@@ -25,7 +25,7 @@ from .. import kernels
 from ..arguments import choice, flag, function, integer, optional
 from ..data.blocks import Array
 from ..errors import Message, OptionError
-from ..linalg.nnls import nnls
+from ..linalg.nnls import solve_rows
 from ..text import function_name
 
 __all__ = [
@@ -174,7 +174,7 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2., 0.]])
     """
-    return nnls(G, C, Y)
+    return solve_rows(G, C, Y)
 
 
 def extrapolated(
