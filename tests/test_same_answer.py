@@ -146,5 +146,6 @@ def test_np_matrix_is_read_as_an_array():
     with pytest.warns(PendingDeprecationWarning):
         matrix = np.matrix(X)
     model = ConeNMF(3).fit(matrix)
-    np.testing.assert_array_equal(model.components_, ConeNMF(3).fit(X).components_)
-    np.testing.assert_array_equal(model.transform(matrix), model.transform(X))
+    array = np.asarray(matrix)
+    np.testing.assert_array_equal(model.components_, ConeNMF(3).fit(array).components_)
+    np.testing.assert_array_equal(model.transform(matrix), model.transform(array))

@@ -303,6 +303,7 @@ class _Fit:
             checkpoint = Checkpoint(path("checkpoint", checkpoint))
         stack.enter_context(held_folder(Path(checkpoint.folder)))
         self.checkpoint = CheckpointedRun(checkpoint, self.V, identity, rng)
+        self._read = self.data.passes_here  # comparing the data is no part of the run
 
     def resume(self) -> bool:
         """Take over what a checkpoint kept; return whether there was any."""

@@ -7,7 +7,9 @@ from conenmf.data import together
 from conenmf.data.blocks import products
 from conenmf.data.together import Part, products_together, room_for_aligned, sweep_together
 from conenmf.data.views import unit_samples
+from conenmf.solve.losses import FROBENIUS
 from conenmf.solve.run import Run, Stopping, iterate
+from conenmf.solve.solvers import SOLVERS
 
 
 def multiply(block, *, X, C=None):
@@ -57,7 +59,8 @@ def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch):
     inits = [(rng.random((40, 4)), rng.random((4, 300))) for _ in range(3)]
 
     def runs():
-        return [Run(V, W, H, solver, Stopping(0.0, max_iter=12)) for W, H in inits]
+        limits = Stopping(0.0, max_iter=12)
+        return [Run(FROBENIUS.on(V), W, H, SOLVERS[solver], limits) for W, H in inits]
 
     calls = []
     monkeypatch.setattr(together, "products", lambda *two: calls.append(1) or products(*two))

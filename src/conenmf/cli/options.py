@@ -60,9 +60,9 @@ __all__ = [
 
 
 def _components(value: str) -> int | str:
-    if value != "auto" and not (value.isdecimal() and int(value[:9])):
+    if value != "auto" and not (value.isdecimal() and len(value) < 10 and int(value)):
         raise click.BadParameter(f"{value!r} is neither 'auto' nor a number of at least 1")
-    return value if value == "auto" else int(value[:9])
+    return value if value == "auto" else int(value)
 
 
 def _shape(value: str) -> tuple[int, int]:
@@ -469,7 +469,7 @@ class _Command(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(parameter, click.Option):
                 group = _TABLE.get(parameter.name or "", (_OUTPUT,))[0]
                 groups[group].append(record)
         for group, records in groups.items():

@@ -220,7 +220,9 @@ class Loss(ABC):
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of V that is predicted from other features, at most 1."""
-        raise NotAvailableError(f"no score on held-out features is known for loss={self.name!r}")
+        raise NotAvailableError(
+            Message("no score on held-out features is known for ", Option("loss", self.name))
+        )
 
     def relative_error(self, value: float, scale: float) -> float:
         """Return the relative error of a value, given the one that counts as 1."""
