@@ -316,5 +316,5 @@ def test_fit_can_look_for_other_components(folder, capsys, run):
     found = Factorization.load("judged/result.npz").known_uniqueness
     assert found.was_searched
     assert found.summary() in " ".join(capsys.readouterr().out.split())
-    assert "Only factors with the same" not in Path("judged/report.html").read_text("utf-8")
-    assert "Only factors with the same" in Path("plain/report.html").read_text("utf-8")
+    assert "only factors with the same" not in Path("judged/report.html").read_text("utf-8")
+    assert "only factors with the same" in Path("plain/report.html").read_text("utf-8")

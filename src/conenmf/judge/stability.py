@@ -604,7 +604,8 @@ class Stability:
         """
         effort = optional(integer, "effort", effort, at_least=0)
         known, V, best = self.certificate, self.data, self.best_run
-        if known is not None and (effort is None or effort <= known.effort):
+        is_enough = known is not None and (effort is None or effort <= known.effort)
+        if known is not None and is_enough and self.best_certificate is not None:
             return known
         if V is None:
             raise NotAvailableError(
@@ -612,7 +613,8 @@ class Stability:
                 "it before"
             )
         spectrum = Spectrum(V)
-        known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
+        if known is None or not is_enough:
+            known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
         H = get_loss(self.loss).coefficients(V, best)[0]
         beside = certify_beside(V, known, best, H, spectrum=spectrum)
         for name, value in (("certificate", known), ("best_certificate", beside)):
