@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
-from conenmf.errors import OptionError
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.separable import separable_bound, spa
 
@@ -89,10 +88,3 @@ def test_every_storage(main_backend, sample_matrix):
     found = separable_bound(main_backend(sample_matrix), [1, 2, 4])
     assert found.error == pytest.approx(expected.error)
     assert found.noise == pytest.approx(expected.noise)
-
-
-def test_bad_samples():
-    V = from_columns(np.eye(3))
-    for wrong in ([0, 3], [1, 1], [], [0.5], [[0, 1]], "one", None):
-        with pytest.raises(OptionError, match="samples"):
-            separable_bound(V, wrong)

@@ -800,22 +800,9 @@ def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> Start:
     return Start(W, H, name)
 
 
-def _cr1(V: DataMatrix, K: int, rng: Generator) -> Factors:
+def _cones(V: DataMatrix, K: int, rng: Generator, *, name: str) -> Factors:
     """Clustering and rank-one NMF, to the accuracy that an init needs."""
-    W, H, *_ = from_cones(V, K, rng)
-    return W, H
-
-
-def _cr1_plus_plus(V: DataMatrix, K: int, rng: Generator) -> Factors:
-    """The same from centres drawn at random, the best of a few runs."""
-    W, H, *_ = from_cones(V, K, rng, "cr1++")
-    return W, H
-
-
-def _cr1_robust(V: DataMatrix, K: int, rng: Generator) -> Factors:
-    """The same from centres that survive noise."""
-    W, H, *_ = from_cones(V, K, rng, "cr1-robust")
-    return W, H
+    return from_cones(V, K, rng, name)[:2]
 
 
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
@@ -840,9 +827,7 @@ def _samples(V: DataMatrix, indices: Array) -> Array:
 
 
 INITS: dict[str, InitFunction] = {
-    "cr1": _cr1,
-    "cr1++": _cr1_plus_plus,
-    "cr1-robust": _cr1_robust,
+    **{name: partial(_cones, name=name) for name in CONE_INITS},
     "random": _random,
     **SVD_INITS,
     **CLUSTER_INITS,

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from ..arguments import components, factor, integer
+from ..arguments import components, integer
 from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
 from ..data.blocks import Array, Block, exact
 from ..data.matrix import Aligned, DataMatrix
@@ -204,11 +204,9 @@ class ConeStream:
         n_samples : int
             N.
         """
-        W = np.asarray(factor("W", W, ("F", "K")), dtype=np.float64)
-        F, K = W.shape
-        HH, sums = factor("HH", HH, (K, K)), factor("sums", sums, (K,))
-        stream = cls(F, K)
-        stream.n_samples = integer("n_samples", n_samples, at_least=0)
+        W = np.asarray(W, dtype=np.float64)
+        stream = cls(*W.shape)
+        stream.n_samples = n_samples
         size = np.linalg.norm(W, axis=0)
         is_used = (size > 0) & (np.diagonal(HH) > 0)
         W, size = W[:, is_used] / size[is_used], size[is_used]

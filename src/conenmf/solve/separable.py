@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import components, indices
+from ..arguments import components
 from ..cones.greedy import LazyScores, Score
 from ..data.blocks import Array, Block, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, Message, Option, OptionError
+from ..errors import ComponentsError
 from ..linalg.nnls import solve_rows
 
 __all__ = ["SeparableBound", "nnls_in_simplex", "separable_bound", "snpa", "spa"]
@@ -176,11 +176,7 @@ def separable_bound(V: DataMatrix, samples: npt.ArrayLike) -> SeparableBound:
     >>> bound.noise < 1e-12, round(bound.condition, 4), bound.error < 1e-12
     (True, 1.3333, True)
     """
-    require_data_matrix(V, nonzero=True)
-    N = V.shape[1]
-    chosen = indices("samples", samples, N)
-    if chosen.size == 0 or np.unique(chosen).size < chosen.size:
-        raise OptionError(Message(Option("samples", samples), ", expected different samples"))
+    N, chosen = V.shape[1], np.asarray(samples)
     W = np.ascontiguousarray(exact(dense(V.columns(chosen))))
     with V.own_threads():
         largest, total = V.sweep(_distances, V.norms_squared, reduce=_joined, W=W, G=W.T @ W)[0]

@@ -637,16 +637,11 @@ class Poisson(Loss):
         """
         are_same = all(view is V for view in views)
         base = V.as_one_block() if are_same else V  # if it is small: these steps take no time
-        runs = [
-            Run(
-                self.on(base if view is V else view, n_fixed=n_fixed, rescale=False),
-                start.W,
-                start.H,
-                self.solvers["mult"],
-                Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0),
-            )
-            for view, start in zip(views, starts, strict=True)
-        ]
+        runs, stopping = [], Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
+        for view, (W, H, *_) in zip(views, starts, strict=True):
+            objective = self.on(base if view is V else view, n_fixed=n_fixed, rescale=False)
+            objective.is_judged = False
+            runs.append(Run(objective, W, H, self.solvers["mult"], stopping))
         ends = zip(starts, iterate(base, runs), strict=True)
         return [start._replace(W=end.W, H=end.H) for start, end in ends]
 
@@ -685,6 +680,8 @@ class Poisson(Loss):
 
 class Divergence(Objective):
     """The divergence of W H from V, as counts with these rates have it; see the module."""
+
+    is_judged = True  # otherwise values are not computed, and are those of one component
 
     def __init__(
         self,
@@ -728,7 +725,7 @@ class Divergence(Objective):
         side, counts = shared["side"], known_counts(block, weights, shared["unit"])
         if shared["has_holes"]:
             side = side._replace(sums=row_grams(block, weights, side.W))
-        logs = np.empty(len(H)) if shared["is_last"] else NOTHING
+        logs = np.empty(len(H)) if shared["is_last"] and shared["is_judged"] else NOTHING
         updated = moved = update(counts, side, H, logs)
         if before and beta:
             moved = _moved(updated, before[0], beta)
@@ -750,6 +747,7 @@ class Divergence(Objective):
             "side": Side.of(W),
             "unit": self.unit,
             "is_last": False,
+            "is_judged": self.is_judged,
             "in_both_orders": self.turned is not None,
             "has_holes": self.V.observed is not None,
             "is_weighted": bool(self.aligned),
@@ -782,6 +780,8 @@ class Divergence(Objective):
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
         """Return the divergence of V / unit, which rounding may not make negative."""
+        if not self.is_judged:
+            return self.total
         if after and self._known is not None and self._known[0] is W:
             logs = self._known[1]
         else:
