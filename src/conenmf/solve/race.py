@@ -201,12 +201,8 @@ def choose_arena(V: DataMatrix, K: int, rank: int | str | None) -> Arena:
 
 def _has_cheaper_part(V: DataMatrix, K: int, rank: int) -> bool:
     """Whether an iteration on some of the samples is much cheaper than on a sketch of them all."""
-    (F, N), size = V.shape, _part_size(K)
+    (F, N), size = V.shape, max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
     return _has_part(V, size, N) and _MIN_PART_SPEEDUP * F * size <= (F + N) * rank
-
-
-def _part_size(K: int) -> int:
-    return max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
 
 
 def _has_part(V: DataMatrix, size: int, count: int) -> bool:
@@ -216,7 +212,7 @@ def _has_part(V: DataMatrix, size: int, count: int) -> bool:
 
 def part_of(V: DataMatrix, K: int) -> tuple[str, DataMatrix]:
     """Return some samples, or features, if there are many more, otherwise all; and their name."""
-    (F, N), size = V.shape, _part_size(K)
+    (F, N), size = V.shape, max(_PART_SIZE, _PART_SIZE_PER_COMPONENT * K)
     if _has_part(V, size, N):
         part = take_samples(V, evenly_spaced(N, size))
         if part.total > 0 and part.nonzero > _MIN_PART_SAMPLES_PER_COMPONENT * K:
@@ -384,11 +380,15 @@ class Track:
             if not self.entered:
                 self._enter([0])
             if not (self.entered and self.prospect.is_reached(self.entered[0].error)):
-                numbers = [n for n in range(1, self._plan.n_inits) if self._suits(n)]
-                if self._runs_ahead:
+                numbers = list(range(1, self._plan.n_inits))
+                if "spa" in self.inits and not is_dense(self.arena.V):
+                    numbers.remove(self.inits.index("spa"))  # single documents do not win
+                if self._runs_ahead:  # to the end of the second round at once
                     n_before = len(self.entered)
                     self._enter(numbers[:1])
-                    self._run_ahead(self.entered[n_before:])
+                    if self.entered[n_before:] and not self.is_over():
+                        self._ahead = self.entered[n_before:]
+                        self._continue(self._ahead, round=1)
                     del numbers[:1]
                 self._enter(numbers)
             winner = self._race()
@@ -415,10 +415,6 @@ class Track:
             self._continue([winner], round=2)
         return winner
 
-    def _suits(self, number: int) -> bool:
-        """Whether an init may win: single samples of sparse data, such as documents, do not."""
-        return self.inits[number] != "spa" or is_dense(self.arena.V)
-
     def _enter(self, numbers: Iterable[int], known: Start | None = None) -> None:
         """Make inits, and run them; one that cannot make as many components does not take part."""
         entered = []
@@ -444,12 +440,6 @@ class Track:
         for one in entered:
             one.first_error = one.error
             one.has_settled = one.run.reason is StopReason.CONVERGED
-
-    def _run_ahead(self, entered: list[Entered]) -> None:
-        """Run to the end of the second round at once: the lowest error is reached sooner."""
-        if entered and not self.is_over():
-            self._continue(entered, round=1)
-            self._ahead = entered
 
     def _continue(self, entered: list[Entered], *, round: int) -> None:
         """Run until the end of a round, or until the errors hardly fall."""

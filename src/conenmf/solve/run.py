@@ -377,16 +377,6 @@ class Proposal(NamedTuple):
     beta: float = 0.0
     is_leap: bool = False
 
-    @property
-    def aligned(self) -> tuple[Aligned, ...]:
-        """The arrays with one row per sample that the step takes."""
-        return (self.Ht,) if self.before is None else (self.Ht, self.before)
-
-    @property
-    def out(self) -> tuple[Aligned | None, ...]:
-        """Where the new ones may be written: over the old, unless the iteration may be undone."""
-        return (self.Ht,) if self.before is None else (None, None)
-
 
 class Outcome(NamedTuple):
     """The outcome of a pass: the new H, the same before it was moved further, and the sums."""
@@ -435,19 +425,19 @@ class Run:
         V = objective.V
         self._began, self._already_read = time.perf_counter(), V.passes_here
         self.V, self.objective, self.stopping = V, objective, stopping
-        self._solver = objective.runs_as(solver)
-        self._floors = [FLOOR * one.floored for one in (self._solver, solver)]  # of H and of W
+        self.solver = objective.runs_as(solver)
+        self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
         self.callback, self._leap, self._save = callback, leap, save
         (F, N), K = V.shape, np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(V.depth * (F + N), 2 * V.n_entries)
         pass_cost = 2 * work / K
         objective.updates(solver, pass_cost / N, pass_cost / F)
-        self.lacks_sums = resume is None and self._solver.first == "W"
+        self.lacks_sums = resume is None and self.solver.first == "W"
         if resume is None:
             self.log = Log()
             self.state = State(*self._scaled_factors(W, H), {}, [])
-            if self._solver.extrapolate:
+            if self.solver.extrapolate:
                 self.state.momentum = Momentum(self.state.W, self.state.Ht)
         else:
             self.state, self.log, _ = resume
@@ -475,11 +465,6 @@ class Run:
                 stacklevel=2,
             )
 
-    @property
-    def begins_with_H(self) -> bool:
-        """Whether an iteration updates H first."""
-        return self._solver.first == "H"
-
     def extend(self, stopping: Stopping) -> None:
         """Continue a run that has ended, with other limits."""
         self.stopping = stopping
@@ -498,7 +483,7 @@ class Run:
             return Proposal(state.W, state.Ht, _unchanged)
         if momentum is None:
             W = state.W
-            if self._solver.first == "W":
+            if self.solver.first == "W":
                 W = self.objective.update_W(state.sums, W, state.Ht)
             return Proposal(W, state.Ht, self.objective.update_rows)
         leap = self._proposed_leap(momentum)
@@ -506,17 +491,8 @@ class Run:
             return leap
         if momentum.rest:
             return Proposal(state.W, state.Ht, self.objective.update_rows, momentum.Ht)
-        W = self.objective.extrapolate_W(state.W, momentum.W, momentum.beta, self._floors[1])
+        W = self.objective.extrapolate_W(state.W, momentum.W, momentum.beta, self.floors[1])
         return Proposal(W, state.Ht, self.objective.update_rows, momentum.Ht, momentum.beta)
-
-    def arguments(self, proposal: Proposal) -> dict[str, Any]:
-        """Return what the step of the loss needs besides a block and its rows of H."""
-        return {
-            **self.objective.shared(proposal.W),
-            "update": proposal.update,
-            "beta": proposal.beta,
-            "floor": self._floors[0],
-        }
 
     def settle(self, proposal: Proposal, outcome: Outcome) -> None:
         """Accept the outcome of a pass, or undo it if the objective has risen."""
@@ -524,11 +500,12 @@ class Run:
             self._begin(proposal, outcome)
             return
         values, W = self.state.values, proposal.W
-        if self._solver.first == "H":
+        if self.solver.first == "H":
             W = self.objective.update_W(outcome.sums, W, outcome.Ht)
         value = self._value(proposal, outcome, W)
-        is_bold = proposal.beta > 0 or proposal.is_leap
-        if is_bold and values and not self._is_no_worse(value, values[-1]):
+        is_bold, error = proposal.beta > 0 or proposal.is_leap, self.objective.relative_error
+        # Compared as relative errors: a rise within rounding is no reason to undo an iteration.
+        if is_bold and values and error(value) > error(values[-1]):
             self._take_back(proposal)
             value = values[-1]
         else:
@@ -572,12 +549,12 @@ class Run:
         """Take the sums of the init, and scale W if the solver asks for it."""
         self.lacks_sums = False
         self.state.Ht, self.state.sums = outcome.Ht, outcome.sums
-        if self._solver.rescale:
+        if self.solver.rescale:
             self.state.W = self.objective.scale_W(outcome.sums, proposal.W)
 
     def _value(self, proposal: Proposal, outcome: Outcome, W: Array) -> float:
         """The objective at the H of a pass, and at W or the W before it, as the loss knows it."""
-        after = self._solver.first == "H" and self.objective.knows_after
+        after = self.solver.first == "H" and self.objective.knows_after
         W = W if after else proposal.W
         value = self.objective.value(outcome.sums, W, after=after)
         of_H, of_W = self.objective.terms
@@ -586,10 +563,6 @@ class Run:
         if of_H is not None:
             value += float(self.V.map(_penalty, outcome.Ht, term=of_H)[0])
         return value
-
-    def _is_no_worse(self, value: float, last: float) -> bool:
-        """Compared as relative errors: a rise within rounding is no reason to undo an iteration."""
-        return self.objective.relative_error(value) <= self.objective.relative_error(last)
 
     def _accept(self, proposal: Proposal, outcome: Outcome, W: Array) -> None:
         state, momentum = self.state, self.state.momentum
@@ -601,8 +574,13 @@ class Run:
             momentum.W = proposal.W if proposal.is_leap else state.W
             momentum.Ht = outcome.updated
         state.W, state.Ht, state.sums = W, outcome.Ht, outcome.sums
-        if momentum is not None and self.objective.penalties.are_none:
-            self._balance(momentum)
+        if momentum is None or not self.objective.penalties.are_none:
+            return
+        # A component that no sample has used for a while may return with a huge column in W, which
+        # then sets the scale, so that the others are floored, or lost in single precision.
+        size = self.objective.column_units(W)
+        if np.any(size != 1):
+            self._rescale(momentum, size)
 
     def _take_back(self, proposal: Proposal) -> None:
         """Keep the earlier factors, and extrapolate less."""
@@ -611,16 +589,6 @@ class Run:
         momentum.rest = True
         if proposal.beta:
             momentum.ceiling, momentum.beta = proposal.beta, proposal.beta / _CAUTION_RATIO
-
-    def _balance(self, momentum: Momentum) -> None:
-        """Bring columns of W back to ordinary sizes, and rows of H the other way.
-
-        A component that no sample has used for a while may return with a huge column in W, which
-        then sets the scale, so that the others are floored, or lost in single precision.
-        """
-        size = self.objective.column_units(self.state.W)
-        if np.any(size != 1):
-            self._rescale(momentum, size)
 
     def _rescale(self, momentum: Momentum, size: Array) -> None:
         """Divide columns of W by their sizes, and multiply rows of H with these."""
@@ -652,7 +620,7 @@ class Run:
 
     def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
-        if H is None and (self._solver.first == "W" or self._solver.lift_zeros):
+        if H is None and (self.solver.first == "W" or self.solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")
         W = np.asarray(W)
         size = column_units(W) if self.objective.penalties.are_none else np.ones(W.shape[1])
@@ -797,22 +765,18 @@ def _advance(V: DataMatrix, runs: list[Run]) -> None:
         return
     proposals, parts = [run.propose() for run in runs], []
     for run, proposal in zip(runs, proposals, strict=True):
-        objective, arguments = run.objective, run.arguments(proposal)
-        parts.append(
-            Part(
-                run.V,
-                objective.step,
-                (*objective.aligned, *proposal.aligned),
-                arguments,
-                n_rows=len(proposal.aligned),
-                out=proposal.out,
-                X=objective.factor(arguments),
-            )
-        )
+        objective, Ht, before = run.objective, proposal.Ht, proposal.before
+        shared = objective.shared(proposal.W)
+        shared |= {"update": proposal.update, "beta": proposal.beta, "floor": run.floors[0]}
+        rows = (Ht,) if before is None else (Ht, before)
+        out = (Ht,) if before is None else (None, None)  # the iteration may be undone
+        aligned = (*objective.aligned, *rows)
+        X = objective.factor(shared)
+        parts.append(Part(run.V, objective.step, aligned, shared, len(rows), out, X=X))
     outcomes = [Outcome(rows[0], rows[-1], sums) for *rows, sums in sweep_together(V, parts)]
     together: dict[Any, list[tuple[Aligned, Sums]]] = {}
     for run, outcome in zip(runs, outcomes, strict=True):
-        if run.V is V and run.begins_with_H:
+        if run.V is V and run.solver.first == "H":
             together.setdefault(type(run.objective), []).append((outcome.Ht, outcome.sums))
     for kind, factors in together.items():
         kind.multiply(V, factors)
