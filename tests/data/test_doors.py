@@ -345,7 +345,7 @@ def test_arrays_that_no_memory_holds(monkeypatch):
         raise MemoryError("Unable to allocate 9 TiB")
 
     V = from_rows(np.ones((3, 2)))
-    monkeypatch.setattr("conenmf.data.memory.DenseMatrix._stored", broken)
+    monkeypatch.setattr("conenmf.data.memory.DenseMatrix._block", broken)
     with pytest.raises(OutOfMemoryError, match=r"3 samples .Unable to allocate 9 TiB"):
         factorize(V, 1)
     with pytest.raises(MemoryError):

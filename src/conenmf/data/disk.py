@@ -217,9 +217,12 @@ class DiskMatrix(LocalMatrix):
             with read_ahead(
                 lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
             ) as read:
-                yield read
+                yield lambda number: self._as_block(read(number))
         finally:  # numbers that are not what they were may lead to any error
             self._source.check()
+
+    def _block(self, start: int, stop: int) -> Block:
+        return self._as_block(self._stored(start, stop))
 
     def _stored(self, start: int, stop: int) -> Any:
         with self._named(f"samples {start} to {stop - 1}"):

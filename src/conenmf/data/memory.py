@@ -175,20 +175,16 @@ class LocalMatrix(DataMatrix):
     # --- what a storage implements, besides `_gather` ---
 
     @abstractmethod
-    def _stored(self, start: int, stop: int) -> Any:
-        """Samples `start` to `stop`, in rows, as they are stored: an array, or a tuple of some."""
-
-    @abstractmethod
-    def _as_block(self, rows: Any) -> Block:
-        """Stored rows as a block, in the type `dtype`."""
+    def _block(self, start: int, stop: int) -> Block:
+        """Samples `start` to `stop` as a block, in the type `dtype`."""
 
     def _blocks(self) -> Borders:
         """Where blocks begin and end."""
         return equal_borders(self.shape[1], self.block_samples)
 
-    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Any]]:
-        """A function that reads the rows of a block by its number; it is called for 0, 1, ..."""
-        return nullcontext(lambda number: self._stored(*borders[number]))
+    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
+        """A function that reads a block by its number; it is called for 0, 1, ..."""
+        return nullcontext(lambda number: self._block(*borders[number]))
 
     def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype)
@@ -200,12 +196,7 @@ class LocalMatrix(DataMatrix):
 
     def _sweep(self, work: Work) -> tuple[Any, ...]:
         borders = self._blocks()
-        return self._run(work, borders, self._reading_blocks(borders))
-
-    @contextmanager
-    def _reading_blocks(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
-        with self._reading(borders) as read:
-            yield lambda number: self._as_block(read(number))
+        return self._run(work, borders, self._reading(borders))
 
     def _visit(self, work: Work) -> tuple[Any, ...]:
         borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])
@@ -353,8 +344,8 @@ class DenseMatrix(LocalMatrix):
         is_held = not self.clip and self._rows.size <= max_dense_entries
         return self._rows if is_held else None
 
-    def _stored(self, start: int, stop: int) -> Array:
-        return self._rows[start:stop]
+    def _block(self, start: int, stop: int) -> Block:
+        return self._as_block(self._rows[start:stop])
 
     def _as_block(self, rows: Array) -> Block:
         if rows.dtype != self.dtype or rows.itemsize not in rows.strides:
@@ -425,34 +416,25 @@ class SparseMatrix(LocalMatrix):
         twin._other_order, twin._kept = None, {}
         return twin
 
-    @contextmanager
-    def _reading_blocks(self, borders: Borders) -> Iterator[Callable[[int], Block]]:
-        if not self.clip and self._rows.data.dtype == self.dtype:
-            yield lambda number: self._kept_block(*borders[number])
-        else:
-            with super()._reading_blocks(borders) as read:
-                yield read
-
-    def _kept_block(self, start: int, stop: int) -> Block:
-        """A block that is a view of the rows: on small data, making it takes longer than a step."""
-        block = self._kept.get((start, stop))
-        if block is None:
-            block = self._kept[start, stop] = self._as_block(self._stored(start, stop))
-        return block
-
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return the compressed rows, unless negative entries count as zeros."""
         return None if self.clip else self._rows
 
-    def _stored(self, start: int, stop: int) -> tuple[Array, Array, Array]:
-        rows = self._rows
-        first, last = rows.indptr[start], rows.indptr[stop]
-        indptr = rows.indptr[start : stop + 1] - first
-        return rows.data[first:last], rows.indices[first:last], indptr
+    def _block(self, start: int, stop: int) -> Block:
+        """Views of the rows are kept: on small data, making them takes longer than a step."""
+        block = self._kept.get((start, stop))
+        if block is None:
+            rows = self._rows
+            part = slice(rows.indptr[start], rows.indptr[stop])
+            indptr = rows.indptr[start : stop + 1] - part.start
+            block = self._as_block(rows.data[part], rows.indices[part], indptr)
+            if np.may_share_memory(block.data, rows.data):
+                self._kept[start, stop] = block
+        return block
 
-    def _as_block(self, rows: tuple[Array, Array, Array]) -> Block:
-        return sparse_block(*rows, self.shape[0], self.dtype, self.clip)
+    def _as_block(self, data: Array, indices: Array, indptr: Array) -> Block:
+        return sparse_block(data, indices, indptr, self.shape[0], self.dtype, self.clip)
 
     def _gather(self, indices: Array) -> Block:
         rows = self._rows[indices]
-        return self._as_block((rows.data, rows.indices, rows.indptr))
+        return self._as_block(rows.data, rows.indices, rows.indptr)

@@ -183,7 +183,8 @@ def finishing(
     is_plain = penalties.are_none
     units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W as it is
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
-    W = np.where(np.linalg.norm(W / units, axis=0) * units > largest, W / units, 0.0)
+    W = W / units
+    W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
     shared: dict[str, Any] = {"W": W, "G": W.T @ W} | (
         {"units": units} if np.any(units != 1) else {}
     )
@@ -396,7 +397,7 @@ def nearby_power(size: float) -> float:
 
 def column_units(W: Array) -> Array:
     """Return for every column of W (F, K) a power of two near its largest entry."""
-    return np.array([nearby_power(float(size)) for size in W.max(axis=0)])
+    return np.array([nearby_power(size) for size in W.max(axis=0).tolist()])
 
 
 def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMatrix:
