@@ -32,7 +32,7 @@ from .judge.certificate import first_known
 from .judge.choose_k import choose_k
 from .linalg.svd import Spectrum
 from .result import Factorization
-from .scale.checkpoint import Checkpoint, CheckpointedRun, described, held_folder
+from .scale.checkpoint import Checkpoint, CheckpointedRun, described, held_folder, identity_of
 from .solve.constraints import NO_PENALTIES, Fixed, Penalties
 from .solve.inits import CONE_INITS, Init, Start, lie_in_cones
 from .solve.losses import Loss, get_loss
@@ -302,6 +302,7 @@ class _Fit:
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(path("checkpoint", checkpoint))
         stack.enter_context(held_folder(Path(checkpoint.folder)))
+        identity = identity_of(self.V, identity, rng)
         self.checkpoint = CheckpointedRun(checkpoint, self.V, identity, rng)
         self._read = self.data.passes_here  # comparing the data is no part of the run
 

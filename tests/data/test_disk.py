@@ -136,7 +136,7 @@ def test_a_large_h_resumes_from_its_file(path, tmp_path):
     V = open_data(path, max_memory="100kB")
     saved = tmp_path / "run" / "00000003"
     with np.load(saved / "state.npz") as state:
-        files = {k: tuple(v) for k, v in json.loads(str(state["header"]))["files"].items()}
+        files = {k: tuple(v) for k, v in json.loads(str(state["facts"]))["files"].items()}
     assert isinstance(V.load_aligned(saved, "H", files), np.memmap)
     resumed = factorize(V, 3, max_iter=7, **options)
     whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)

@@ -9,6 +9,7 @@ import pytest
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
 from conenmf.atomic import hidden_path
 from conenmf.errors import CheckpointError, OptionError, OutputError
+from conenmf.scale import checkpoint as checkpoint_module
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
 
@@ -115,7 +116,7 @@ def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path, cones):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
     factorize(V, 3, max_iter=3, checkpoint=checkpoint)
     (state,) = tmp_path.glob("*/state.npz")
-    np.savez(state, header=np.array('{"format": "conenmf-checkpoint-2"}'))
+    np.savez(state, facts=np.array('{"format": "conenmf-checkpoint-2"}'))
     with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-2', this version"):
         factorize(V, 3, max_iter=3, checkpoint=checkpoint)
 
@@ -268,7 +269,7 @@ def test_damaged_checkpoints(tmp_path, cones, name, how):
         file.write_bytes(file.read_bytes()[:-100])
     else:
         file.unlink()
-    with pytest.raises(CheckpointError, match=rf"{name} (is damaged|cannot be read)"):
+    with pytest.raises(CheckpointError, match=rf"{name}.*; delete"):
         factorize(from_columns(cones), 3, checkpoint=checkpoint)
 
 
@@ -276,17 +277,17 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     V = from_columns(cones)
     whole = factorize(V, 3, tol=0, max_iter=8)
     saves = []
-    original = np.savez
+    original = checkpoint_module.write_arrays
 
-    def full(stream, **arrays):
-        saves.append(stream)
+    def full(path, *content):
+        saves.append(path)
         if len(saves) == 4:
             raise OSError(28, "No space left on device")
-        original(stream, **arrays)
+        original(path, *content)
 
     checkpoint = Checkpoint(tmp_path, every=0)
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
+        patch.setattr(checkpoint_module, "write_arrays", full)
         with pytest.raises(OutputError, match="the one of iteration 2 is intact; the same"):
             factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert os.listdir(tmp_path) == ["00000002"]
@@ -301,21 +302,13 @@ def test_a_place_where_no_folder_can_be(tmp_path, cones):
             factorize(from_columns(cones), 3, checkpoint=place)
 
 
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("W", np.ones((3, 3))),
-        ("W before", np.array(1.0)),
-        ("sum HH", 0),
-    ],
-)
-def test_a_changed_array_is_noticed_though_its_archive_is_sound(tmp_path, cones, part, value):
+def test_a_changed_header_of_an_array_is_noticed(tmp_path, cones):
+    """NumPy would read fewer numbers, and never come to the checksum at the end."""
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
     factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)
     (state,) = tmp_path.glob("*/state.npz")
-    with np.load(state) as stored:
-        parts = {name: stored[name] for name in stored.files}
-    assert part in parts
-    np.savez(state, **parts | {part: value})
+    content = state.read_bytes()
+    assert b"(40, 3)" in content
+    state.write_bytes(content.replace(b"(40, 3)", b"(40, 2)", 1))
     with pytest.raises(CheckpointError, match="its checksum is another"):
         factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)

@@ -11,7 +11,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import index
+from operator import index, methodcaller
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def write_arrays(
 ) -> None:
     """Write arrays and plain facts to a file that appears complete."""
     target = output_file(checked_path("path", path))
-    members = {**arrays, _FACTS: np.array(json.dumps(facts))}
+    members = {**arrays, _FACTS: np.array(json.dumps(facts, default=methodcaller("tolist")))}
     with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in members.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -61,7 +61,7 @@ from ..errors import (
 )
 from ..linalg.svd import Spectrum
 from ..names import Names
-from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder
+from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder, identity_of
 from ..solve.inits import Start
 from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Saved, Stopping, ending
@@ -322,8 +322,9 @@ def replicate_over(
         for K, place in ks.items():
             generators, kept = rng.spawn(n_runs), None
             if place is not None:
-                opened = KeptRuns.open(place, V, {"K": K, **settings}, generators[0], known)
-                kept = stack.enter_context(opened)
+                stack.enter_context(held_folder(Path(place.folder)))
+                identity = identity_of(V, {"K": K, **settings}, generators[0], known)
+                kept = KeptRuns(place, identity)
                 found = {number: kept.load(number) for number in range(n_runs)}
                 ends[K] = {number: end for number, end in found.items() if end is not None}
             tasks += [_Task(K, number, one, kept) for number, one in enumerate(generators)]

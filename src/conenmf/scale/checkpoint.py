@@ -3,9 +3,10 @@
 A checkpoint is a folder, which one run uses at a time. Each save writes a new folder inside it
 under a temporary name and moves it into place when all of it is on the disk; only then is the one
 before it removed. On a cluster the workers write their own partitions of H, so the folder must be
-one that all of them see. Every file has a checksum; ``state.npz`` holds its own.
+one that all of them see. Every file has a checksum; those of ``state.npz`` are the archive's own.
 
-Several runs in one folder (`KeptRuns`) each have a checkpoint, and a file once they have ended.
+Several runs in one folder (`KeptRuns`) each have a checkpoint, and a file once they have ended. All
+these files are written and read in the same way, and each has the settings that it belongs to.
 Each run has the bits that it would have alone, so runs that are read and runs that are computed
 give the same as if all were computed, and there may be more of them later.
 
@@ -17,10 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import shutil
 import time
-import zlib
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -39,7 +39,6 @@ from ..atomic import (
     in_use,
     remove_temporaries,
     writing,
-    written_whole,
 )
 from ..data.blocks import Array
 from ..data.digest import digest, known_digest
@@ -55,10 +54,17 @@ from ..errors import (
     is_disk_full,
 )
 
-__all__ = ["Checkpoint", "CheckpointedRun", "KeptRuns", "Parts", "described", "held_folder"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointedRun",
+    "KeptRuns",
+    "Parts",
+    "described",
+    "held_folder",
+    "identity_of",
+]
 
-_FORMAT = "conenmf-checkpoint-6"
-_RUN_FORMAT = "conenmf-run-3"
+_FORMAT = "conenmf-checkpoint-7"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",
@@ -106,13 +112,10 @@ class CheckpointedRun:
     ----------
     checkpoint : Checkpoint
     V : DataMatrix
-    settings : dict
-        What the result depends on; a checkpoint with other settings is refused.
+    identity : dict
+        What the result depends on, see `identity_of`; a checkpoint of another one is refused.
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
-    data : str, optional
-        The digest of the data, and of what is known of them, if the caller has it: otherwise V is
-        read for it.
 
     Attributes
     ----------
@@ -126,22 +129,14 @@ class CheckpointedRun:
         self,
         checkpoint: Checkpoint,
         V: DataMatrix,
-        settings: dict[str, Any],
+        identity: dict[str, Any],
         rng: np.random.Generator | None = None,
-        data: str | None = None,
     ) -> None:
         self._folder = Path(checkpoint.folder)
         self._every = checkpoint.every
         self._V = V
         self._rng = rng
-        self._settings = {
-            **settings,
-            "known": known_digest(V) if data is None else None,
-            "shape": list(V.shape),
-            "dtype": str(V.dtype),
-            "random state": None if rng is None else joblib.hash(rng.bit_generator.state),
-            "data": digest(V) if data is None else data,
-        }
+        self._identity = identity
         self._last = time.perf_counter()
         self.facts: dict[str, Any] = {}
         self.initial_W: Array | None = None
@@ -154,16 +149,7 @@ class CheckpointedRun:
         newest = max(self._saved(), default=None)
         if newest is None:
             return None
-        try:
-            header, arrays = _read(newest)
-        except CheckpointError:
-            raise
-        except Exception as problem:  # a damaged file may raise any of them
-            raise CheckpointError(
-                f"{newest} is not a checkpoint of conenmf, or its state.npz is damaged: {problem}; "
-                "delete it to run from the beginning"
-            ) from problem
-        _refuse_others(newest, header["settings"], self._settings)
+        header, arrays = _read(newest / "state.npz", self._identity)
         if int(newest.name) > max_iter:
             raise CheckpointError(
                 Message(
@@ -208,8 +194,6 @@ class CheckpointedRun:
         parts: Parts = run.parts()
         files: dict[str, Any] = {}
         header = {
-            "format": _FORMAT,
-            "settings": self._settings,
             "facts": self.facts,
             "rng": None if self._rng is None else self._rng.bit_generator.state,
             "plain": parts.plain,
@@ -222,9 +206,7 @@ class CheckpointedRun:
         with folder_written_whole(target) as folder:
             for name, rows in parts.aligned.items():
                 files |= self._V.save_aligned(rows, folder, name)
-            arrays["header"] = np.array(json.dumps(header, default=_plain))
-            with written_whole(folder / "state.npz") as stream:
-                np.savez(stream, checksum=np.array(_checksum(arrays)), **arrays)
+            _write(folder / "state.npz", self._identity, arrays, header)
         if self._V.is_remote:  # lost chunks are then read from their files again
             names = parts.aligned
             run.relocate({name: self._load_aligned(target, name, header) for name in names})
@@ -243,39 +225,46 @@ class CheckpointedRun:
         return CheckpointError(f"no checkpoint can be saved in {self._folder}: {reason} ({left})")
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the arrays of a save."""
-    with open(folder / "state.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    header = json.loads(str(arrays["header"]), object_hook=_revived)
-    if header["format"] != _FORMAT:
+def identity_of(
+    V: DataMatrix,
+    settings: dict[str, Any],
+    rng: np.random.Generator | None,
+    data: str | None = None,
+) -> dict[str, Any]:
+    """Return what a run depends on: settings, V, and its generator, in plain values and digests.
+
+    V is read for its digest, unless the caller has it, `data`.
+    """
+    return {
+        **settings,
+        "known": known_digest(V),
+        "shape": list(V.shape),
+        "dtype": str(V.dtype),
+        "random state": None if rng is None else joblib.hash(rng.bit_generator.state),
+        "data": digest(V) if data is None else data,
+    }
+
+
+def _write(
+    file: Path, identity: dict[str, Any], arrays: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    write_arrays(file, arrays, {"format": _FORMAT, "identity": identity, **facts})
+
+
+def _read(file: Path, identity: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The facts and the arrays of a file; refuse one that is damaged or of another identity."""
+    try:
+        with reading(file, _FORMAT, "a checkpoint") as saved, zipfile.ZipFile(file) as archive:
+            if archive.testzip() is not None:
+                raise FileFormatError("its checksum is another")
+            arrays = {name: saved.numbers(name, "fiub", nan=True) for name in saved.names}
+            facts = saved.facts
+    except (FileFormatError, OSError) as problem:
         raise CheckpointError(
-            f"{folder} has format {header['format']!r}, this version reads {_FORMAT!r}: "
-            "resume it with the version that wrote it, or delete it"
-        )
-    if int(arrays.pop("checksum")) != _checksum(arrays):
-        raise ValueError("its checksum is another")
-    del arrays["header"]
-    return header, arrays
-
-
-def _checksum(arrays: dict[str, Array]) -> int:
-    """The CRC-32 of arrays with their names, types and shapes."""
-    checksum = 0
-    for name, array in sorted(arrays.items()):
-        checksum = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode(), checksum)
-        checksum = zlib.crc32(array.tobytes(), checksum)
-    return checksum
-
-
-def _plain(value: Any) -> Any:
-    """Arrays and numbers in the state of a generator, in plain values."""
-    is_array = isinstance(value, np.ndarray)
-    return {"array": value.tolist(), "dtype": value.dtype.str} if is_array else value.item()
-
-
-def _revived(value: dict[str, Any]) -> Any:
-    return np.array(value["array"], value["dtype"]) if value.keys() == {"array", "dtype"} else value
+            f"{problem}; delete it, and the folder of its iteration, to compute it again"
+        ) from problem
+    _refuse_others(file, facts["identity"], identity)
+    return facts, arrays
 
 
 @contextmanager
@@ -314,78 +303,31 @@ def _refuse_others(folder: Path, saved: dict[str, Any], now: dict[str, Any]) -> 
 
 
 class KeptRuns:
-    """The runs in a folder, which one process uses at a time.
-
-    A run that was renamed, or comes from another folder, is refused: each has its number, and a
-    digest of the settings.
+    """The runs in a folder that the caller holds.
 
     Parameters
     ----------
     checkpoint : Checkpoint
-    identity : str
-        The digest of the settings and the data.
+    identity : dict
+        What all runs depend on; see `identity_of`. A run of another folder or number is refused.
     """
 
-    def __init__(self, checkpoint: Checkpoint, identity: str) -> None:
-        self._folder = Path(checkpoint.folder)
-        self._every = checkpoint.every
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any]) -> None:
+        self._checkpoint = checkpoint
         self._identity = identity
-
-    @classmethod
-    @contextmanager
-    def open(
-        cls,
-        checkpoint: Checkpoint,
-        V: DataMatrix,
-        settings: dict[str, Any],
-        rng: np.random.Generator,
-        data: str,
-    ) -> Iterator[KeptRuns]:
-        """Hold a folder, which is made if it does not exist; refuse one of other runs.
-
-        `rng` is the generator of the first run, `data` the digest of V.
-        """
-        place = Path(checkpoint.folder)
-        now: dict[str, Any] = {
-            "format": _RUN_FORMAT,
-            "shape": list(V.shape),
-            "dtype": str(V.dtype),
-            **settings,
-            "random state": joblib.hash(rng.bit_generator.state),
-            "data": data,
-        }
-        with held_folder(place):
-            file = place / "settings.json"
-            if file.exists():
-                _refuse_others(place, _read_settings(file), now)
-            else:
-                with written_whole(file) as stream:
-                    stream.write(json.dumps(now, indent=2).encode())
-            yield cls(checkpoint, joblib.hash(now))
 
     def load(self, number: int) -> tuple[Array, float] | None:
         """Return W (F, K) and the relative error of a run, or None if it has not ended."""
         file = self._file(number)
         if not file.exists():
             return None
-        try:
-            with reading(file, _RUN_FORMAT, "a run") as saved:
-                W, error = saved.factor("W"), float(saved.facts["relative_error"])
-                found = saved.facts["run"], saved.facts["identity"]
-        except FileFormatError as problem:
-            raise CheckpointError(f"{problem}; delete it, and it is computed again") from problem
-        if found != (number, self._identity):
-            own = "other data or settings" if found[0] == number else f"run {found[0]}"
-            raise CheckpointError(
-                f"{file} belongs to {own}, not to this place: delete it, and it is computed again"
-            )
-        return W, error
+        facts, arrays = _read(file, self._identity_of(number))
+        return arrays["W"], float(facts["relative_error"])
 
     def keep(self, number: int, W: Array, relative_error: float) -> None:
         """Write a run that has ended, and remove its checkpoint."""
-        facts: dict[str, Any] = {"format": _RUN_FORMAT, "run": number, "identity": self._identity}
-        facts["relative_error"] = relative_error
-        write_arrays(self._file(number), {"W": W}, facts)
+        facts = {"relative_error": relative_error}
+        _write(self._file(number), self._identity_of(number), {"W": W}, facts)
         shutil.rmtree(self._file(number).with_suffix(""), ignore_errors=True)
 
     def unfinished(self, number: int, V: DataMatrix) -> CheckpointedRun:
@@ -393,21 +335,14 @@ class KeptRuns:
         folder = self._file(number).with_suffix("")
         with writing(folder):
             folder.mkdir(exist_ok=True)
-        here = Checkpoint(folder, self._every)
-        return CheckpointedRun(here, V, {"run": number}, data=self._identity)
+        here = Checkpoint(folder, self._checkpoint.every)
+        return CheckpointedRun(here, V, self._identity_of(number))
+
+    def _identity_of(self, number: int) -> dict[str, Any]:
+        return {**self._identity, "number": number}
 
     def _file(self, number: int) -> Path:
-        return self._folder / f"run-{number:04d}.npz"
-
-
-def _read_settings(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError) as problem:
-        raise CheckpointError(
-            f"{file} does not say which runs these are: {problem}; delete its folder to run from "
-            "the beginning, or name another"
-        ) from problem
+        return Path(self._checkpoint.folder) / f"run-{number:04d}.npz"
 
 
 # --- functions, by their code -------------------------------------------------------------------
