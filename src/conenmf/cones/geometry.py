@@ -33,6 +33,7 @@ Proofs: "Where the bound is attained" in the documentation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise as neighbours
 from typing import Any, NamedTuple, TypeAlias
 
@@ -241,7 +242,7 @@ def pairwise_separation(V: DataMatrix, labels: Aligned) -> Separation:
     own, n_members = V.map(_own_clusters, labels, V.norms_squared, clusters=clusters)
     if n_members > _MAX_EXACT_SAMPLES:
         return _bound(V, own, clusters.size)
-    ((indices, own),) = V.map(_members, own, reduce=_append_both)
+    ((indices, own),) = V.map(_members, own, reduce=partial(np.append, axis=1))
     apart = distances(V, indices)
     same = own[:, None] == own
     between = angles_of(apart.min(where=~same, initial=2.0)) if clusters.size > 1 else np.inf
@@ -262,13 +263,10 @@ def _own_clusters(
     return np.where(is_member, np.searchsorted(clusters, labels), -1), int(is_member.sum())
 
 
-def _members(index: range, own: Array) -> tuple[tuple[Array, Array]]:
+def _members(index: range, own: Array) -> tuple[Array]:
+    """The samples (2, n) that belong to a cluster: their indices and their clusters."""
     members = np.flatnonzero(own >= 0)
-    return ((members + index.start, own[members]),)
-
-
-def _append_both(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.append(a[0], b[0]), np.append(a[1], b[1])
+    return (np.stack([members + index.start, own[members]]),)
 
 
 def distances(V: DataMatrix, indices: Array) -> Array:

@@ -101,7 +101,7 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> tupl
     H : array (K, N), at most one nonzero in each column
     """
     with V.own_threads():
-        products = V.sweep(_multiply, cones.labels, Q=cones.directions.T)
+        products = V.sweep(cone_products, cones.labels, Q=cones.directions.T)
         return _factors(V, cones.labels, cones.directions.T, products, tol)
 
 
@@ -158,17 +158,12 @@ def _assign_and_multiply(
 ) -> tuple[Array, Array, Array, tuple[Array, float]]:
     """Assign samples, and multiply them with the first vectors of Algorithm 2 in the same pass."""
     labels, cosines, smallest = assign(block, squared, Z=Z, tie=tie)
-    h, S = _multiply(block, labels, Q=Z.T)
+    h, S = cone_products(block, labels, Q=Z.T)
     return labels, cosines, h, (S, smallest)
 
 
 def _add_and_smallest(a: tuple[Array, float], b: tuple[Array, float]) -> tuple[Array, float]:
     return add(a[0], b[0]), min(a[1], b[1])
-
-
-def _multiply(block: Block, labels: Array, *, Q: Array) -> tuple[Array, Array]:
-    """V_k'q_k and V_k V_k'q_k; row k of Q is q_k."""
-    return cone_products(block, labels, Q)
 
 
 def _factors(
@@ -248,7 +243,7 @@ def _leading_vectors(
         r, is_done = _residual(w[0], Aw, tol)
         if is_done:
             break
-        h, Ar = V.sweep(_multiply, labels, Q=r)
+        h, Ar = V.sweep(cone_products, labels, Q=r)
         heights = [*heights, h] if 0 < len(heights) < _MAX_PRODUCTS else []
         _maximize_in_span(w, (r, Ar, _share_of(len(heights) - 1, len(first))), p)
     return w[0], w[2], heights
