@@ -6,8 +6,6 @@ import sys
 
 from .signals import Terminated, handle_signals, release_signals
 
-__all__ = ["run"]
-
 
 def run() -> None:
     """Run the command line, or say what is missing for it."""

@@ -29,27 +29,6 @@ from .errors import (
 )
 from .text import shown
 
-__all__ = [
-    "array",
-    "choice",
-    "classes",
-    "components",
-    "factor",
-    "flag",
-    "function",
-    "generator",
-    "indices",
-    "instance",
-    "integer",
-    "number",
-    "optional",
-    "path",
-    "rows_and_columns",
-    "seeded",
-    "several",
-    "text",
-]
-
 Array: TypeAlias = npt.NDArray[Any]
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -18,20 +18,6 @@ from typing import Any
 
 from .errors import ConeNMFError, OutputError, is_disk_full
 
-__all__ = [
-    "LOCK_FILE",
-    "files_written_whole",
-    "flush",
-    "flush_folder",
-    "folder_written_whole",
-    "hidden_path",
-    "in_use",
-    "output_file",
-    "remove_temporaries",
-    "writing",
-    "written_whole",
-]
-
 LOCK_FILE = ".conenmf-lock"
 _PATIENCE_SECONDS = 0.1  # others hold a lock for an instant while they look at it
 _NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, of 255 on most systems

@@ -28,8 +28,6 @@ from .solve.run import Callback, History, Stopping
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
 from .text import card, counted, function_name
 
-__all__ = ["INITS_COMPARED", "SOLVERS_COMPARED", "Comparison", "Contender", "compare"]
-
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
 _WARM_UP_SAMPLES = 64

@@ -49,8 +49,6 @@ from .solve.online import ConeStream
 from .solve.run import Callback
 from .solve.solvers import Solver, Update
 
-__all__ = ["ConeNMF", "sklearn_init"]
-
 
 class _ForBatches:
     """A method that is there if the number of components is given, and the loss is for batches."""

@@ -28,22 +28,6 @@ from .names import Names
 from .result import Factorization
 from .text import shown
 
-__all__ = [
-    "ANNOTATED_FILE",
-    "REPORT_FILE",
-    "RESULT_FILE",
-    "TABLES",
-    "TABLE_NAMES",
-    "annotate",
-    "annotate_file",
-    "check_packages",
-    "check_table",
-    "facts",
-    "no_formula",
-    "write_coefficients",
-    "write_tables",
-]
-
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
 ANNOTATED_FILE = "annotated.h5ad"

@@ -16,8 +16,6 @@ import numpy as np
 from .data.blocks import Array, Block, compressed
 from .data.matrix import DataMatrix
 
-__all__ = ["Annotation", "annotated_copy", "annotated_counts", "categories"]
-
 Annotation: TypeAlias = tuple[str, str, Any]
 """Where it goes (obsm, varm, obs, var or uns), under which name, and what it is."""
 

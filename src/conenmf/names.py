@@ -17,8 +17,6 @@ from .arguments import optional, rows_and_columns, several
 from .errors import DataError, Message, Option, OptionError
 from .text import excerpt, shown, visible
 
-__all__ = ["Names", "in_order", "names_of", "places_of"]
-
 _TEXTS = "a list of names"
 _LISTED_NAMES = 5
 

@@ -53,8 +53,6 @@ from .solve.run import (
 from .solve.solvers import Solver, Update, solver_name
 from .text import function_name
 
-__all__ = ["Factorization", "checked_K", "factorize"]
-
 _MIN_GAIN_SHARE = 1e-3  # share of the error that an iteration must still bring for a sketch to pay
 _SKETCH_TOL = 2e-3  # tol on a sketch, which V itself then refines
 

@@ -16,8 +16,6 @@ from typing import Any
 from .arguments import function, integer
 from .solve.run import Callback, Iteration
 
-__all__ = ["TimeLeft", "watching"]
-
 _CHOOSING = "[ConeNMF] choosing an init"
 _WINDOW_ITERATIONS = 5  # over which the fall of the error is measured, as a solver does
 

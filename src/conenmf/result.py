@@ -42,8 +42,6 @@ from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 from .text import card, counted
 
-__all__ = ["Factorization"]
-
 _HOW_MANY = {  # words for what chose the number of components
     "cones": "as many as the samples have cones",
     "ratio": "after which the singular values fall most",

@@ -19,8 +19,6 @@ from .judge.uniqueness import Uniqueness
 from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 
-__all__ = ["saved_factorization", "write_factorization"]
-
 _FORMAT = "conenmf-factorization-4"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")

@@ -10,8 +10,6 @@ import signal
 import time
 from typing import Any
 
-__all__ = ["Terminated", "handle_signals", "release_signals"]
-
 _GRACE_SECONDS = 1.0  # to clean up in, during which further signals are ignored
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["Shown", "card", "counted", "decoded", "excerpt", "function_name", "shown", "visible"]
-
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
 _MAX_VALUE_CHARS = 100

@@ -22,8 +22,6 @@ from .pipeline import factorize
 from .result import Factorization
 from .text import visible
 
-__all__ = ["consensus", "nmf"]
-
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _SET_HERE = ("names", "V", "K", "n_runs")
 

@@ -16,8 +16,6 @@ from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt
 
-__all__ = ["TPM", "GeneStatistics", "gene_statistics", "overdispersion"]
-
 TPM = 1e6  # the sum to which a cell is scaled
 _TOP_GENES = 20  # by their mean, which show the least variation
 _WINSOR = (0.1, 0.9)  # quantiles, between which most genes lie
@@ -72,8 +70,7 @@ def overdispersion(statistics: GeneStatistics) -> Array:
     usual = (fano > least) & (fano < most) & (mean > low) & (mean < high)
     B2 = np.median(fano[usual]) if usual.any() else np.nanmedian(fano)
     expected = A**2 * mean + B2
-    ratio: Array = np.divide(fano, expected, out=np.full(len(fano), np.nan), where=expected > 0)
-    return ratio
+    return np.divide(fano, expected, out=np.full(len(fano), np.nan), where=expected > 0)
 
 
 def _measure(block: Block) -> tuple[Array, dict[str, Array | int]]:

@@ -42,8 +42,6 @@ from ..text import counted, excerpt
 from .genes import GeneStatistics, gene_statistics, overdispersion
 from .spectra import spectra_of_all, usages_of
 
-__all__ = ["Programs", "find_programs"]
-
 Progress: TypeAlias = Callable[[str, float], object]
 """Called with what is done, and the share of the work that is done."""
 

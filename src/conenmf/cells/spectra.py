@@ -13,8 +13,6 @@ from ..linalg.nnls import solve_rows
 from ..solve.coefficients import coefficients
 from .genes import TPM, GeneStatistics
 
-__all__ = ["spectra_of_all", "usages_of"]
-
 
 def spectra_of_all(
     V: DataMatrix, statistics: GeneStatistics, usages: Aligned

@@ -24,8 +24,6 @@ from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
 from ..text import visible
 from .programs import Programs
 
-__all__ = ["check_run", "file_names", "write_programs"]
-
 _TABLES = {
     "genes": "{name}.overdispersed_genes.txt",
     "spectra": "{name}.spectra.{run}.consensus.txt",

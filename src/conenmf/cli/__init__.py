@@ -99,7 +99,7 @@ class _Group(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
-        return getattr(module, cmd_name)  # type: ignore[no-any-return]
+        return getattr(module, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them, and the exit codes."""

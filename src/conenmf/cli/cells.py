@@ -18,8 +18,6 @@ from ..io.text import read_names
 from ..text import visible
 from .options import OUTPUT, RUNNING, Request, command
 
-__all__ = ["cells"]
-
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
 

@@ -24,8 +24,6 @@ from ..progress import TimeLeft
 from ..solve.run import Iteration
 from ..text import visible
 
-__all__ = ["Display", "Interruption"]
-
 _BAR_SECONDS = 0.1  # between two updates of the bar
 _TEXTS = ("description", "fields[note]")
 _SAVING = "saving the result so far; Ctrl-C again to end at once"

@@ -50,8 +50,6 @@ from .output import check_folder, earlier_files, new_result, write_csv, write_su
 from .show import fit_text
 from .side_files import about_samples, drop_class_column, read_fixed, weighed
 
-__all__ = ["demo", "example", "fit"]
-
 
 @command(
     *("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "tables", "anndata"),

@@ -52,8 +52,6 @@ from .output import (
 from .show import diagnosis_text, rank_text
 from .side_files import read_labels
 
-__all__ = ["compare", "diagnose", "rank", "stability"]
-
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 _DEFAULT_MAX_K = 20
 

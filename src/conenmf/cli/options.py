@@ -40,24 +40,6 @@ from ..text import visible
 from .console import Display
 from .side_files import read_entries
 
-__all__ = [
-    "ENTRIES",
-    "OUTPUT",
-    "PREPARING",
-    "PRINTING",
-    "READING",
-    "RUNNING",
-    "STOPPING",
-    "TERMS",
-    "VIEWING",
-    "WORDS",
-    "Request",
-    "choosing",
-    "command",
-    "flags_of",
-    "json_values",
-]
-
 
 def _components(value: str) -> int | str:
     if value != "auto" and not (value.isdecimal() and len(value) < 10 and int(value)):

@@ -31,22 +31,6 @@ from ..atomic import (
 from ..errors import OptionError, OutputError
 from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES, no_formula
 
-__all__ = [
-    "LIMITS_FILE",
-    "RUNS_FILE",
-    "RUNS_FOLDER",
-    "STABILITY_FILE",
-    "check_complete",
-    "check_folder",
-    "check_picture",
-    "earlier_files",
-    "list_in_summary",
-    "new_result",
-    "save_picture",
-    "write_csv",
-    "write_summary",
-]
-
 _SUMMARY_FILE = "summary.json"
 STABILITY_FILE, LIMITS_FILE, RUNS_FILE = "stability.npz", "limits.csv", "runs.csv"
 RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end

@@ -25,8 +25,6 @@ from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
 from .output import STABILITY_FILE, check_complete, list_in_summary
 from .side_files import about_samples, drop_class_column, weighed
 
-__all__ = ["report", "transform"]
-
 
 @command(
     *READING,

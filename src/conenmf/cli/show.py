@@ -18,8 +18,6 @@ from ..solve.run import StopReason
 from ..text import counted, visible
 from .options import Request
 
-__all__ = ["diagnosis_text", "fit_text", "rank_text"]
-
 _SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
 _MAX_WORD_CHARS = 30
 

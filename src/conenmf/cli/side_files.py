@@ -32,15 +32,6 @@ from ..text import visible
 if TYPE_CHECKING:
     from .options import Request
 
-__all__ = [
-    "about_samples",
-    "drop_class_column",
-    "read_entries",
-    "read_fixed",
-    "read_labels",
-    "weighed",
-]
-
 _BOOLEANS = re.compile(rb"(?i)(^|[,;\t| \"])(true|false)(?=[,;\t| \"\r\n]|$)", re.MULTILINE)
 _MAX_CHARS = 1000  # of a text, which the report shows the beginning of
 

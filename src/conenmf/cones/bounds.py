@@ -24,20 +24,6 @@ from ..data.validate import check_labels, require_data_matrix
 from ..errors import Message, Option, OptionError
 from .geometry import sine_at, squared_distances
 
-__all__ = [
-    "NoiseBound",
-    "deterministic_bound",
-    "largest_angle_in_orthant",
-    "noise_bound",
-    "probabilistic_bound",
-    "rank_epsilon",
-    "rank_sample_size",
-    "sample_size",
-    "smallest_limit",
-    "trimmed_bound",
-    "weighted_bound",
-]
-
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 _MAX_FEATURES = 2**53  # which a float counts exactly
 
@@ -496,5 +482,4 @@ def _shares(weights: Array) -> Array:
 def _mean_squared_sine(angles: Array) -> Array:
     """f(alpha) = E sin^2(beta) for beta uniform on [0, alpha]."""
     series = angles**2 / 3 - angles**4 / 15  # the formula is a difference of nearly equal numbers
-    f: Array = np.where(angles < 1e-2, series, 0.5 - np.sin(2 * angles) / (4 * angles))
-    return f
+    return np.where(angles < 1e-2, series, 0.5 - np.sin(2 * angles) / (4 * angles))

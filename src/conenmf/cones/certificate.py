@@ -49,20 +49,6 @@ from ..linalg.svd import Spectrum
 from ..text import card
 from .dual_bound import LowerBound, best_lower_bound, default_effort
 
-__all__ = [
-    "BoundWarning",
-    "Certificate",
-    "bound_given",
-    "certify_least_squares",
-    "coordinate_steps",
-    "first_certificate",
-    "known_bound",
-    "lower_bound",
-    "objective_bound",
-    "observed_bound",
-    "proven_in_words",
-]
-
 _ROUNDING = 1e-13  # of ||V||^2, in the squared error
 _MAX_RECTANGLES = 8  # that are compared by how much of V they hold
 _DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
@@ -486,8 +472,7 @@ def _minorant_roots(index: range, weights: Array, *, t: Array) -> tuple[Array, N
 
 
 def _times_both(block: Block, roots: Array, *, features: Array) -> Array:
-    scaled: Array = dense(block) * features[:, None] * roots
-    return scaled
+    return dense(block) * features[:, None] * roots
 
 
 def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Block:
@@ -516,8 +501,7 @@ def _tail(V: DataMatrix, k: int) -> tuple[float, float]:
 
 def _beyond(block: Block, *, Q: Array) -> Array:
     samples = dense(block)
-    left: Array = samples - Q @ (Q.T @ samples)
-    return left
+    return samples - Q @ (Q.T @ samples)
 
 
 def _sum_samples(block: Block) -> tuple[Array]:
@@ -525,5 +509,4 @@ def _sum_samples(block: Block) -> tuple[Array]:
 
 
 def _centred(block: Block, *, mean: Array) -> Array:
-    centred: Array = dense(block) - mean[:, None]
-    return centred
+    return dense(block) - mean[:, None]

@@ -34,17 +34,6 @@ from .geometry import angles_between, cosine_rounding, largest_angle
 from .greedy import LazyScores
 from .robust import are_evident, centres_in_noise
 
-__all__ = [
-    "Cones",
-    "assign",
-    "choose_centres",
-    "cluster_cones",
-    "farthest_first",
-    "plain_centres",
-    "require_new_direction",
-    "require_samples",
-]
-
 _NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
 
 # --- Algorithm 1 as printed -------------------------------------------------------------------
@@ -87,8 +76,7 @@ def _direction(V: DataMatrix, n: int) -> Array:
 
 
 def _unit(column: Array) -> Array:
-    scaled: Array = column / np.linalg.norm(column)
-    return scaled
+    return column / np.linalg.norm(column)
 
 
 def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:

@@ -56,19 +56,6 @@ from .geometry import (
     unit_columns,
 )
 
-__all__ = [
-    "ConeCount",
-    "EdgeCount",
-    "Linkage",
-    "RankEstimate",
-    "count_above_edge",
-    "count_cones",
-    "default_range",
-    "estimate_rank",
-    "linkage",
-    "noise_edge",
-]
-
 _MAX_DEFAULT_K = 50  # largest K searched by default
 
 _FAILURE = 0.01  # probability that noise of the variances assumed is counted

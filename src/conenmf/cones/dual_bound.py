@@ -27,15 +27,6 @@ from ..data.views import MappedMatrix
 from ..linalg.svd import Spectrum
 from .geometry import leading_plane
 
-__all__ = [
-    "DEFAULT_EFFORT",
-    "SPARSE_EFFORT",
-    "LowerBound",
-    "best_lower_bound",
-    "default_effort",
-    "support_width",
-]
-
 DEFAULT_EFFORT, SPARSE_EFFORT = 3, 1
 """Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
 

@@ -57,27 +57,6 @@ from ..errors import ComponentsError, DataError
 from ..linalg.nnls import solve_rows
 from ..linalg.svd import Spectrum
 
-__all__ = [
-    "ConeGeometry",
-    "Plane",
-    "Separation",
-    "angles_between",
-    "angles_of",
-    "cone_geometry",
-    "cosine_rounding",
-    "distances",
-    "enclosing_cones",
-    "largest_angle",
-    "leading_plane",
-    "pairwise_separation",
-    "rank_two_factors",
-    "sine_at",
-    "smallest_ball",
-    "squared_distances",
-    "unit_columns",
-    "widen",
-]
-
 _DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
 _NARROW_SQ = 1e-8  # one that does so even if that is expensive
 _SAMPLES_AT_ONCE = 256  # made dense
@@ -168,22 +147,19 @@ def angles_of(distances: npt.ArrayLike) -> Array:
     >>> angles_of([0.0, np.sqrt(2), 2.0])  # 0, a right angle, opposite
     array([0.        , 1.57079633, 3.14159265])
     """
-    angles: Array = 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
-    return angles
+    return 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
 
 
 def sine_at(distance_squared: npt.ArrayLike) -> Array:
     """Return the sine of the angle between two unit vectors, given the square of their distance."""
     q = np.clip(distance_squared, 0.0, 4.0)
-    sine: Array = np.sqrt(q * (1.0 - q / 4))
-    return sine
+    return np.sqrt(q * (1.0 - q / 4))
 
 
 def unit_columns(V: DataMatrix, indices: Array) -> Array:
     """Return some samples (F, n), none of them zero, scaled to norm 1."""
     columns = dense(V.columns(indices))
-    unit: Array = columns / np.linalg.norm(columns, axis=0)
-    return unit
+    return columns / np.linalg.norm(columns, axis=0)
 
 
 # --- how far clusters are apart ---------------------------------------------------------------
@@ -294,8 +270,7 @@ def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
         columns = np.flatnonzero(near[row])
         difference = dense(other[:, columns]) - dense(block[:, [row]])
         squared[row, columns] = np.einsum("fn,fn->n", difference, difference)
-    result: Array = np.sqrt(squared)
-    return result
+    return np.sqrt(squared)
 
 
 def _bound(V: DataMatrix, own: Aligned, n_clusters: int) -> Separation:

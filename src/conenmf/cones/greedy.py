@@ -23,8 +23,6 @@ from ..data.blocks import Array, Block, dense
 from ..data.matrix import Aligned, DataMatrix
 from ..data.memory import Reader
 
-__all__ = ["Candidates", "LazyScores", "Score"]
-
 _FIRST_BATCH_SAMPLES = 16  # brought up to date at first; twice as many each time
 _COUNT_OF_EXCLUDED = np.iinfo(np.intp).max  # never stale, so never scored again
 

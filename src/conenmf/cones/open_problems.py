@@ -33,14 +33,6 @@ from ..linalg.frequent_directions import leading_direction, merge_sketches, sket
 from .clustering import farthest_first
 from .geometry import angles_of, cosine_rounding, distances, unit_columns
 
-__all__ = [
-    "SKETCH_SIZE",
-    "CoveringCentres",
-    "StreamCones",
-    "centres_with_outliers",
-    "update_cones",
-]
-
 _MAX_SAMPLES = 2000  # that are compared with each other
 _EXPANSION = 3.0  # of the angle within which a centre removes what it covers
 

@@ -23,8 +23,6 @@ from ..linalg.svd import Spectrum
 from .clustering import Cones, assign, choose_centres
 from .geometry import cosine_rounding, largest_angle
 
-__all__ = ["cr1_error", "cr1_nmf", "factors_from_centres", "rank_one_factors"]
-
 _Triple: TypeAlias = tuple[Array, Array, Array]
 """Vectors, A times them, and their coefficients in the vectors that were multiplied so far."""
 
@@ -294,5 +292,4 @@ def _maximize_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:
 
 def _dots(a: Array, b: Array) -> Array:
     """Row by row <a_k, b_k>, as a column (K, 1)."""
-    products: Array = np.vecdot(a, b)[:, None]
-    return products
+    return np.vecdot(a, b)[:, None]

@@ -28,8 +28,6 @@ from ..data.validate import checked_components, require_data_matrix
 from ..linalg.svd import VECTOR_TOL, Spectrum
 from .geometry import widen
 
-__all__ = ["NoisyCentres", "are_evident", "centres_in_noise", "noise_norm"]
-
 _MAX_LLOYD_STEPS = 1000
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
 _POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
@@ -198,8 +196,7 @@ def _turn(squared: Array, r: float) -> Array:
     """arcsin(r / ||y||): by how much noise of norm r can have turned y; pi/2 if y is no longer."""
     is_longer = squared > r * r
     sine = r / np.sqrt(np.where(is_longer, squared, 1.0))
-    turn: Array = np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), np.pi / 2)
-    return turn
+    return np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), np.pi / 2)
 
 
 def _first_scores(
@@ -250,5 +247,4 @@ def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[
 
 def _units(columns: Array) -> Array:
     norms = np.linalg.norm(columns, axis=0)
-    units: Array = columns / np.where(norms > 0, norms, 1.0)
-    return units
+    return columns / np.where(norms > 0, norms, 1.0)

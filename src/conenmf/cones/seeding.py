@@ -24,8 +24,6 @@ from .clustering import Cones, require_new_direction, require_samples
 from .geometry import cosine_rounding, unit_columns
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
-__all__ = ["cr1_plus_plus", "draw_centres"]
-
 _N_RUNS = 4
 _COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
 _TIE_SHARE = 1e-12  # share of ||V||^2 by which the errors of equal runs may differ

@@ -17,8 +17,6 @@ from ..arguments import array, flag, function, generator, integer, number, optio
 from ..data.resources import require_memory
 from ..errors import Message, Option, OptionError
 
-__all__ = ["ConeModel", "equal_angle_axes", "make_cone_data", "make_cones"]
-
 Array: TypeAlias = npt.NDArray[Any]
 SquaredNormLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
 

@@ -21,8 +21,6 @@ from ..errors import CheckpointError, Message, Option, OutputError, is_disk_full
 from .blocks import Array
 from .matrix import Checksum
 
-__all__ = ["check_file", "mapping_of", "new_file", "release_rows", "save_array", "write_array"]
-
 _WRITTEN_BYTES = 64 << 20  # at a time
 _READ_BYTES = 4 << 20  # at a time
 

@@ -17,46 +17,6 @@ from scipy.special import xlogy
 
 from .. import kernels
 
-__all__ = [
-    "LARGE_BYTES",
-    "Array",
-    "Block",
-    "Borders",
-    "Entries",
-    "block_of_counts",
-    "canonical_rows",
-    "compressed",
-    "compute_dtype",
-    "cone_products",
-    "cross_products",
-    "dense",
-    "dense_block_samples",
-    "entries_of",
-    "entropies",
-    "entrywise",
-    "equal_borders",
-    "exact",
-    "feature_gram",
-    "features_scaled",
-    "is_sparse",
-    "norms",
-    "owners",
-    "paired_block_samples",
-    "products",
-    "products_at",
-    "residual_squared",
-    "scaled",
-    "sparse_block",
-    "sparse_block_samples",
-    "subtracted",
-    "sums_at",
-    "swept_side",
-    "weighted_sums",
-    "with_data",
-    "with_entries",
-    "with_values",
-]
-
 Array: TypeAlias = npt.NDArray[Any]
 
 
@@ -280,8 +240,7 @@ def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array,
         samples: Any = columns.toarray() if is_sparse(columns) else columns
         difference = samples.T - H[part] @ W.T
         residual[part] = np.einsum("nf,nf->n", difference, difference)
-    nonnegative: Array = np.maximum(residual, 0.0)
-    return nonnegative
+    return np.maximum(residual, 0.0)
 
 
 _PIECE_NUMBERS = 1 << 16  # multiplied at a time

@@ -18,8 +18,6 @@ import numpy as np
 from .blocks import Array, Block, entrywise, exact, is_sparse, owners
 from .matrix import DataMatrix, sample_indices
 
-__all__ = ["digest", "known_digest"]
-
 _PART_BYTES = 1 << 18  # worked on at a time: they stay in the cache
 
 
@@ -110,8 +108,7 @@ def _weights(places: Array) -> Array:
     z = (places + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    weights: Array = (z ^ (z >> np.uint64(31))) | np.uint64(1)
-    return weights
+    return (z ^ (z >> np.uint64(31))) | np.uint64(1)
 
 
 def _add(total: int, part: int) -> int:

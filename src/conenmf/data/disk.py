@@ -35,8 +35,6 @@ from .blocks import (
 from .memory import LocalMatrix, hold
 from .threads import read_ahead
 
-__all__ = ["Compressed", "DiskMatrix", "Source", "Stamp"]
-
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
 _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
@@ -271,5 +269,4 @@ class DiskMatrix(LocalMatrix):
 
     def _load(self, path: Path) -> Array:
         mode: Any = None if self.fits(path.stat().st_size) else "r"
-        array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
-        return array
+        return np.load(path, mmap_mode=mode, allow_pickle=False)

@@ -57,27 +57,6 @@ from .resources import available_memory
 from .validate import squares_within
 from .views import MappedMatrix, take_samples, times_samples
 
-__all__ = [
-    "Observed",
-    "Weighed",
-    "completed",
-    "filled",
-    "hidden",
-    "is_of_features",
-    "known_entries",
-    "observed_only",
-    "observed_residual",
-    "observed_squares",
-    "packed",
-    "row_grams",
-    "unpacked",
-    "weigh_samples",
-    "weighed",
-    "weighted_grams",
-    "with_zeros",
-    "without_unit",
-]
-
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
 _COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
@@ -447,8 +426,7 @@ def packed(W: Array) -> Array:
     """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
     first, second = np.triu_indices(W.shape[1])
     rows = exact(W)
-    pairs: Array = rows[:, first] * rows[:, second]
-    return pairs
+    return rows[:, first] * rows[:, second]
 
 
 def unpacked(pairs: Array, K: int) -> Array:
@@ -503,7 +481,7 @@ def filled(V: DataMatrix) -> DataMatrix:
     """
     observed, own = V.observed, V.unweighed
     if observed is not None and own is not None and own.repeated is None:
-        return own.again(filled(own.V))  # type: ignore[no-any-return]
+        return own.again(filled(own.V))
     if V.measures.lowest < 0:
         V = MappedMatrix(
             V, partial(entrywise, function=partial(np.maximum, 0)), dtype=V.dtype, holes=True

@@ -30,20 +30,6 @@ from ..names import Names
 from .blocks import Array, Block, exact, is_sparse, owners, products, sums_at, weighted_sums
 from .resources import available_threads
 
-__all__ = [
-    "Aligned",
-    "Checksum",
-    "DataMatrix",
-    "Measures",
-    "Reduce",
-    "Step",
-    "Work",
-    "add",
-    "join_sums",
-    "measure_block",
-    "sample_indices",
-]
-
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
 

@@ -35,8 +35,6 @@ from .matrix import Checksum, DataMatrix, Work
 from .resources import available_memory
 from .threads import keep_freed_memory, one_blas_thread, run_in_order
 
-__all__ = ["DenseMatrix", "LocalMatrix", "Reader", "SparseMatrix", "by_entries", "hold"]
-
 _FEW_ENTRIES = 1 << 12  # of a single block, whose products BLAS computes on one thread anyway
 _GATHER_BYTES = 4 << 20  # of samples that a thread is given when only some are read
 
@@ -148,8 +146,7 @@ class LocalMatrix(DataMatrix):
         return array
 
     def _load(self, path: Path) -> Array:
-        array: Array = np.load(path, allow_pickle=False)
-        return array
+        return np.load(path, allow_pickle=False)
 
     @contextmanager
     def own_threads(self) -> Iterator[None]:

@@ -34,8 +34,6 @@ from .matrix import DataMatrix
 from .validate import require_data_matrix
 from .views import changed_entries, times_features, times_samples
 
-__all__ = ["Preparation", "Vocabulary", "Words", "prepare", "prepared", "to_sums"]
-
 _MAX_TOTAL = 1e15
 _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are no words
 _LOOKED_AT_TEXTS = 1000  # for their language

@@ -33,22 +33,6 @@ from .blocks import (
 from .matrix import DataMatrix, sample_indices
 from .views import MappedMatrix
 
-__all__ = [
-    "Seed",
-    "balanced",
-    "bootstrapped",
-    "draw_longest",
-    "draw_samples",
-    "draw_weighted",
-    "drawn_counts",
-    "evenly_spaced",
-    "holds_counts",
-    "new_seed",
-    "redrawn",
-    "thinned",
-    "uniform_rows",
-]
-
 Seed: TypeAlias = tuple[int, int]
 _Chosen: TypeAlias = tuple[Array, Array, int]
 """Keys and indices of samples, and how many are to be chosen."""
@@ -320,8 +304,7 @@ def _places(W: Array, sums: Array) -> Array:
     """Where u + k falls into features: the k-th F numbers go from k to k + 1 as W(:, k) adds up."""
     shares = np.cumsum(W, axis=0) / np.where(sums > 0, sums, 1.0)
     shares[shares >= shares[-1]] = 1.0  # from the last feature of a component on
-    places: Array = (np.minimum(shares, 1.0) + np.arange(W.shape[1])).T.ravel()
-    return places
+    return (np.minimum(shares, 1.0) + np.arange(W.shape[1])).T.ravel()
 
 
 def _require_counts(V: DataMatrix, done: str) -> None:
@@ -370,8 +353,7 @@ def _redraw(block: Block, index: Array, *, seed: Seed, dispersion: float, balanc
         means = rates[own]
         if dispersion > 0:
             means = means * rng.gamma(1 / dispersion, dispersion, means.size)
-        drawn: Array = rng.poisson(means)
-        return drawn
+        return rng.poisson(means)
 
     counts = _with_counts(block, entries, _drawn(entries, index, seed, draw))
     return _balance(counts, dispersion=dispersion) if balance else counts
@@ -407,8 +389,7 @@ def _with_counts(block: Block, entries: Entries, counts: Array) -> Block:
 
 
 def _weigh(block: Block, weights: Array) -> Block:
-    weighed: Block = scaled(block, weights.astype(block.dtype))
-    return weighed
+    return scaled(block, weights.astype(block.dtype))
 
 
 def _draw_directly(block: Block, index: Array, H: Array, *, seed: Seed, W: Array) -> Block:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from ..errors import ConeNMFError, Message, Option, OptionError
 
-__all__ = ["available_memory", "available_threads", "memory_budget", "require_memory"]
-
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
 _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
 

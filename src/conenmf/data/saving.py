@@ -23,8 +23,6 @@ from ..names import Names
 from .aligned import write_array
 from .blocks import Array
 
-__all__ = ["SavedArrays", "arrays_of_names", "reading", "write_arrays"]
-
 _FACTS = "facts"
 
 

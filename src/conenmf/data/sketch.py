@@ -29,8 +29,6 @@ from .threads import run_in_order
 from .validate import require_data_matrix
 from .views import View
 
-__all__ = ["Sketch", "checked_rank", "is_dense", "orthonormal", "sketch", "sketch_rank"]
-
 _SUBSPACE_STEPS = 3  # text has flat spectra, for which two are too few
 _VECTORS_PER_COMPONENT = 2
 _MIN_SPEEDUP = 3  # of a pass over the sketch
@@ -86,8 +84,7 @@ class Sketch(View):
 
         def run(number: int) -> Array:
             rows = slice(*borders[number])
-            product: Array = self.Q[rows].T @ W[rows]
-            return product
+            return self.Q[rows].T @ W[rows]
 
         def collect(number: int, part: Array) -> None:
             np.add(total, part, out=total)
@@ -173,8 +170,7 @@ def orthonormal(Y: Array) -> Array:
             return basis
     except LinAlgError:
         pass
-    orthonormal: Array = np.linalg.qr(Y)[0]
-    return orthonormal
+    return np.linalg.qr(Y)[0]
 
 
 def _gram(block: Block) -> tuple[Array]:

@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["keep_freed_memory", "one_blas_thread", "read_ahead", "run_in_order"]
-
 
 class _Pool:
     """Threads that wait for tasks; it grows to as many as were asked for at once."""

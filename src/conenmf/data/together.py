@@ -26,15 +26,6 @@ from .memory import DenseMatrix, LocalMatrix, SparseMatrix
 from .resources import available_memory
 from .views import MappedMatrix, View, on_block
 
-__all__ = [
-    "Part",
-    "is_in_memory",
-    "measure_together",
-    "products_together",
-    "room_for_aligned",
-    "sweep_together",
-]
-
 _UNLIMITED = 1 << 40
 
 

@@ -28,23 +28,6 @@ from .blocks import Array, Block
 from .matrix import Aligned, DataMatrix, sample_indices
 from .resources import require_memory
 
-__all__ = [
-    "Negative",
-    "SamplesIn",
-    "aligned_coefficients",
-    "as_matrix",
-    "check_factors",
-    "check_kind",
-    "check_labels",
-    "check_shapes",
-    "checked_components",
-    "require_data_matrix",
-    "require_nonnegative",
-    "squares_within",
-    "unmasked",
-    "validated",
-]
-
 Negative: TypeAlias = Literal["raise", "clip", "keep"]
 SamplesIn: TypeAlias = Literal["rows", "columns"]
 

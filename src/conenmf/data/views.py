@@ -38,19 +38,6 @@ from .matrix import Aligned, Checksum, DataMatrix, Step, Work
 from .memory import LocalMatrix, Reader, hold
 from .validate import require_data_matrix
 
-__all__ = [
-    "MappedMatrix",
-    "View",
-    "changed_entries",
-    "held",
-    "shuffled_samples",
-    "take_features",
-    "take_samples",
-    "times_features",
-    "times_samples",
-    "unit_samples",
-]
-
 Change: TypeAlias = Callable[..., Block]
 """``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
 
@@ -161,6 +148,7 @@ def on_block(
     *aligned: Array,
     **shared: Any,
 ) -> tuple[Any, ...]:
+    """Apply a step to the block that a view makes of a block of V."""
     return step(change(block, *aligned[:n_own]), *aligned[n_own:], **shared)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import random
 
-__all__ = ["draw_baskets"]
-
 _HABITS = {
     "baking": {"flour": 6, "sugar": 4, "butter": 4, "eggs": 5, "milk": 3, "yeast": 2},
     "salads": {"lettuce": 5, "tomatoes": 6, "cucumber": 4, "olives": 2, "vinegar": 1, "oil": 2},

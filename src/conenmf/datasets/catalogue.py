@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DATASETS", "Description"]
-
 
 @dataclass(frozen=True)
 class Description:

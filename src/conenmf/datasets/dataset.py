@@ -36,8 +36,6 @@ from ..names import Names
 from .catalogue import DATASETS, Description
 from .fetch import cache_folder, fetch_into_cache
 
-__all__ = ["Dataset", "available", "fingerprint", "load", "log_counts", "tf_idf"]
-
 _MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
 
 

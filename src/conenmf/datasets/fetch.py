@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 from ..errors import ConeNMFError, DatasetError
 from .catalogue import Description
 
-__all__ = ["cache_folder", "fetch_into_cache"]
-
 T = TypeVar("T")
 
 

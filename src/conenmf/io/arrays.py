@@ -36,8 +36,6 @@ from .limits import (
 )
 from .source import ArraySource, CompressedSource, NamedMatrix
 
-__all__ = ["open_matlab", "open_matrix_market", "open_npy", "open_npz"]
-
 _CHECKED_BYTES = 64 << 20  # of a member that is mapped, and whose checksum is compared
 _READ_AS_A_WHOLE = "a file of this kind can only be read as a whole"
 _ITEM_BYTES = {"sparse": 5, "logical": 1, "single": 4, "double": 8, "float32": 4, "float64": 8}
@@ -210,7 +208,7 @@ def open_matlab(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
 def _variables(path: Path) -> list[tuple[str, tuple[int, ...], str]]:
     """The names, shapes and classes of all variables."""
     try:
-        return scipy_io.whosmat(path)  # type: ignore[no-any-return]
+        return scipy_io.whosmat(path)
     except TypeError:  # one is of a class that SciPy can load, but not list, such as a table
         loaded = scipy_io.loadmat(path, spmatrix=False)
         found = []

@@ -20,8 +20,6 @@ from .limits import check_expansion, listed, named_damage, require_package
 from .source import NamedMatrix
 from .tables import ColumnChoice, batch_bytes, collect, remark_on_columns
 
-__all__ = ["open_arrow", "open_parquet"]
-
 
 def open_parquet(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
     """Open a Parquet file."""

@@ -26,8 +26,6 @@ from .tenx import matrix_of_folder, open_10x_folder, open_h5
 from .text import TEXT_SUFFIXES, open_text, open_text_column, open_texts
 from .zarr import open_zarr
 
-__all__ = ["KINDS", "is_open_dataset", "open_dataset", "open_path", "split_member"]
-
 Opener: TypeAlias = Callable[..., NamedMatrix]
 
 KINDS: dict[str, Opener] = {

@@ -34,17 +34,6 @@ from .limits import (
 )
 from .source import ArraySource, CompressedSource, NamedMatrix
 
-__all__ = [
-    "Store",
-    "hdf5_store",
-    "is_array",
-    "open_matlab_hdf5",
-    "open_member",
-    "open_object",
-    "read_annotation",
-    "read_coordinates",
-]
-
 _PARTS = ("data", "indices", "indptr")
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 _NUMERIC_CLASSES = {"double", "single", "logical"} | {

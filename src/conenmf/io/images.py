@@ -18,8 +18,6 @@ from ..text import visible
 from .limits import check_fits, files_below, fits, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Remark
 
-__all__ = ["SUFFIXES", "open_images", "open_stack"]
-
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _MAX_PIXELS = 1 << 26

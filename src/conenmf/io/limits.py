@@ -19,21 +19,6 @@ import numpy.typing as npt
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
 
-__all__ = [
-    "cast_exactly",
-    "check_expansion",
-    "check_fits",
-    "check_sides",
-    "choose_member",
-    "files_below",
-    "fits",
-    "listed",
-    "named_damage",
-    "only_matrix",
-    "require_package",
-    "too_many_names",
-]
-
 HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
 MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
 _HARMLESS_SIDE = 1 << 20  # rows or columns that a sparse matrix of any size may have

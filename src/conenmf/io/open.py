@@ -31,14 +31,6 @@ from .formats import is_open_dataset, open_dataset, open_path
 from .source import NamedMatrix, Remark, as_pixels, is_cube
 from .tables import A_COLUMN, Column, ColumnChoice, checked_column, remark_on_columns
 
-__all__ = [
-    "from_columns",
-    "from_rows",
-    "from_texts",
-    "is_elsewhere",
-    "open_data",
-]
-
 _SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
 _MAX_SAMPLES = 2**62
 

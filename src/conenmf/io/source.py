@@ -31,8 +31,6 @@ from ..errors import (
 from ..names import Names
 from .limits import cast_exactly, check_fits, check_sides
 
-__all__ = ["ArraySource", "CompressedSource", "NamedMatrix", "Remark", "as_pixels", "is_cube"]
-
 
 class ArraySource(Source):
     """A dense array that is read by slicing it.

@@ -21,8 +21,6 @@ from ..names import Names
 from .limits import check_fits, listed, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Remark
 
-__all__ = ["open_envi"]
-
 _DATA_ENDINGS = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip")  # beside a header
 # The axes of rows, columns and bands among those that are stored.
 _AXES = {"bip": (0, 1, 2), "bil": (0, 2, 1), "bsq": (1, 2, 0)}

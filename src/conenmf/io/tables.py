@@ -22,19 +22,6 @@ from ..text import visible
 from .limits import NAME_BYTES, check_expansion, fits, listed
 from .source import ArraySource, Remark
 
-__all__ = [
-    "A_COLUMN",
-    "Column",
-    "ColumnChoice",
-    "batch_bytes",
-    "checked_column",
-    "collect",
-    "column_place",
-    "is_index_title",
-    "odd_columns",
-    "remark_on_columns",
-]
-
 Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
 

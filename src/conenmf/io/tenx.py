@@ -21,8 +21,6 @@ from .limits import listed
 from .source import CompressedSource, NamedMatrix, Remark
 from .text import read_names
 
-__all__ = ["matrix_of_folder", "open_10x_folder", "open_h5"]
-
 _MATRIX_ENDINGS = ("matrix.mtx", "matrix.mtx.gz")
 _GENE_FILES, _CELL_FILES = ("features.tsv", "genes.tsv"), ("barcodes.tsv",)
 _PARTS = {"barcodes", "data", "indices", "indptr", "shape"}  # of a group

@@ -51,18 +51,6 @@ from .tables import (
     remark_on_columns,
 )
 
-__all__ = [
-    "TABLE_SUFFIXES",
-    "TEXT_SUFFIXES",
-    "Dialect",
-    "guess",
-    "judge_first_line",
-    "open_text",
-    "open_text_column",
-    "open_texts",
-    "read_names",
-]
-
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
@@ -323,8 +311,7 @@ def _floats(rows: list[list[str]]) -> Array:
 
 def _are_in_order(steps: Array) -> Array:
     """Whether no step goes back, and nearly all go ahead."""
-    in_order: Array = (steps >= 0).all(axis=-1) & ((steps == 0).mean(axis=-1) <= _TIES)
-    return in_order
+    return (steps >= 0).all(axis=-1) & ((steps == 0).mean(axis=-1) <= _TIES)
 
 
 def _are_equal(steps: Array) -> bool:

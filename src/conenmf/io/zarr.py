@@ -13,8 +13,6 @@ from .hdf5 import Store, is_array, open_member
 from .limits import named_damage, require_package
 from .source import NamedMatrix
 
-__all__ = ["open_zarr"]
-
 
 def open_zarr(path: Path, dataset: str | None, budget: int) -> NamedMatrix:
     """Open a member of a Zarr store in a folder, or X of AnnData."""

@@ -71,26 +71,6 @@ from ..solve.run import Stopping, alternate
 from ..text import card, counted
 from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound, held
 
-__all__ = [
-    "MAX_DENSE_ENTRIES",
-    "AnyCertificate",
-    "CountCertificate",
-    "NoiseFloor",
-    "PoissonGaps",
-    "bound_in_words",
-    "certificate_of_numbers",
-    "certify",
-    "certify_beside",
-    "certify_counts",
-    "certify_known",
-    "first_known",
-    "noise_floor",
-    "numbers_of_certificate",
-    "poisson_gaps",
-    "quality_in_words",
-    "usual_effort",
-]
-
 # --- duality gaps of counts ---------------------------------------------------------------------
 
 

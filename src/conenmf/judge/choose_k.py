@@ -65,29 +65,6 @@ from .dispersion import fitted_counts, some_samples
 from .dual_bound import held
 from .stability import numbers_of_components, stability_over
 
-__all__ = [
-    "METHODS",
-    "OF_COUNTS",
-    "PRIORS",
-    "Decision",
-    "Method",
-    "ParallelAnalysis",
-    "Relevance",
-    "Selection",
-    "Vote",
-    "at_least",
-    "by_cones",
-    "by_edge",
-    "by_parallel",
-    "by_ratio",
-    "by_thinning",
-    "choose_k",
-    "determine_relevance",
-    "masked_nnls",
-    "parallel_analysis",
-    "select_k",
-]
-
 # --- votes --------------------------------------------------------------------------------------
 
 
@@ -457,15 +434,13 @@ def _noise_left(V: DataMatrix, K: int) -> float:
 
 def _penalties(Y: Array, prior: str) -> Array:
     """The sum of each column, or half the sum of its squares."""
-    sums: Array = Y.sum(axis=0) if prior == "l1" else 0.5 * np.einsum("nk,nk->k", Y, Y)
-    return sums
+    return Y.sum(axis=0) if prior == "l1" else 0.5 * np.einsum("nk,nk->k", Y, Y)
 
 
 def _multiplied(Y: Array, C: Array, G: Array, ratio: Array, prior: str) -> Array:
     """Y C / (Y G + phi / lambda), or with Y phi / lambda as the last term for "l2"."""
     below = Y @ G + (ratio if prior == "l1" else ratio * Y)
-    updated: Array = Y * C / np.maximum(below, _TINY)
-    return updated
+    return Y * C / np.maximum(below, _TINY)
 
 
 def _first(index: range, H: Array, *, size: float, prior: str) -> tuple[Array, tuple[Array]]:
@@ -675,18 +650,22 @@ class Evidence:
 
     @property
     def is_late(self) -> bool:
+        """Whether the time has run out."""
         return self.deadline is not None and time.perf_counter() > self.deadline
 
     @cached_property
     def cones(self) -> ConeCount:
+        """The number of cones."""
         return count_cones(self.V, deadline=self.deadline)
 
     @cached_property
     def ratio(self) -> RankEstimate:
+        """The largest ratio of singular values."""
         return estimate_rank(self.V, spectrum=self.spectrum)
 
     @cached_property
     def parallel(self) -> ParallelAnalysis:
+        """The singular values above those of shuffled data."""
         return parallel_analysis(self.V, default_range(self.V)[1], widen=True)
 
 

@@ -35,22 +35,6 @@ from .certificate import AnyCertificate, CountCertificate, certify
 from .scores import match_components
 from .uniqueness import Freedom, component_freedom, gram_of_rows
 
-__all__ = [
-    "NO_GUARANTEE",
-    "ConeDiagnosis",
-    "Diagnosis",
-    "InspectedSamples",
-    "cones_in_words",
-    "diagnose",
-    "error_in_words",
-    "gathered",
-    "inspected_samples",
-    "shown_bound",
-    "shrink",
-    "thumbnails",
-    "typical_samples",
-]
-
 # --- typical samples ----------------------------------------------------------------------------
 
 _MAX_SIDE = 48  # pixels of a thumbnail
@@ -86,8 +70,7 @@ def shrink(image: Array, factor: int) -> Array:
     high, wide = (max(1, min(factor, side)) for side in image.shape)
     rows, columns = image.shape[0] // high, image.shape[1] // wide
     squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
-    means: Array = squares.mean(axis=(1, 3))
-    return means
+    return squares.mean(axis=(1, 3))
 
 
 def thumbnails(
@@ -115,8 +98,7 @@ def thumbnails(
 def gathered(V: DataMatrix, indices: Array) -> Block:
     """Return samples in the order of their indices, which may repeat; each is read once."""
     unique, back = np.unique(indices, return_inverse=True)
-    block: Block = V.columns(unique)[:, back]
-    return block
+    return V.columns(unique)[:, back]
 
 
 # --- inspected samples --------------------------------------------------------------------------
@@ -323,8 +305,7 @@ class Diagnosis:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Diagnosis:
         """Re-create a diagnosis from what `arrays` returned."""
-        diagnosis: Diagnosis = _unflatten(cls, "", arrays)
-        return diagnosis
+        return _unflatten(cls, "", arrays)
 
 
 def _flatten(part: Any, prefix: str) -> dict[str, Array]:
@@ -422,8 +403,7 @@ def _shares(V: DataMatrix, W: Array, H: Aligned) -> Array:
     largest = np.sqrt(np.diagonal(HH).max(initial=0.0)) or 1.0
     products = (W.T @ W) / (np.square(W).sum() or 1.0) * (HH / largest**2)
     total = products.sum()
-    shares: Array = products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
-    return shares
+    return products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
 
 
 def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:

@@ -26,19 +26,6 @@ from ..solve import losses
 from ..solve.inits import Start
 from ..solve.run import Solution, Stopping, alternate
 
-__all__ = [
-    "POISSON",
-    "Noise",
-    "continued",
-    "dispersion",
-    "edge_of",
-    "fitted_counts",
-    "noise_of",
-    "quasi_divergence",
-    "scan",
-    "some_samples",
-]
-
 _MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at
 _MIN_SAMPLES = 50  # even of very many features
 _MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory

@@ -43,8 +43,6 @@ from ..data.views import MappedMatrix
 from ..linalg.energy import EnergyBound, subspace_energy
 from ..linalg.svd import Leading, davidson, gram_of_features, gram_of_samples
 
-__all__ = ["DEFAULT_EFFORT", "DivergenceBound", "divergence_bound", "held"]
-
 DEFAULT_EFFORT = 6
 """Steps if none are asked for; each takes about as long as K singular vectors of V."""
 

@@ -28,8 +28,6 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_factors
 from .scores import unit_columns
 
-__all__ = ["UNIQUE_RADIUS", "uniqueness_radii"]
-
 UNIQUE_RADIUS = math.radians(1)
 """A component is called unique if exact factors move it by at most this."""
 
@@ -355,8 +353,7 @@ def _inverse_root(gram: Array, n_rows: int) -> Array | None:
     rounding = (n_rows + 1000) * float(np.finfo(float).eps) * float(gram.trace())
     if values.size and not values[0] > _MIN_EIGENVALUE * rounding:
         return None
-    root: Array = vectors / np.sqrt(values - rounding)
-    return root
+    return vectors / np.sqrt(values - rounding)
 
 
 def _stretch(root: Array, gram: Array) -> float:

@@ -24,8 +24,6 @@ from scipy.special import ndtr, stdtrit
 from ..data.blocks import Array
 from .scores import unit_columns
 
-__all__ = ["LEVEL", "MAX_MOVE", "Ranges", "entry_limits", "moved_ranges", "without_clipping"]
-
 LEVEL = 0.9
 """The share of entries that the limits are made to cover."""
 
@@ -225,8 +223,7 @@ class _Window:
 
 def _outside(distances: Array, by_noise: Array) -> Array:
     """The sum of squared distances outside, for each column, in units of what noise gives."""
-    outside: Array = (np.minimum(distances, 0) ** 2).sum(axis=0) / by_noise
-    return outside
+    return (np.minimum(distances, 0) ** 2).sum(axis=0) / by_noise
 
 
 def _pushes(steps: Array) -> list[Array]:
@@ -281,5 +278,4 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
         found = W - raised @ H.T @ inverse
         found = np.where(found > 2 * errors, found, 0)
     found = np.where(found.any(axis=0), found, W)
-    without: Array = found / found.sum(axis=0)
-    return without
+    return found / found.sum(axis=0)

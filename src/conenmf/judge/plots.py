@@ -25,19 +25,6 @@ from ..names import Names
 from ..solve.run import History
 from .scores import abundance_maps
 
-__all__ = [
-    "bands",
-    "components",
-    "cones",
-    "curves",
-    "endmembers",
-    "history",
-    "maps",
-    "scores",
-    "spectrum",
-    "stability_and_error",
-]
-
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
 _N_COLOURS = 10  # that matplotlib has
 _STYLES = ("-", "--", ":", "-.")

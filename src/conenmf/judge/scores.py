@@ -19,20 +19,6 @@ from ..data.matrix import DataMatrix
 from ..errors import DataError
 from ..names import Names, places_of
 
-__all__ = [
-    "abundance_maps",
-    "components_frame",
-    "cosines",
-    "dice",
-    "largest_features",
-    "match_components",
-    "matched_rows",
-    "named_features",
-    "purity",
-    "scores",
-    "unit_columns",
-]
-
 # --- clusterings and pairs of components --------------------------------------------------------
 
 
@@ -67,8 +53,7 @@ def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Arra
         )
     from sklearn.metrics.cluster import contingency_matrix  # slow to import
 
-    table: Array = contingency_matrix(true, pred)
-    return table
+    return contingency_matrix(true, pred)
 
 
 def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, float]:
@@ -140,8 +125,7 @@ def cosines(W: Array) -> Array:
 def unit_columns(W: Array) -> Array:
     """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
     norms = np.linalg.norm(W, axis=0)
-    unit: Array = np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
-    return unit
+    return np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
 
 
 # --- abundance maps -----------------------------------------------------------------------------
@@ -184,8 +168,7 @@ def abundance_maps(
     amounts = amounts * np.linalg.norm(W, axis=0)[:, None]
     total = amounts.sum(axis=0)
     shares = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
-    maps: Array = shares.reshape(K, *pixels.shape)
-    return maps
+    return shares.reshape(K, *pixels.shape)
 
 
 # --- components by the names of their features --------------------------------------------------

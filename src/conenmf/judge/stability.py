@@ -87,24 +87,6 @@ from .scores import (
     unit_columns,
 )
 
-__all__ = [
-    "LIMITS",
-    "RESAMPLINGS",
-    "Consensus",
-    "Replicates",
-    "Stability",
-    "StabilityRange",
-    "consensus",
-    "distinct",
-    "found_again",
-    "judged_replicates",
-    "numbers_of_components",
-    "replicate",
-    "replicate_over",
-    "stability",
-    "stability_over",
-]
-
 # --- the consensus ------------------------------------------------------------------------------
 
 _NEIGHBOUR_SHARE = 0.3  # of the replicates, that are near a point; cNMF's
@@ -218,8 +200,7 @@ def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
         return np.ones(len(points)) if K == 1 else np.zeros(len(points))
     from sklearn.metrics import silhouette_samples
 
-    silhouettes: Array = silhouette_samples(points, clusters)
-    return silhouettes
+    return silhouette_samples(points, clusters)
 
 
 def found_again(W: Array, spectra: Array) -> Array:
@@ -569,8 +550,7 @@ class Stability:
     def is_stable(self) -> Array:
         """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
         silhouettes = np.nan_to_num(self.silhouettes)
-        stable: Array = (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
-        return stable
+        return (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
 
     @property
     def withheld(self) -> tuple[str, ...]:
@@ -921,8 +901,7 @@ def _best(errors: Array, max_excess: float) -> Array:
     """Which runs have a low error, and at least some of them."""
     n_least = max(_MIN_RUNS, int(np.ceil(_MIN_KEPT_SHARE * errors.size)))
     limit = max(errors.min() * (1 + max_excess), np.sort(errors)[n_least - 1])
-    best: Array = errors <= limit
-    return best
+    return errors <= limit
 
 
 class _Ended(NamedTuple):

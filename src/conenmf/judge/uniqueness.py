@@ -55,26 +55,6 @@ from . import plots
 from .identifiability import UNIQUE_RADIUS, uniqueness_radii
 from .scores import match_components, unit_columns
 
-__all__ = [
-    "MAX_ERROR_RATIO",
-    "VERDICTS",
-    "VISIBLE_ANGLE",
-    "Freedom",
-    "Move",
-    "Refit",
-    "Uniqueness",
-    "all_moves",
-    "between",
-    "component_freedom",
-    "exact_uniqueness",
-    "moved_component",
-    "other_components",
-    "places_of_turns",
-    "proposed_moves",
-    "slide",
-    "uniqueness",
-]
-
 # --- exact turns --------------------------------------------------------------------------------
 
 VISIBLE_ANGLE = math.radians(5)
@@ -122,8 +102,7 @@ class Freedom:
     @property
     def visible(self) -> list[int]:
         """The components that can be turned by `VISIBLE_ANGLE` or more."""
-        found: list[int] = np.flatnonzero(self.angles >= VISIBLE_ANGLE).tolist()
-        return found
+        return np.flatnonzero(self.angles >= VISIBLE_ANGLE).tolist()
 
     def turn_in_words(self, k: int, names: Sequence[str]) -> str:
         """Describe the turn of a visible component: "by 14° towards component 1"."""
@@ -243,8 +222,7 @@ def _most_subtracted(x: Array, U: Array) -> Array:
     """Return the largest s (K,) with s_k u_k <= x for each k; 0 for zero columns."""
     inverse = 1 / np.maximum(x, _TINY)  # where x is 0 and u_k not, s_k is too small to matter
     largest = np.array([(u * inverse).max() for u in U.T])  # each product stays in the cache
-    most: Array = np.divide(1, largest, out=np.zeros_like(largest), where=largest > 0)
-    return most
+    return np.divide(1, largest, out=np.zeros_like(largest), where=largest > 0)
 
 
 def places_of_turns(freedom: Freedom, W: Array, k: int) -> Iterator[Array]:
@@ -334,8 +312,7 @@ def _is_parallel(ratios: Array) -> Array:
 
 def between(U: Array, X: Array) -> Array:
     """Return the angles between vectors of norm 1, or between columns; exact if they are small."""
-    angles: Array = 2 * np.arctan2(np.linalg.norm(U - X, axis=0), np.linalg.norm(U + X, axis=0))
-    return angles
+    return 2 * np.arctan2(np.linalg.norm(U - X, axis=0), np.linalg.norm(U + X, axis=0))
 
 
 def _whole_degrees(radians: float) -> str:
@@ -938,8 +915,7 @@ class _Found:
 
     def pending(self) -> list[int]:
         """The components that were not moved far enough to be seen."""
-        pending: list[int] = np.flatnonzero(~self.given & (self.angles < VISIBLE_ANGLE)).tolist()
-        return pending
+        return np.flatnonzero(~self.given & (self.angles < VISIBLE_ANGLE)).tolist()
 
     def uniqueness(self, *, was_searched: bool, passes: float) -> Uniqueness:
         """Return the verdicts."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from .load import compiled
 
-__all__ = ["cone_products_columns", "cone_products_rows", "cone_products_sparse"]
-
 
 @compiled
 def cone_products_rows(rows: Any, order: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:

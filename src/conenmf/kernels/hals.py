@@ -8,16 +8,6 @@ import numpy as np
 
 from .load import SMALLEST_SQUARE, compiled
 
-__all__ = [
-    "HALS_BATCH_BYTES",
-    "HALS_BATCH_ROWS",
-    "HALS_LANES",
-    "extrapolate_rows",
-    "hals_own_rows",
-    "hals_packed_rows",
-    "hals_rows",
-]
-
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
 HALS_LANES = 32  # of which it updates a multiple when fewer are left

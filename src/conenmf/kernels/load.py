@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["SMALLEST_SQUARE", "compiled", "compiled_in_order", "compiling", "load_kernels"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero

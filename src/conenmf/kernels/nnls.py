@@ -8,8 +8,6 @@ import numpy as np
 
 from .load import compiled
 
-__all__ = ["nnls_memory", "nnls_own_rows", "nnls_rows"]
-
 
 def nnls_memory(K: int) -> tuple[Any, ...]:
     """What `nnls_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""

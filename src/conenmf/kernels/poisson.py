@@ -8,8 +8,6 @@ import numpy as np
 
 from .load import SMALLEST_SQUARE, compiled, compiled_in_order
 
-__all__ = ["CACHED_ENTRIES", "multiplied_rows", "newton_from_sums", "poisson_rows"]
-
 CACHED_ENTRIES = 3072  # of float64, that stay in the nearest cache beside other things
 
 

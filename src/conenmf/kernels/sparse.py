@@ -6,8 +6,6 @@ from typing import Any
 
 from .load import compiled
 
-__all__ = ["entry_products", "sparse_products", "sparse_sums"]
-
 
 @compiled
 def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> None:

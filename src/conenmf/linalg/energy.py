@@ -17,17 +17,6 @@ import numpy as np
 
 from ..data.blocks import Array
 
-__all__ = [
-    "FAILURE_PROBABILITY",
-    "Apply",
-    "EnergyBound",
-    "energy_above",
-    "on_complement",
-    "orthogonal_part",
-    "subspace_energy",
-    "tail_above",
-]
-
 FAILURE_PROBABILITY = 1e-9
 """That of a tail bounded from random vectors; a smaller one costs a few more passes."""
 

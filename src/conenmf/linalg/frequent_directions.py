@@ -17,8 +17,6 @@ import numpy as np
 
 from ..data.blocks import Array
 
-__all__ = ["leading_direction", "merge_sketches", "sketch_columns"]
-
 
 def sketch_columns(columns: Array, size: int) -> Array:
     """Return a sketch (F, size) of dense samples (F, n): their Gram matrix (n, n) is decomposed.
@@ -32,8 +30,7 @@ def sketch_columns(columns: Array, size: int) -> Array:
     squares, turn = np.linalg.eigh(columns.T @ columns)
     lost, squares, turn = max(squares[-size - 1], 0.0), squares[-size:], turn[:, -size:]
     share = np.maximum(squares - lost, 0.0) / np.where(squares > 0, squares, 1.0)
-    sketch: Array = columns @ (turn * np.sqrt(share))
-    return sketch
+    return columns @ (turn * np.sqrt(share))
 
 
 def merge_sketches(a: Array, b: Array) -> Array:

@@ -33,8 +33,6 @@ from ..arguments import array, integer, optional
 from ..data.blocks import Array
 from ..errors import DataError
 
-__all__ = ["lawson_hanson", "nnls", "pivot", "solve_rows"]
-
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
 _DOUBTFUL_RESIDUAL = 1e-10  # ... and a larger residual of the gradient conditions is a failure
 _DOUBTFUL_PIVOT_SQ = 1e-8  # of the Cholesky decomposition, below which solutions are checked
@@ -165,8 +163,7 @@ def _residual(gram: Array, sides: Array, Y: Array) -> Array:
         gradient = image - sides
     wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1)
     size = np.abs(sides).max(axis=1)
-    residual: Array = wrong / np.where(size > 0, size, 1.0)
-    return residual
+    return wrong / np.where(size > 0, size, 1.0)
 
 
 def _guess(gram: Array, sides: Array) -> Array:

@@ -37,8 +37,6 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, on_complement, orthogonal_part, subspace_energy
 
-__all__ = ["VECTOR_TOL", "Leading", "Spectrum", "davidson", "gram_of_features", "gram_of_samples"]
-
 VECTOR_TOL = 1e-10
 """Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere."""
 
@@ -501,8 +499,7 @@ class HeldGram:
             )[1]
         except ArpackError as failure:
             vectors = getattr(failure, "eigenvectors", np.empty((self.size, 0)))
-        orthonormal_vectors: Array = np.linalg.qr(vectors)[0]
-        return orthonormal_vectors
+        return np.linalg.qr(vectors)[0]
 
     def _beyond(self, X: Array, steps: int) -> Leading:
         """Rayleigh and Ritz's eigenpairs on the span of X and of a Krylov space orthogonal to it.
@@ -559,8 +556,7 @@ def _completed(image: Array, X: Array) -> Array:
     """Orthonormal vectors that span the columns of an image; where it is zero, those of X."""
     norms = np.linalg.norm(image, axis=0)
     is_known = norms > np.finfo(np.float64).eps * norms.max()
-    completed: Array = np.linalg.qr(np.where(is_known, image, X * norms.max()))[0]
-    return completed
+    return np.linalg.qr(np.where(is_known, image, X * norms.max()))[0]
 
 
 def _inverses_of_known(sigma: Array) -> Array:
@@ -596,8 +592,7 @@ def _signs(U: Array) -> Array:
     """Signs that make the largest entry of each column positive, the first one if several are."""
     size = np.abs(U)
     leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
-    signs: Array = np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
-    return signs
+    return np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
 
 
 # --- what one pass over V, or over arrays beside it, yields -----------------------------------

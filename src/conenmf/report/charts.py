@@ -16,21 +16,6 @@ import numpy as np
 from ..data.blocks import Array
 from ..text import visible
 
-__all__ = [
-    "N_COLOURS",
-    "Axis",
-    "Chart",
-    "Curve",
-    "Mark",
-    "bars",
-    "colour",
-    "dots",
-    "level",
-    "line",
-    "outline",
-    "upright",
-]
-
 N_COLOURS = 8
 _SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, and stretched
 _MAX_LABEL = 12  # characters of a name on an axis
@@ -91,8 +76,7 @@ class Axis:
             low, high = float(np.log(low)), float(np.log(high))
         if not high > low:
             return np.full(scaled.shape, 0.5)
-        places: Array = (scaled - low) / (high - low)
-        return places
+        return (scaled - low) / (high - low)
 
     def ticks(self, count: int = 5) -> list[tuple[float, str]]:
         """Return the places and texts of about `count` round numbers within the range."""
@@ -232,13 +216,11 @@ class Curve:
 
     def highs(self, values: Array) -> Array:
         """Return the largest value in each bin."""
-        highs: Array = np.maximum.reduceat(values[self.order], self.starts)
-        return highs
+        return np.maximum.reduceat(values[self.order], self.starts)
 
     def lows(self, values: Array) -> Array:
         """Return the smallest value in each bin."""
-        lows: Array = np.minimum.reduceat(values[self.order], self.starts)
-        return lows
+        return np.minimum.reduceat(values[self.order], self.starts)
 
     def named(self, name: Any) -> list[str]:
         """Return what each bin is called, given the name of a feature by its index."""

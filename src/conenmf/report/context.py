@@ -25,8 +25,6 @@ from ..text import visible
 from .charts import Axis, Curve
 from .sample_map import SampleMap
 
-__all__ = ["VIEWS", "Bands", "Classes", "Context", "Image", "check_view", "png"]
-
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_PIXELS = 1_500_000  # of all images of a page together
 _MAX_TEXT_CHARS = 240  # of a text that is typical of a component
@@ -160,8 +158,7 @@ class Context:
     @cached_property
     def W(self) -> Array:
         """The components in float64."""
-        W: Array = exact(self.result.W)
-        return W
+        return exact(self.result.W)
 
     @cached_property
     def units(self) -> Array:
@@ -252,10 +249,7 @@ class Context:
         """The share (S, K) of each component in the contributions to an inspected sample."""
         coefficients = self.diagnosis.inspected.coefficients
         total = coefficients.sum(axis=1, keepdims=True)
-        shares: Array = np.divide(
-            coefficients, total, out=np.zeros_like(coefficients), where=total > 0
-        )
-        return shares
+        return np.divide(coefficients, total, out=np.zeros_like(coefficients), where=total > 0)
 
     @cached_property
     def component_shares(self) -> Array:

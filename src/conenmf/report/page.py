@@ -34,8 +34,6 @@ from . import sections
 from .charts import colour, outline
 from .context import Context
 
-__all__ = ["render", "write_report"]
-
 _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
 
 
@@ -118,7 +116,7 @@ def render(
     }
     script = _resource("page.js")
     alone = replace(result, data=None, spectrum=None)  # a template would keep their file open
-    page: str = template.render(
+    return template.render(
         shown,
         context=replace(context, result=alone),
         title=visible(name),
@@ -135,7 +133,6 @@ def render(
         no_guarantee=NO_GUARANTEE,
         data={"charts": _pointed(shown), "samples": shown["samples"]["data"]},
     )
-    return page
 
 
 def write_report(result: Factorization, path: str | os.PathLike[str], **options: Any) -> None:

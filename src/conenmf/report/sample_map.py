@@ -16,8 +16,6 @@ import numpy as np
 from ..data.blocks import Array
 from .charts import outline
 
-__all__ = ["SampleMap", "round_tour"]
-
 # Lengths are in units of the radius of the circle of components.
 _HALF_SIDE = 1.45  # of the honeycomb
 _MEDIAN_RADIUS = 0.7  # at least this far from the middle should half of the samples be
@@ -99,8 +97,7 @@ class SampleMap:
             self.places[:, :1] * self.anchors[:, 1] - self.places[:, 1:] * self.anchors[:, 0]
         )
         before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0)
-        places: Array = self.anchors * (np.maximum(before, 1.0) + _NUMBER_GAP)[:, None]
-        return places
+        return self.anchors * (np.maximum(before, 1.0) + _NUMBER_GAP)[:, None]
 
     @cached_property
     def half_side(self) -> float:

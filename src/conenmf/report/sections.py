@@ -23,22 +23,6 @@ from . import charts
 from .charts import Axis, Chart, Curve, Mark
 from .context import Context, Image, png
 
-__all__ = [
-    "angles",
-    "components",
-    "degrees",
-    "downloads",
-    "errors",
-    "maps",
-    "percent",
-    "program",
-    "reconstructions",
-    "samples",
-    "sentence",
-    "spectrum",
-    "verdict",
-]
-
 _MAX_TERMS = 12  # features listed for a component
 _MAX_TABLE_TERMS = 8  # features listed in a row of the table, or for a sample
 _MAX_NAMED_BARS = 200  # named features up to which a component is drawn with all of them

@@ -54,16 +54,6 @@ from ..errors import (
     is_disk_full,
 )
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointedRun",
-    "KeptRuns",
-    "Parts",
-    "described",
-    "held_folder",
-    "identity_of",
-]
-
 _FORMAT = "conenmf-checkpoint-7"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _DIGESTS = {

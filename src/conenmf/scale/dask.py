@@ -48,8 +48,6 @@ from ..errors import (
     ReadError,
 )
 
-__all__ = ["ClusterMatrix", "checked_array"]
-
 _FAN_IN_PARTS = 8  # parts that one task of the tree adds up: a power of two
 _MAX_GROUP_BYTES = 32 << 20
 _GROUPS_PER_THREAD = 4  # at least, so that no worker waits long for the last one
@@ -243,8 +241,7 @@ class ClusterMatrix(DataMatrix):
             graph[name, place] = (_take_columns, key, within, self._options())
         with _naming_failures(self._client):
             (blocks,) = dask.compute(_Keys(graph, name, len(groups)), optimize_graph=False)
-        samples: Block = _joined(blocks, axis=1)[:, np.argsort(order)]
-        return samples
+        return _joined(blocks, axis=1)[:, np.argsort(order)]
 
     def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> dict[str, Checksum]:
         """Let every worker write its rows, one ``.npy`` file for each chunk."""
@@ -458,8 +455,7 @@ def _take_columns(group: _Group, indices: Array, options: dict[str, Any]) -> Blo
         for rows, some, first in zip(group.chunks, owned, firsts, strict=True)
         if some.size
     ]
-    block: Block = _joined(blocks, axis=1)
-    return block
+    return _joined(blocks, axis=1)
 
 
 def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, Checksum]]:

@@ -44,26 +44,6 @@ from ..data.views import MappedMatrix
 from ..linalg.nnls import solve_rows
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, unit_steps
 
-__all__ = [
-    "ORDINARY",
-    "Finish",
-    "coefficients",
-    "column_units",
-    "coordinate_steps_own",
-    "exact_observed_rows",
-    "finished",
-    "finishing",
-    "held_out_share",
-    "known_coefficients",
-    "nearby_power",
-    "own_order",
-    "shares_of",
-    "sorted_rows",
-    "sorting",
-    "squared_errors",
-    "what_is_left",
-]
-
 ORDINARY = 1e-6, 1e6
 """Sizes between which nothing is rescaled."""
 
@@ -204,16 +184,14 @@ def own_order(W: Array) -> Array:
     W = np.ascontiguousarray(W, dtype=np.float64)  # sums of columns add row after row then
     with np.errstate(over="ignore"):
         sums, scales = np.frexp(W.sum(axis=0))
-    order: Array = np.lexsort((scales, W.argmax(axis=0), np.frexp(W.max(axis=0))[0], sums))
-    return order
+    return np.lexsort((scales, W.argmax(axis=0), np.frexp(W.max(axis=0))[0], sums))
 
 
 def shares_of(G: Array, HH: Array) -> Array:
     """Return <w_k h_k, WH> / ||WH||^2 of each component, given W'W and HH'; they add up to 1."""
     parts = (G * HH).sum(axis=1)
     total = float(parts.sum())
-    shares: Array = parts / total if total > 0 else np.zeros(len(parts))
-    return shares
+    return parts / total if total > 0 else np.zeros(len(parts))
 
 
 def sorting(shares: Array, n_first: int = 0) -> Array:
@@ -380,8 +358,7 @@ def _labels(contributions: Array, squared: Array) -> Array:
     """The component that contributes most to each sample, -1 if none does."""
     largest = contributions.max(axis=1)
     first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    labels: Array = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
-    return labels
+    return np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
 
 
 def nearby_power(size: float) -> float:
@@ -490,5 +467,4 @@ def _predict(
 
 
 def _inner(A: Array, B: Array) -> Array:
-    inner: Array = np.einsum("nk,nk->n", A, B)
-    return inner
+    return np.einsum("nk,nk->n", A, B)

@@ -33,21 +33,6 @@ from ..linalg.nnls import solve_rows
 from ..names import Names, in_order
 from .solvers import Solver, Update, hals
 
-__all__ = [
-    "FIXED_TABLE",
-    "NO_PENALTIES",
-    "Fixed",
-    "Penalties",
-    "Term",
-    "best_rows",
-    "penalised_update",
-    "sum_to_one",
-    "times_gram",
-    "unit_columns",
-    "unit_steps",
-    "update_others",
-]
-
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
 _SWEEPS, _ROUNDS = 300, 50  # of coordinate descent, where the problem for H has several minima
 _SETTLED_SHARE = 1e-9  # of its largest entry, by which a row that has ended still changes
@@ -277,8 +262,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     starts = best, solve_rows(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
     ends = [_descended(G, C, start) for start in starts]
     values = [np.einsum("nk,nk->n", times_gram(Y, G) / 2 - C, Y) for Y in ends]
-    rows: Array = np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
-    return rows
+    return np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
 
 
 def _descended(G: Array, C: Array, Y: Array) -> Array:
@@ -295,8 +279,7 @@ def _descended(G: Array, C: Array, Y: Array) -> Array:
 
 def times_gram(Y: Array, G: Array) -> Array:
     """Return Y G (n, K) for G (K, K), or y_n G_n for each row with G (n, K, K)."""
-    product: Array = Y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", Y, G)
-    return product
+    return Y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", Y, G)
 
 
 def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
@@ -344,8 +327,7 @@ def unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0)
 
 def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
     if not G[k, k] > 0:  # nothing uses this component, which an extrapolation may have moved
-        column: Array = W[:, k] / (np.linalg.norm(W[:, k]) or 1.0)
-        return column
+        return W[:, k] / (np.linalg.norm(W[:, k]) or 1.0)
     rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
     new: Array = np.maximum(rest, 0.0)
     norm = float(np.linalg.norm(new))

@@ -60,41 +60,6 @@ if TYPE_CHECKING:
     from .race import Prospect, Race
     from .run import State
 
-__all__ = [
-    "CLUSTER_INITS",
-    "COLUMN_INITS",
-    "CONE_INITS",
-    "INITS",
-    "MAX_CONE_MIXING",
-    "SVD_INITS",
-    "Factors",
-    "Generator",
-    "Init",
-    "InitFunction",
-    "Start",
-    "acol",
-    "check_coefficients",
-    "check_factor",
-    "cur",
-    "from_cones",
-    "fuzzy",
-    "initialize",
-    "kl_kmeans",
-    "kmeans",
-    "lie_in_cones",
-    "lift_zeros",
-    "mixing",
-    "nndsvd",
-    "nndsvda",
-    "nndsvdar",
-    "nnsvdlrc",
-    "random_c",
-    "random_coefficients",
-    "rank_two",
-    "spkm",
-    "users_own",
-]
-
 Generator: TypeAlias = np.random.Generator | None
 Factors: TypeAlias = tuple[Array, Aligned | None]
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
@@ -697,8 +662,7 @@ def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
     nearest = distances.min(axis=1, keepdims=True)
     at = distances <= rounding  # the sample is that centroid, up to rounding
     ratio = np.where(at.any(axis=1, keepdims=True), at, nearest / np.maximum(distances, rounding))
-    u: Array = ratio / ratio.sum(axis=1, keepdims=True)
-    return u
+    return ratio / ratio.sum(axis=1, keepdims=True)
 
 
 def _farthest(rows: Array, count: int) -> Array:

@@ -25,8 +25,6 @@ from ..errors import ComponentsError, DataError
 from ..linalg.nnls import solve_rows
 from .solvers import FLOOR, hals
 
-__all__ = ["ConeStream"]
-
 # Chosen on simulated cones and on spectra, faces and texts; see benchmarks/online.py.
 _BATCH_ITER = 3  # updates of H and W for each batch
 _FIRST_BATCH_ITER = 50  # the same for the first batch, which later ones build upon

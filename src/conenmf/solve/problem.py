@@ -24,8 +24,6 @@ from .race import in_own_units, race_of_known, suits_race
 from .run import Callback
 from .solvers import Solver
 
-__all__ = ["Problem"]
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -165,8 +163,7 @@ class Problem:
         """Square roots of the feature weights; scaling by them gives each feature its weight."""
         if self.observed is None or self.observed.of_features is None or self.loss.degree != 2:
             return None
-        roots: Array = np.sqrt(self.observed.of_features)
-        return roots
+        return np.sqrt(self.observed.of_features)
 
     def _race_of_known(
         self,

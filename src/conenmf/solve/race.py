@@ -58,24 +58,6 @@ from .solvers import SOLVERS, Solver
 if TYPE_CHECKING:
     from .losses import Objective
 
-__all__ = [
-    "NO_PROSPECT",
-    "RACING_SOLVER",
-    "Arena",
-    "Entrant",
-    "Plan",
-    "Prospect",
-    "Race",
-    "Remaining",
-    "Track",
-    "in_own_units",
-    "part_of",
-    "prospect",
-    "race_of_known",
-    "run_race",
-    "suits_race",
-]
-
 Remaining: TypeAlias = Callable[[], float | None]
 """Returns the seconds that are left, or None without a limit."""
 

@@ -43,28 +43,6 @@ from .solvers import FLOOR, Solver, Update
 if TYPE_CHECKING:
     from .losses import Objective, Sums
 
-__all__ = [
-    "Callback",
-    "History",
-    "Iteration",
-    "Leap",
-    "Log",
-    "Momentum",
-    "Outcome",
-    "Proposal",
-    "Run",
-    "Saved",
-    "Solution",
-    "State",
-    "StopReason",
-    "Stopping",
-    "alternate",
-    "asks_to_stop",
-    "ending",
-    "iterate",
-    "without_floor",
-]
-
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss, in a checkpoint
 _MOMENTUM_FIELDS = ("beta", "ceiling", "rest", "leapt")
 _PLATEAU_TOL_SHARE = 1e-2  # of tol, at which a run ends on a plateau too

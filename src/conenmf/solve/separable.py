@@ -24,8 +24,6 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.nnls import solve_rows
 
-__all__ = ["SeparableBound", "nnls_in_simplex", "separable_bound", "snpa", "spa"]
-
 _N_BISECTIONS = 40
 _NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
 
@@ -53,8 +51,7 @@ def spa(V: DataMatrix, K: int) -> Array:
 def _outside_span(block: Block, squared: Array, *, n_choices: int, Q: Array) -> Array:
     """Squared distances to the span of the orthonormal columns of Q."""
     products = exact(block).T @ Q
-    outside: Array = squared - (products**2).sum(axis=1)
-    return outside
+    return squared - (products**2).sum(axis=1)
 
 
 def snpa(V: DataMatrix, K: int) -> Array:
@@ -81,8 +78,7 @@ def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
     G, C = W.T @ W, exact(block).T @ W
     H = nnls_in_simplex(G, C)
     fitted = 2 * np.einsum("nk,nk->n", C, H) - np.einsum("nk,nk->n", H @ G, H)
-    distance: Array = squared - fitted
-    return distance
+    return squared - fitted
 
 
 def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]:

@@ -28,21 +28,6 @@ from ..errors import Message, OptionError
 from ..linalg.nnls import solve_rows
 from ..text import function_name
 
-__all__ = [
-    "FLOOR",
-    "SOLVERS",
-    "Solver",
-    "Update",
-    "extrapolated",
-    "get_solver",
-    "hals",
-    "mult",
-    "nnlsb",
-    "packed_update",
-    "solver_name",
-    "takes_packed",
-]
-
 _TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
 _SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32

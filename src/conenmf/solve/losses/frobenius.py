@@ -70,8 +70,6 @@ from ..solvers import (
 )
 from .loss import Loss, Objective, Sums
 
-__all__ = ["FROBENIUS", "Frobenius", "KnownSquares", "LeastSquares"]
-
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
 _BATCHES, _BATCH_ROWS, _MAX_BATCH_ROWS = 8, 512, 4096  # of features, on threads
 _UNIT_SWEEPS = 5  # over columns of unit length
@@ -426,8 +424,7 @@ class LeastSquares(_Squares):
 
     def factor(self, shared: dict[str, Any]) -> Array | None:
         """Return W."""
-        W: Array = shared["W"]
-        return W
+        return shared["W"]
 
     @staticmethod
     def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:

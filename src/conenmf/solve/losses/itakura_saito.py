@@ -19,8 +19,6 @@ from ..inits import Init, Start
 from ..solvers import Solver
 from .loss import Loss, Objective, Sums, Words
 
-__all__ = ["ITAKURA_SAITO", "ItakuraSaito"]
-
 _STEPS, _SETTLED = 2000, 1e-8  # of the updates that end at H; the largest change in the last one
 _LIFTED_SHARE = 0.01  # of the mean of W, added to an init, since updates cannot leave zeros
 
@@ -28,8 +26,7 @@ _LIFTED_SHARE = 0.01  # of the mean of W, added to an init, since updates cannot
 def multiplicative(V: Array, W: Array, Y: Array) -> Array:
     """Return Y (n, K) multiplied by the root of (V / X^2)'W / (1 / X)'W, where X = W Y'."""
     X = W @ Y.T
-    updated: Array = Y * np.sqrt(((V / X**2).T @ W) / ((1 / X).T @ W))
-    return updated
+    return Y * np.sqrt(((V / X**2).T @ W) / ((1 / X).T @ W))
 
 
 _SOLVERS = {"mult": Solver(multiplicative, first="H")}

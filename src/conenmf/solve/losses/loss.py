@@ -27,8 +27,6 @@ from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
 from ..solvers import Solver, Update, extrapolated
 
-__all__ = ["Loss", "Objective", "Sums", "Words"]
-
 Sums: TypeAlias = dict[str, Any]
 """What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 

@@ -94,23 +94,6 @@ from .poisson_regression import (
     sample_sums,
 )
 
-__all__ = [
-    "POISSON",
-    "Divergence",
-    "Margins",
-    "Poisson",
-    "Regressions",
-    "balanced",
-    "divergences",
-    "held_out_deviance",
-    "known_counts",
-    "margins",
-    "margins_together",
-    "regressions",
-    "restraints",
-    "unit_sums",
-]
-
 _MAX_FITTING_PASSES = 500  # where little is known, a hundred or two are needed
 _FITTED_SHARE = 1e-12  # of the total, by which the divergence falls in the last of them
 
@@ -278,8 +261,7 @@ def balanced(W: Array, masses: Array, squares: Array, penalties: Penalties) -> A
         rises = a * t - b / t + c * t**2 - d / t**2 > 0
         low, high = np.where(rises, low, middle), np.where(rises, middle, high)
     is_used = (a + c > 0) & (b + d > 0)
-    sizes: Array = np.where(is_used, np.exp((low + high) / 2), 1.0)
-    return sizes
+    return np.where(is_used, np.exp((low + high) / 2), 1.0)
 
 
 _PLAIN: dict[str, Any] = {"has_holes": False, "is_weighted": False, "held": FREE}
@@ -349,8 +331,7 @@ def divergences(V: DataMatrix, factors: Sequence[Array]) -> Array:
         each.append({"side": side, "places": places, "is_seen": is_seen, **_PLAIN})
     with V.own_threads():
         (sums,) = V.sweep(_divergences, each=each)
-    found: Array = np.maximum(sums, 0.0)
-    return found
+    return np.maximum(sums, 0.0)
 
 
 def _divergences(block: Block, *, each: list[dict[str, Any]]) -> tuple[Array]:
@@ -842,8 +823,7 @@ def _mass(W: Array, sums: Sums) -> float:
 
 def _moved(Y: Array, before: Array, share: float) -> Array:
     kind = Y.dtype.type
-    moved: Array = np.maximum(Y + kind(share) * (Y - before), kind(_KEPT_SHARE) * Y)
-    return moved
+    return np.maximum(Y + kind(share) * (Y - before), kind(_KEPT_SHARE) * Y)
 
 
 def _turned(V: DataMatrix) -> DataMatrix | None:
@@ -866,8 +846,7 @@ def _lifted(W: Array, mean: Array) -> Array:
     """Columns of sum one, with a share of the mean composition."""
     sums = W.sum(axis=0, dtype=np.float64)
     columns = np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), mean[:, None])
-    lifted: Array = (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
-    return lifted
+    return (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
 
 
 def _with_counts(W: Array, mean: Array) -> Array:
@@ -971,8 +950,7 @@ def _predict(
 def _sample_divergences(counts: Block, W: Array, H: Array) -> Array:
     """D(v | W h) of every sample."""
     logs, _ = divergences_and_ratios(counts, Side.of(W), H)
-    divergences: Array = logs + H @ W.sum(axis=0) - sample_sums(counts)
-    return divergences
+    return logs + H @ W.sum(axis=0) - sample_sums(counts)
 
 
 POISSON = Poisson()

@@ -39,22 +39,6 @@ from ...data.blocks import (
     with_data,
 )
 
-__all__ = [
-    "FREE",
-    "Restraint",
-    "Side",
-    "counts_of",
-    "curvatures",
-    "damped",
-    "divergences_and_ratios",
-    "dual_gaps",
-    "multiplicative",
-    "newton",
-    "newton_from_sums",
-    "regression",
-    "sample_sums",
-]
-
 NOTHING: Array = np.empty(0)
 """In place of an array that is to be filled: nothing is asked for."""
 
@@ -160,8 +144,7 @@ def damped(parts: Array, sums: Array, held: Restraint) -> Array:
     if held.l2:
         doubled = slopes + np.sqrt(slopes**2 + 4 * held.l2 * parts)
         parts, slopes = 2 * parts, doubled
-    minimum: Array = np.divide(parts, slopes, out=np.zeros_like(parts), where=slopes > 0)
-    return minimum
+    return np.divide(parts, slopes, out=np.zeros_like(parts), where=slopes > 0)
 
 
 def newton_from_sums(
@@ -255,8 +238,7 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
         masses = masses + given / excess
     with np.errstate(divide="ignore"):
         logs = np.where(totals > 0, np.log(np.where(excess > 0, excess, 1.0)), 0.0)
-    gaps: Array = np.maximum(masses - totals + totals * logs, 0.0)
-    return gaps
+    return np.maximum(masses - totals + totals * logs, 0.0)
 
 
 def divergences_and_ratios(counts: Block, side: Side, Y: Array) -> tuple[Array, Block]:
