@@ -172,4 +172,5 @@ def is_disk_full(problem: BaseException | None) -> bool:
     if not isinstance(problem, OSError):
         return False
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return problem.errno in full or is_disk_full(problem.__cause__)
+    is_short = "requested and" in str(problem)  # what NumPy says of a write that was cut short
+    return problem.errno in full or is_short or is_disk_full(problem.__cause__)

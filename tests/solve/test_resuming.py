@@ -291,11 +291,9 @@ def test_killed_while_it_saves(cones, tmp_path, budget, last):
     np.save(tmp_path / "x.npy", X)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), budget, str(last)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    left = [name for name in os.listdir(tmp_path) if "conenmf-H" in name]
-    assert bool(left) == (budget == "100kB")
+    assert {*os.listdir(tmp_path)} == {"x.npy", "run"}  # arrays of samples leave nothing
     V = open_data(tmp_path / "x.npy", max_memory=budget)
     options = OPTIONS | {"init": "cr1"}
     found = factorize(V, 3, checkpoint=Checkpoint(tmp_path / "run", every=0), **options)
-    assert not {*left} & {*os.listdir(tmp_path)}
     np.testing.assert_array_equal(found.W, factorize(V, 3, **options).W)
     assert os.listdir(tmp_path / "run") == ["00000005"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...data.blocks import Array, Block, dense, exact
 from ...data.matrix import Aligned, DataMatrix
-from ...errors import DataError
+from ...errors import DataError, Message, Option
 from ..coefficients import Finish, sorted_rows, sorting
 from ..inits import Init, Start
 from ..solvers import Solver
@@ -52,10 +52,11 @@ class ItakuraSaito(Loss):
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of V from the mean of its samples; one pass."""
         if V.n_entries < V.shape[0] * V.shape[1] or not V.measures.lowest > 0:
-            raise DataError(
-                f"loss={self.name!r} needs positive entries, and some are zero: add a small number "
-                "to dense data, or use another loss; sparse data have zeros"
+            problem = (
+                " needs positive entries, and some are zero: add a small number to dense data, "
             )
+            advice = "or use another loss; sparse data have zeros"
+            raise DataError(Message(Option("loss", self.name), problem + advice))
         ((sums, logs),) = V.sweep(_sums_and_logs)
         means = np.log(sums / V.shape[1]).sum() * V.shape[1] - logs
         return float(means) if means > 1e-12 else float(V.n_entries)
