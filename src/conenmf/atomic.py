@@ -26,6 +26,8 @@ _NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, of 255
 def output_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file to write; refuse what cannot be one, before there is any work."""
     target = Path(os.fsdecode(path))
+    if "\0" in str(target):
+        raise OutputError(f"{os.fspath(path)!r} holds a zero character: no file can have this name")
     with writing(target):
         if target.is_dir() or not target.name:
             raise OutputError(f"{os.fspath(path)!r} is a folder: name a file to write")
