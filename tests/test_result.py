@@ -56,7 +56,7 @@ def test_data_that_changed_are_noticed(cones):
 def test_the_summary_grows_with_what_is_known(cones):
     result = factorize(from_columns(cones))
     assert len(result.summary()) == 1
-    expected = "4 components (as many as the samples have cones); relative error 0.0"
+    expected = "4 components (chosen by counting cones); relative error 0.0"
     assert result.summary()[0].startswith(expected)
     below = result.certify().lower_bound
     expected = f"no factorisation with 4 components can have an error below {below:.4g}"

@@ -42,10 +42,11 @@ from .solve.race import Prospect, Race
 from .solve.run import History, StopReason
 from .text import card, counted
 
-_HOW_MANY = {  # words for what chose the number of components
-    "cones": "as many as the samples have cones",
-    "ratio": "after which the singular values fall most",
-    "parallel": "as many as stand out from shuffled data",
+CHOSEN_BY = {  # words for what chose the number of components
+    "user": "as asked",
+    "cones": "chosen by counting cones",
+    "ratio": "chosen by the largest ratio of singular values",
+    "parallel": "chosen by parallel analysis",
 }
 
 
@@ -232,7 +233,7 @@ class Factorization:
         """
         K = counted(self.K, "component")
         is_auto = self.settings.get("K") == "auto"
-        how = f" ({_HOW_MANY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
+        how = f" ({CHOSEN_BY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
         error = error_in_words(
             self.loss, self.relative_error, self.objective, self.settings.get("observed")
         )

@@ -19,7 +19,7 @@ from conenmf.errors import OutputError
 def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
     assert run("fit", "cells.csv", "-o", "out") == 0
     output = capsys.readouterr().out
-    assert "3 components (as many as the samples have cones); relative error 0.0" in output
+    assert "3 components (chosen by counting cones); relative error 0.0" in output
     assert "the data fall into cones: yes" in output
     assert "open out/report.html in a browser" in output
     assert {path.name for path in Path("out").iterdir()} == {

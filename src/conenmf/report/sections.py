@@ -16,6 +16,7 @@ from ..export import no_formula
 from ..judge.certificate import quality_in_words
 from ..judge.diagnosis import cones_in_words, shown_bound
 from ..judge.scores import abundance_maps, largest_features
+from ..result import CHOSEN_BY
 from ..solve.inits import INITS
 from ..solve.losses import FROBENIUS, SOLVER_NAMES, get_loss
 from ..text import counted, visible
@@ -107,18 +108,18 @@ def _error_verdict(context: Context) -> Verdict:
 def _number_verdict(context: Context) -> Verdict:
     result, rank = context.result, context.diagnosis.rank
     K = counted(context.K, "component")
-    by = {"user": "as asked"}.get(result.K_decided_by, f"chosen by {result.K_decided_by}")
-    text = f"{K}, {visible(by)}"
-    if rank.K == context.K:
+    text = f"{K}, {visible(CHOSEN_BY.get(result.K_decided_by, result.K_decided_by))}"
+    if rank.K == context.K and result.K_decided_by != "ratio":
         return Verdict("fair", "Number", f"{text}; the singular values suggest the same")
-    text += f"; the largest ratio of singular values is at {rank.K}"
-    return Verdict("open", "Number", text, "Compare estimates with select_k or `conenmf rank`.")
+    if rank.K != context.K:
+        text += f"; the largest ratio of singular values is at {rank.K}"
+    return Verdict("open", "Number", text, "Compare estimates: select_k(V), or conenmf rank.")
 
 
 def _stability_verdict(context: Context) -> Verdict:
     found = context.stability
     if found is None:
-        advice = "Run stability(V, K) or `conenmf stability` to see which components return."
+        advice = "Run stability(V, K), or conenmf stability, to see which components return."
         return Verdict("open", "Stability", "not checked", advice)
     n_stable = int(found.is_stable.sum())
     level = "good" if n_stable == found.K else "fair" if n_stable else "poor"
